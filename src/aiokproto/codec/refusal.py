@@ -148,8 +148,8 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
     for part in getattr(request, source.name) or ():
         if not within:
             yield part
-        for each in within:
-            yield from getattr(part, each.name) or ()
+        for inner in within:
+            yield from getattr(part, inner.name) or ()
 
 
 @cache
@@ -163,7 +163,7 @@ def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSp
     # AlterReplicaLogDirs lists topics by directory, but its response doesn't.
     if source.struct is None or wanted & _item_names(source):
         return ()
-    return tuple(each for each in _sources(source.struct, version) if wanted & _item_names(each))
+    return tuple(spec for spec in _sources(source.struct, version) if wanted & _item_names(spec))
 
 
 @cache

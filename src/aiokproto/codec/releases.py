@@ -74,8 +74,8 @@ def versions_of(release: str) -> Mapping[int, Versions]:
 
 
 def _before(release: str) -> str | None:
-    place = RELEASES.index(release)
-    return RELEASES[place - 1] if place else None
+    index = RELEASES.index(release)
+    return RELEASES[index - 1] if index else None
 
 
 def first_release(api_key: int, version: int = 0) -> str | None:

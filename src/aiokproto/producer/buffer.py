@@ -53,15 +53,15 @@ class WriteSession:
     """The right to append: of the producer, or of one of its transactions.
 
     Attributes:
-        closed: The error that its calls raise; None while it may append.
+        close_error: The error that its calls raise; None while it may append.
         transactions: Learns which records were not buffered; None for the producer's own session, whose calls raise
             the error and nothing else follows.
     """
 
-    __slots__ = ("closed", "transactions")
+    __slots__ = ("close_error", "transactions")
 
-    def __init__(self, closed: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
-        self.closed = closed
+    def __init__(self, close_error: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
+        self.close_error = close_error
         self.transactions = transactions
 
     def missing(self, error: KafkaError) -> None:
@@ -78,7 +78,7 @@ class Buffer:
     append that way only to topics in its ``_ready_topics``, so emptying these is what stops a writer.
     Attributes:
         accumulator: The batches.
-        closed: The error that every call raises; None while it is open.
+        close_error: The error that every call raises; None while it is open.
         interceptors: Called for each record.
         home: Where the producer was started.
     """
@@ -88,7 +88,7 @@ class Buffer:
     ) -> None:
         self.accumulator = accumulator
         self.interceptors = interceptors
-        self.closed: KafkaError | None = ClientClosedError(
+        self.close_error: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
         # The writer that may append without this class. It's set once the producer is open, and each transaction
@@ -130,7 +130,7 @@ class Buffer:
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._timer = sender.timer
-        self.closed = None
+        self.close_error = None
 
     def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
         """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
@@ -147,7 +147,7 @@ class Buffer:
 
     def close_session(self, session: WriteSession, why: KafkaError) -> None:
         """Accept no more records of a session; its waiting calls raise ``why``."""
-        session.closed = why
+        session.close_error = why
         if session is self._session:
             self._stop_writer()
         # This wakes the call that waits for memory, which finds the error in check_open().
@@ -155,7 +155,7 @@ class Buffer:
 
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
-        self.closed = why
+        self.close_error = why
         # Records take the slow path from here on, where check_open() raises `why`.
         self._stop_writer()
         self._room.set()
@@ -167,16 +167,16 @@ class Buffer:
             ConfigurationError: The running event loop is not the producer's.
             KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
         """
-        if self.closed is None:
+        if self.close_error is None:
             # The gate; see aiokproto.application.gates.
             self.check_loop()
             self._cluster.check()
-            if session is not None and session.closed is not None:
+            if session is not None and session.close_error is not None:
                 # Many calls raise the same instance. Without this, each would add its frames to its traceback.
-                raise session.closed.with_traceback(None)
+                raise session.close_error.with_traceback(None)
             return
         self.check_loop()
-        raise self.closed.with_traceback(None)
+        raise self.close_error.with_traceback(None)
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if the running event loop is not the producer's."""
@@ -386,7 +386,7 @@ class Buffer:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
         # All conditions of the synchronous path are here, and every change of one of them calls this method.
         queues = self.accumulator.topics.get(topic)
-        is_open = self.closed is None and self._session.closed is None
+        is_open = self.close_error is None and self._session.close_error is None
         # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:

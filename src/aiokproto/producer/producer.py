@@ -240,11 +240,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     def _admit(self, use: Use) -> None:
         if use.obstacles:
             self._buffer.check_loop()
-        if self._buffer.closed is not None:
+        if self._buffer.close_error is not None:
             if self._sender is None:
-                refuse(use, Obstacle.NOT_STARTED, self._buffer.closed)
+                refuse(use, Obstacle.NOT_STARTED, self._buffer.close_error)
             else:
-                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.closed)
+                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.close_error)
         if self._in_session:
             refuse(use, Obstacle.SESSION)
 
@@ -429,11 +429,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         loop = asyncio.get_running_loop()
         started = loop.time()
         # This is read before it's replaced. A producer that has failed has nothing left to wait for.
-        failure = self._buffer.closed
-        closed = ClientClosedError("the producer is closed")
-        closed.__cause__ = failure
+        failure = self._buffer.close_error
+        close_error = ClientClosedError("the producer is closed")
+        close_error.__cause__ = failure
         # The buffer closes first, since this call wouldn't wait for what is appended from here on.
-        self._buffer.close(closed)
+        self._buffer.close(close_error)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
@@ -569,8 +569,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         findings = self._cluster.findings()
         # This cause is the better text, because a sender that has failed leaves the connections open.
-        if self._buffer.closed is not None:
-            findings.failed = [str(self._buffer.closed)]
+        if self._buffer.close_error is not None:
+            findings.failed = [str(self._buffer.close_error)]
             findings.ended = self._sender is not None or findings.ended
         elif self._accumulator.observer.clock is not None:
             now = self._accumulator.observer.clock()

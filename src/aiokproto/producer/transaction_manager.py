@@ -290,7 +290,7 @@ class TransactionManager:
         """Fail the transaction that ``session`` belongs to: a record of it was not buffered."""
         # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
         # A producer that is closed or has failed says why by itself.
-        if self._buffer.closed is None:
+        if self._buffer.close_error is None:
             self.fail_of(session, error)
 
     def fail_of(self, session: WriteSession, error: KafkaError) -> None:

@@ -94,9 +94,9 @@ class Slices(Generic[T]):
 
     __slots__ = (
         "_batch",
-        "_begun",
         "_check_crc",
         "_failure",
+        "_first_chunks",
         "_make",
         "_pieces",
         "_quick",
@@ -112,7 +112,7 @@ class Slices(Generic[T]):
         make: Make[T],
         *,
         check_crc: bool = False,
-        begun: list[Bytes] | None = None,
+        first_chunks: list[Bytes] | None = None,
         unpacked: Iterator[Bytes] | None = None,
     ) -> None:
         """Read a batch from its first record on.
@@ -121,7 +121,7 @@ class Slices(Generic[T]):
             batch: The batch.
             make: Builds each record, see :data:`~aiokproto.records.record.Make`.
             check_crc: Whether to compare the checksum before anything is read.
-            begun: The first chunks, if the caller has decompressed them.
+            first_chunks: The first chunks, if the caller has decompressed them.
             unpacked: The chunks behind these.
         """
         self.ended = False
@@ -129,9 +129,9 @@ class Slices(Generic[T]):
         self._make = make
         self._check_crc = check_crc
         self._unpacked = unpacked
-        self._begun = begun or []
-        self._taken = sum(map(len, self._begun))
-        # True if `_begun` has everything that was decompressed.
+        self._first_chunks = first_chunks or []
+        self._taken = sum(map(len, self._first_chunks))
+        # True if `_first_chunks` has everything that was decompressed.
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
@@ -184,7 +184,7 @@ class Slices(Generic[T]):
         if not batch.attributes & _CODEC:
             return len(batch.raw) <= QUICK_BYTES
         try:
-            return self._begin(QUICK_BYTES) <= QUICK_BYTES
+            return self._decompress(QUICK_BYTES) <= QUICK_BYTES
         except CodecError as error:
             raise named(batch, error) from error.__cause__
 
@@ -197,15 +197,15 @@ class Slices(Generic[T]):
                 if batch.count <= SLICE_RECORDS:
                     if not batch.attributes & _CODEC and (size := len(batch.raw)) <= SLICE_BYTES and size <= largest:
                         return self._read_whole(batch.raw[_HEADER:])
-                    if self._begin(SLICE_BYTES) <= min(SLICE_BYTES, largest):
-                        return self._read_whole(joined(self._begun))
+                    if self._decompress(SLICE_BYTES) <= min(SLICE_BYTES, largest):
+                        return self._read_whole(joined(self._first_chunks))
                 self._pieces = self._in_pieces(self._cut())
             records, self.ended = next(self._pieces)
         except CodecError as error:
             raise named(batch, error) from error.__cause__
         return records
 
-    def _begin(self, size: int) -> int:
+    def _decompress(self, size: int) -> int:
         """Decompress until there are more than ``size`` bytes, or the end; return how many there are."""
         if self._whole:
             return self._taken
@@ -217,7 +217,7 @@ class Slices(Generic[T]):
             if chunk is None:
                 self._whole = True
             else:
-                self._begun.append(chunk)
+                self._first_chunks.append(chunk)
                 taken += len(chunk)
         self._taken = taken
         return taken
@@ -237,10 +237,10 @@ class Slices(Generic[T]):
         return records
 
     def _cut(self) -> Iterator[tuple[Bytes, int]]:
-        self._begin(0)
+        self._decompress(0)
         assert self._unpacked is not None
-        begun, self._begun = self._begun, []
-        unpacked = chain(given_away(begun), self._unpacked)
+        first_chunks, self._first_chunks = self._first_chunks, []
+        unpacked = chain(popped(first_chunks), self._unpacked)
         return cut(unpacked, SLICE_BYTES, SLICE_RECORDS, whole_records, self._batch.max_record)
 
     def _in_pieces(self, pieces: Iterator[tuple[Bytes, int]], done: int = 0) -> Iterator[tuple[list[T], bool]]:
@@ -303,8 +303,8 @@ def named(batch: Batch, error: CodecError) -> CorruptRecordError:
     return batch.damage(f"{error}{option}")
 
 
-def given_away(begun: list[Bytes]) -> Iterator[Bytes]:
+def popped(first_chunks: list[Bytes]) -> Iterator[Bytes]:
     """Yield the chunks and drop each from the list, so that it can be freed."""
-    begun.reverse()
-    while begun:
-        yield begun.pop()
+    first_chunks.reverse()
+    while first_chunks:
+        yield first_chunks.pop()
