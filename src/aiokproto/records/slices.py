@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
-from aiokproto.records.record import HEADER_WEIGHT, Make, RecordsHeader, read_slice
+from aiokproto.records.record import HEADER_WEIGHT, Make, read_slice
 from aiokproto.records.scan import whole_records
+
+if TYPE_CHECKING:
+    from aiokproto.records.batch import RecordBatch
+    from aiokproto.records.legacy import LegacyBatch
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,44 +49,6 @@ QUICK_RECORDS = 16 * 1024
 """Most records that are decoded in one step of an event loop: some milliseconds."""
 
 
-class Batch(Protocol):
-    """What slices need of a :class:`~aiokproto.records.batch.RecordBatch`, whose module imports this one."""
-
-    raw: memoryview
-    attributes: int
-    count: int
-    max_record: int
-
-    @property
-    def records_header(self) -> RecordsHeader:
-        """What the header says about the records."""
-        ...
-
-    def unpacked(self) -> Iterator[Bytes]:
-        """Decompress the records section, one chunk at a time."""
-        ...
-
-    def validate(self) -> None:
-        """Compare the checksum."""
-        ...
-
-    def damage(self, why: object) -> CorruptRecordError:
-        """Return an error that names the batch."""
-        ...
-
-
-class MessageSet(Batch, Protocol):
-    """What slices need of a :class:`~aiokproto.records.legacy.LegacyBatch`."""
-
-    def records_within(self, size: int, make: Make[Any]) -> list[Any] | None:
-        """Return all records, or None if they decompress to more than ``size`` bytes."""
-        ...
-
-    def records_in_pieces(self, make: Make[Any], size: int, most: int) -> Iterator[list[Any]]:
-        """Yield them in lists of at most ``size`` bytes and ``most`` records."""
-        ...
-
-
 class Slices(Generic[T]):
     """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
 
@@ -108,7 +74,7 @@ class Slices(Generic[T]):
 
     def __init__(
         self,
-        batch: Batch,
+        batch: RecordBatch,
         make: Make[T],
         *,
         check_crc: bool = False,
@@ -272,7 +238,7 @@ class LegacySlices(Slices[T]):
 
     __slots__ = ("_set", "_whole_set")
 
-    def __init__(self, batch: MessageSet, make: Make[T], *, check_crc: bool = False) -> None:
+    def __init__(self, batch: LegacyBatch, make: Make[T], *, check_crc: bool = False) -> None:
         super().__init__(batch, make, check_crc=check_crc)
         self._set = batch
         # Everything in the set, if reading it is quick.
@@ -295,7 +261,7 @@ class LegacySlices(Slices[T]):
         return records
 
 
-def named(batch: Batch, error: CodecError) -> CorruptRecordError:
+def named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
     """Return an error that names its batch, and the option if it is a limit."""
     # Its frames hold what was decompressed, and the error is kept as the context of the one that is returned.
     error.__traceback__ = None
