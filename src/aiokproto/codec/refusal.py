@@ -1,4 +1,4 @@
-"""Refusing a request: its response, with an error code in each place for one."""
+"""Refuse a request: make its response, with the error code in every field for one."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
 
     Args:
         asked: The part of the request.
-        response: The part of the response, which can have items of others.
-        above: What the parts around it name.
+        response: The part of the response, which can have items of other parts.
+        above: The entities that the parts around it name.
         version: The version of both.
         error: The error code.
     """

@@ -265,6 +265,7 @@ class Accumulator:
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
         """Append an encoded batch as it is, after the records that were appended before. It doesn't linger.
+
         Args:
             queue: The partition's queue.
             stored: The batch, checked by :func:`~aiokproto.producer.encoded_batches.record_batches`.

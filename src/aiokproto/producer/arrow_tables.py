@@ -85,7 +85,7 @@ class TableAppender:
     async def _append_rows(
         self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
     ) -> tuple[ScatteredRecords, KafkaError | None]:
-        """Append rows, partition by partition. An error is returned if no further records can be appended."""
+        """Append rows, partition by partition. Return an error, too, if no further records can be appended."""
         import numpy as np
 
         from aiokproto.records.rows import append_rows

@@ -21,7 +21,7 @@ class ProducerBatch(BatchBuilder):
 
     Attributes:
         topic_partition: The partition it goes to.
-        number: Its place among the partition's batches.
+        number: Its position among the partition's batches.
         created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
         reserved: Bytes of ``buffer_memory`` that it occupies.
         data: The encoded batch; None before it is sealed and after it is done.
@@ -164,7 +164,7 @@ class ProducerBatch(BatchBuilder):
     # -- outcome
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
-        """Complete it: it is in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms): LogAppendTime."""
+        """Complete it: it's in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms) is for LogAppendTime."""
         # This frees megabytes that aren't needed any more, while deliveries may keep the outcome for long.
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)

@@ -42,11 +42,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOPICS = 10_000
-"""Most topics that are remembered, but for those in the metadata, and what waits."""
+"""Most topics that are remembered, apart from topics in the metadata and topics that have batches or calls."""
 
 MAX_LOOP_HOLD = 0.001
-"""Longest time in which a task posts records without letting other tasks run (s): the sender needs the event loop
-too."""
+"""Longest time (s) in which a task posts records without letting other tasks run: the sender needs the loop, too."""
 
 
 class WriteSession:
@@ -54,8 +53,8 @@ class WriteSession:
 
     Attributes:
         close_error: The error that its calls raise; None while it may append.
-        transactions: Learns which records were not buffered; None for the producer's own session, whose calls raise
-            the error and nothing else follows.
+        transactions: Learns which records weren't buffered. None for the producer's own session: its calls merely raise
+            the error.
     """
 
     __slots__ = ("close_error", "transactions")
@@ -76,6 +75,7 @@ class Buffer:
 
     One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. It can
     append that way only to topics in its ``_ready_topics``, so emptying these is what stops a writer.
+
     Attributes:
         accumulator: The batches.
         close_error: The error that every call raises; None while it is open.
@@ -165,7 +165,7 @@ class Buffer:
 
         Raises:
             ConfigurationError: The running event loop is not the producer's.
-            KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
+            KafkaError: The producer isn't started, is closed, or has failed; or the error that has ended the session.
         """
         if self.close_error is None:
             # The gate; see aiokproto.application.gates.

@@ -74,7 +74,7 @@ async def append_all(
 
 
 def _check_records(records: object) -> None:
-    """Reject what is iterable by accident: bytes (of ints), str, a ProducerRecord (of its fields), a dict (of keys)."""
+    """Reject objects that are iterable by accident: bytes, a str, a ProducerRecord (a tuple), a dict (of keys)."""
     if isinstance(records, bytes | bytearray | memoryview | str | ProducerRecord):
         hint = "; for one record use send()"
     elif isinstance(records, Mapping) or not isinstance(records, Iterable):

@@ -92,7 +92,7 @@ class Delivery:
 
 
 class BatchDelivery:
-    """Buffered record batches: ``await`` it for where each was written.
+    """Buffered record batches: ``await`` it to learn where each was written.
 
     The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's
     greatest, or the broker's if the topic has LogAppendTime.

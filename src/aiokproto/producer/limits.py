@@ -15,7 +15,7 @@ BATCH_OVERHEAD = 61
 _MARGIN = 1.05
 """A reserve, because the batches of one topic differ."""
 _FALL = 0.1
-"""The part of the way to a lower ratio by which one batch moves the estimate."""
+"""How far one batch moves the estimate towards a lower ratio."""
 
 
 class BufferLimits(NamedTuple):

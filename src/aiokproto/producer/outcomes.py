@@ -58,7 +58,7 @@ class ScatteredRecords:
         index: IntArray,
         timestamps: IntArray,
     ) -> None:
-        """For each record: which of ``sources`` it belongs to, its index there, and its timestamp."""
+        """Each array has an item per record: which of ``sources`` it belongs to, its index there, and its timestamp."""
         self.sources = sources
         self._which = which
         self._index = index

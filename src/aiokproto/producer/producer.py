@@ -503,8 +503,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
         """The transaction that waits for :meth:`complete_transaction`; None if there is none. This process has prepared
-        it, or
-        an earlier one with this ``transactional_id`` has left it, prepared or not."""
+        it, or an earlier one with this ``transactional_id`` has left it, prepared or not."""
         return None if self._transactions is None else self._transactions.prepared
 
     async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:

@@ -34,8 +34,7 @@ class SequenceRestart(Enum):
     Batches that were sent after it keep their sequence numbers, because with new ones the broker could write them
     twice."""
     NOW = auto()
-    """Restart once nothing is in flight: the broker rejected the oldest batch, so those after it aren't in the log
-    either."""
+    """Restart once nothing is in flight. The broker rejected the oldest batch, so the log has no later one either."""
 
 
 @has_compiled_form

@@ -64,8 +64,7 @@ def needs_thread(batch: ProducerBatch) -> bool:
 
 
 class CompressionPool:
-    """The producer's compression threads. The application may have filled the loop's default executor, so it isn't
-    used."""
+    """The producer's compression threads. They aren't the loop's executor, which the application may have filled."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None

@@ -109,7 +109,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             refuse(use, Obstacle.SESSION)
 
     async def __aenter__(self) -> Self:
-        """Start the transaction. Waits for the end of the last one.
+        """Start the transaction, after the end of the last one.
 
         Raises:
             ConfigurationError: A transaction is open or prepared, or this one was begun before.

@@ -179,7 +179,7 @@ class TransactionManager:
     # -- starting
 
     async def start(self, cluster: ClusterClient, *, keep_prepared: bool) -> None:
-        """Acquire the producer id: fences other producers with the transactional id, and aborts their transaction.
+        """Acquire the producer id. This fences other producers with the transactional id, and aborts their transaction.
 
         Args:
             cluster: Sends the requests.
@@ -353,7 +353,7 @@ class TransactionManager:
         """Find out why this producer's epoch was refused, in :attr:`_sending`. Return why the transaction is aborted.
 
         Raises:
-        KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
+            KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
         """
         try:
             await self._end_txn(commit=False)
