@@ -1,8 +1,8 @@
 """Which operation on which resource a refused request needed (pure).
 
-A broker that refuses a request says which kind of resource it is about (TOPIC_AUTHORIZATION_FAILED), and not which
-operation was missing. That follows from the API, by the Protocol section of Kafka's authorization docs. Where an API
-needs several, the one that most clients lack comes first, and the others follow.
+A broker that refuses a request says which kind of resource it's about (TOPIC_AUTHORIZATION_FAILED), but not which
+operation was missing. That follows from the API, according to the Protocol section of Kafka's authorization docs. If an
+API needs several operations, the one that most clients lack comes first.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Asked(NamedTuple):
         topic: The topic that the error code is about, or would be about.
         group: The group.
         transactional_id: The transactional id.
-        principal: Who asked, as ACLs name it, ``"User:alice"``; empty if it is not known.
-        also: Other topics that were refused likewise.
+        principal: Who sent the request, as ACLs name it, ``"User:alice"``; empty if it is not known.
+        also: Other topics that were refused, too.
     """
 
     api: int = -1
@@ -135,7 +135,7 @@ class Refusal(NamedTuple):
         operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
         resource_name: The resource; empty if it is not known, and for a cluster ``"kafka-cluster"``.
-        also: The names of other resources of this type, which were refused likewise.
+        also: The names of other resources of this type that were refused, too.
         principal: Who may not do it, as ACLs name it; empty if it is not known.
     """
 

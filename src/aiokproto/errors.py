@@ -424,13 +424,13 @@ class LogTruncationError(OffsetOutOfRangeError):
     def __init__(
         self, partition: TopicPartition, position: OffsetAndMetadata, diverged: OffsetAndMetadata | None
     ) -> None:
-        where = (
+        agreement = (
             "the leader's log has no records of this epoch or an earlier one"
             if diverged is None
             else f"the log agrees with it only up to offset {diverged.offset} of leader epoch {diverged.leader_epoch}"
         )
         context = f"{partition} was read up to offset {position.offset} of leader epoch {position.leader_epoch}"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, context, f"the log was truncated: {where}")
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, context, f"the log was truncated: {agreement}")
         self.args = (partition, position, diverged)
         self.partition = partition
         self.position = position
@@ -457,7 +457,7 @@ class AuthorizationError(BrokerError):
         refused = refusal(ErrorCode(code), asked) or Refusal("", "", "")
         text = str(refused) if refused.resource_type else None
         said = shortened(detail) if detail else ""
-        super().__init__(code, context, "; ".join(each for each in (text, said) if each) or None)
+        super().__init__(code, context, "; ".join(part for part in (text, said) if part) or None)
         # As it was called, for copies and pickles.
         self.args = (code, context, detail, asked)
         self.operation, self.resource_type, self.resource_name, also, self.principal = refused
@@ -469,7 +469,7 @@ class AuthorizationError(BrokerError):
         first = errors[0]
         code, context, detail, asked = first.args
         same = (first.code, first.operation)
-        names = dict.fromkeys(each.resource_name for each in errors if (each.code, each.operation) == same)
+        names = dict.fromkeys(error.resource_name for error in errors if (error.code, error.operation) == same)
         also = tuple(name for name in names if name != first.resource_name)
         return cls(code, context, detail, asked._replace(also=also)) if also else first
 

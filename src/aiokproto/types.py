@@ -112,8 +112,8 @@ class OffsetAndMetadata(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer's identity in its group, with which a transaction commits offsets (KIP-447).
 
-    The coordinator refuses the offsets of a member that the group has continued without. Only with a group id, it
-    checks nothing: two consumers of the same partitions could both commit.
+    The coordinator refuses the offsets of a member that the group has continued without. With a group id alone it
+    checks nothing, and two consumers of the same partitions could both commit.
 
     Attributes:
         group_id: The group.
@@ -139,7 +139,7 @@ class OffsetAndTimestamp(NamedTuple):
 class Ownership:
     """One ownership of a partition by a consumer: from its assignment until it is revoked or lost.
 
-    It is equal to itself alone, and refers to nothing: a record can be kept without what has read it.
+    It equals only itself, and refers to nothing, so that a record can be kept without the consumer that has read it.
     """
 
     __slots__ = ()
@@ -153,7 +153,7 @@ class Record(Generic[K, V]):
         topic: The topic's name.
         partition: The partition it was read from.
         offset: Its offset in the partition.
-        timestamp: Milliseconds since the epoch; -1 when the record has none.
+        timestamp: Milliseconds since the epoch; -1 if the record has none.
         key: The key, or None.
         value: The value, or None (a tombstone).
         headers: The headers in order; empty when there are none.
@@ -272,7 +272,7 @@ class DeserializedRecord(Record[K, V]):
 class UndecodableRecord(Record[K, V]):
     """A record that could not be decoded: ``error`` says why, key and value are raw bytes.
 
-    Of a damaged batch, one record stands for all: its offset is the batch's first, its value the whole batch.
+    For a damaged batch, one record stands for all: its offset is the batch's first, and its value is the whole batch.
     """
 
     __slots__ = ("_error",)
@@ -305,7 +305,7 @@ class UndecodableRecord(Record[K, V]):
 class RawControlRecord(Record[bytes, bytes]):
     """A control record, which a broker or a transaction coordinator has written (``keep_control_records``).
 
-    Key and value are bytes, which no deserializer gets: :func:`aiokproto.records.control.parse` decodes them.
+    Key and value are bytes that no deserializer gets; :func:`aiokproto.records.control.parse` decodes them.
     """
 
     __slots__ = ()

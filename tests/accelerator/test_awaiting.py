@@ -31,7 +31,7 @@ def record(offset: int) -> Record:
 
 
 class Source:
-    """Records to deliver, and what there is to fill it with."""
+    """Holds records to deliver, and delivers more when it's filled."""
 
     def __init__(self, *offsets: int) -> None:
         self.delivery: Any = DeliveryState()
@@ -122,7 +122,7 @@ async def test_what_filling_raises_comes_out(form: Any) -> None:
         await records.__anext__()
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
-    # What came by another way, such as poll(), is not lost.
+    # A record that came by another way, such as poll(), isn't lost.
     source.fill(1, 2)
     assert [one.offset for one in await take(records, 2)] == [1, 2]
 
@@ -155,7 +155,7 @@ async def test_a_call_is_a_coroutine(form: Any) -> None:
 async def test_a_call_that_is_never_awaited_is_a_warning(form: Any) -> None:
     source = Source(1)
     with pytest.warns(RuntimeWarning, match="was never awaited"):
-        # The iterator goes, too: it keeps the call, to use it again.
+        # The iterator is dropped, too, because it keeps the coroutine to use it again.
         source.read_by(form).__anext__()
 
 
@@ -235,7 +235,7 @@ def appender(form: Any, append_later: Callable[[PendingRecord], Any]) -> Any:
 
 
 class Posts:
-    """A producer's part that takes records, on an accumulator."""
+    """The part of a producer that takes records, on an accumulator."""
 
     def __init__(self, form: Any) -> None:
         self.accumulator = Accumulator(LIMITS, sticky=lowest())

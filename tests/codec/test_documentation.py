@@ -66,7 +66,7 @@ class Unwritten(Struct):
 
 
 def test_every_declaration_has_its_texts() -> None:
-    """First paragraph, sender, receiver, error codes, and the meaning of each field whose name does not say it all."""
+    """First paragraph, sender, receiver, error codes, and the meaning of each field whose name doesn't say it all."""
     assert missing(messages()) == []
 
 

@@ -36,7 +36,7 @@ def test_a_misspelt_field_is_an_error() -> None:
 
 
 def test_every_message_has_its_own_defaults() -> None:
-    """What only one has in a list or struct, a second one made alike does not."""
+    """A change in a list or struct of one instance doesn't show in another one."""
     for message in all_messages():
         one, two = message(), message()
         assert one == two

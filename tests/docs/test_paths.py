@@ -23,7 +23,7 @@ PATHS = {
 }
 
 BESIDE = {
-    "send": {"application/gates", "producer/batch_sizes", "producer/delivery", "producer/outcome", "producer/queue"}
+    "send": {"application/gates", "producer/delivery", "producer/limits", "producer/outcome", "producer/queue"}
     | {"producer/partitioner"}
     | {"producer/responses", "producer/sticky", "producer/waiting", "cluster/pool", "net/in_flight", "net/throttle"}
     | {"net/versions"},

@@ -59,7 +59,7 @@ async def test_a_key_goes_where_librdkafka_puts_it(name: PartitionerName) -> Non
     if name != "consistent_random":
         records += [b""]
     if not name.endswith("_random"):
-        # A missing key is an empty one; the others put it anywhere.
+        # These treat a missing key as an empty one; the others may choose any partition.
         records += [None]
     async with Broker() as broker:
         await broker.create_topic("t", partitions=PARTITIONS)

@@ -30,7 +30,7 @@ from tests.producer.fake import FakeCluster, Make
 
 
 class Gate:
-    """Holds requests back until it is opened."""
+    """Holds requests back until it's opened."""
 
     def __init__(self, fake: FakeCluster) -> None:
         self.fake = fake

@@ -14,7 +14,7 @@ from aiokproto.errors import (
     KafkaError,
 )
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import MIN_BYTES
+from aiokproto.producer.sink import MIN_BYTES
 from tests.net.waiting import until
 from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make, batches, grow_old
@@ -23,7 +23,7 @@ from tests.producer.fake import FakeCluster, Make, batches, grow_old
 async def test_large_batches_are_compressed_in_threads_and_stay_in_order(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Batches fill up to their size limit, however slowly.
+    # Batches fill up to their size limit, even if that takes long.
     monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", float("inf"))
     fake = FakeCluster()
     values = [b"%06d" % number * 20 for number in range(3000)]
@@ -42,7 +42,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 class Gate:
-    """Blocks the compression of batches in threads until it is opened."""
+    """Blocks the threads that compress batches until it's opened."""
 
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()

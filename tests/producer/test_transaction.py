@@ -1,4 +1,4 @@
-"""The end of transactions, when it is interrupted."""
+"""Transactions whose end is interrupted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transactional(broker: Broker) -> Producer:
 
 
 async def test_a_commit_that_closing_interrupts_has_an_unknown_outcome(broker: Broker) -> None:
-    """The task that commits is not cancelled: it would pass for one that its own caller has stopped."""
+    """The task that commits isn't cancelled, because that would look as if its own caller had stopped it."""
     async with transactional(broker) as producer:
         with broker.faults.delay(EndTxnRequest, HELD) as held:
             txn = await producer.transaction().__aenter__()

@@ -1,4 +1,4 @@
-"""What a table holds is what the records hold that are written from it."""
+"""Records that are written from a table have the table's content."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def only(table: Any) -> Rows:
 @each_form_of_append
 @given(rows=given_rows, cut=st.integers(0, 20), large=st.booleans())
 def test_records_are_those_of_the_table(append_rows: Any, rows: list[Any], cut: int, large: bool) -> None:
-    """Also where it is in pieces, each of them a part of something larger."""
+    """This holds even if the table is in pieces, each of which is part of something larger."""
     table = table_of(rows, pa.large_binary() if large else pa.binary())
     assert written(append_rows, table) == records_of(rows)
     pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
@@ -101,7 +101,7 @@ def test_a_column_of_nulls(append_rows: Any) -> None:
 @each_form_of_append
 @pytest.mark.parametrize(("unit", "factor"), [("s", 0.001), ("ms", 1), ("us", 1000), ("ns", 1_000_000)])
 def test_timestamps_of_any_unit(append_rows: Any, unit: str, factor: float) -> None:
-    """What is finer than a millisecond is dropped."""
+    """Digits below a millisecond are dropped."""
     finer = 999 if factor > 1 else 0
     column = pa.array([int(NOW * factor) + finer, None], pa.timestamp(unit, "UTC"))
     found = written(append_rows, pa.table({"value": ["a", "b"], "timestamp": column}))

@@ -1,4 +1,4 @@
-"""Plain batches that are read together: what is one, and that they give what the batches give one by one."""
+"""Plain batches that are read together: which batches are plain, and that their records are the same one by one."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     version, correlation id and client id stay in place, so that a broker can answer UNSUPPORTED_VERSION.
 
     Raises:
-        DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
+        DecodeError: The frame is too short, its ApiKey is unknown, or it still starts with its length.
     """
     message, version = _request_of(frame)
     header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
@@ -108,7 +108,8 @@ def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
 def _may_be_header(api_key: int, version: int) -> bool:
     """Whether four bytes that equal the rest of the frame's length can still be a key and version.
 
-    Not with the key of Produce, 0: the length would equal the version, and no Produce request is that short.
+    They can't with the key of Produce, 0, because the length would equal the version, and no Produce request is that
+    short.
     """
     return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
@@ -118,8 +119,8 @@ def decode_response(
 ) -> R:
     """Decode the body of a response frame without its length.
 
-    Not ``exact``, bytes after the body are ignored. Clients have to: Java and librdkafka ignore them, so a broker that
-    sends some works with those.
+    Unless ``exact`` is set, bytes after the body are ignored. Clients have to ignore them: Java and librdkafka do, so
+    they work with a broker that sends some.
 
     Raises:
         DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.

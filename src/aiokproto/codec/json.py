@@ -120,14 +120,15 @@ class _Writer:
         for spec in type(struct).fields():
             name = json_name(spec.name)
             value = getattr(struct, spec.name)
-            where = f"{path}.{name}"
+            field_path = f"{path}.{name}"
             if self.version not in spec.versions:
                 if not spec.ignorable and value != spec.default_value():
                     raise self.bad(
-                        where, f"{brief(value)} would be lost: this version lacks the field (versions {spec.versions})"
+                        field_path,
+                        f"{brief(value)} would be lost: this version lacks the field (versions {spec.versions})",
                     )
             elif spec.tag is None or value != spec.default_value():
-                key, shown = self.field(spec, name, value, where)
+                key, shown = self.field(spec, name, value, field_path)
                 out[key] = shown
         if struct.unknown_tags:
             out[UNKNOWN_TAGS] = {str(tag): b64encode(data).decode() for tag, data in struct.unknown_tags.items()}

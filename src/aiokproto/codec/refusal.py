@@ -1,4 +1,4 @@
-"""Refusing a request: its response, with an error code in each place for one."""
+"""Refuse a request: make its response, with the error code in every field for one."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
 
     Args:
         asked: The part of the request.
-        response: The part of the response, which can have items of others.
-        above: What the parts around it name.
+        response: The part of the response, which can have items of other parts.
+        above: The entities that the parts around it name.
         version: The version of both.
         error: The error code.
     """
@@ -148,8 +148,8 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
     for part in getattr(request, source.name) or ():
         if not within:
             yield part
-        for each in within:
-            yield from getattr(part, each.name) or ()
+        for inner in within:
+            yield from getattr(part, inner.name) or ()
 
 
 @cache
@@ -163,7 +163,7 @@ def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSp
     # AlterReplicaLogDirs lists topics by directory, but its response doesn't.
     if source.struct is None or wanted & _item_names(source):
         return ()
-    return tuple(each for each in _sources(source.struct, version) if wanted & _item_names(each))
+    return tuple(spec for spec in _sources(source.struct, version) if wanted & _item_names(spec))
 
 
 @cache

@@ -67,7 +67,7 @@ def _suggestion(name: str) -> str:
 
     names = [api + suffix for api in _KEYS for suffix in ("Request", "Response")] + list(PAYLOADS)
     # A wrong case is the most frequent mistake, and difflib would count it as much as a wrong letter.
-    by_letters = {each.lower(): each for each in names}
+    by_letters = {name.lower(): name for name in names}
     nearest = get_close_matches(name.lower(), by_letters, 1)
     return f": did you mean {by_letters[nearest[0]]}?" if nearest else ""
 

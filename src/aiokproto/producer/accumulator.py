@@ -23,8 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
 from aiokproto.observe.observers import ProducerObserver
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
-from aiokproto.producer.batch_sizes import BatchSizes
-from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
+from aiokproto.producer.limits import BATCH_OVERHEAD, BatchSizes, BufferLimits
 from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
 from aiokproto.producer.sticky import StickyPartitioner
@@ -121,16 +120,16 @@ class Accumulator:
         if queues is None:
             queues = self.topics[topic] = TopicQueues(topic)
         for number, leader in enumerate(leaders):
-            where = TopicPartition(topic, number)
-            queue = self._queues.get(where)
+            topic_partition = TopicPartition(topic, number)
+            queue = self._queues.get(topic_partition)
             if queue is None:
-                queue = self._queues[where] = PartitionQueue(where, leader)
+                queue = self._queues[topic_partition] = PartitionQueue(topic_partition, leader)
             # Partitions are only appended, in order, so the index of a queue is its partition number.
             if number == len(queues.queues):
                 queues.queues.append(queue)
             # A partition that a recreated topic has again takes records again, because its queue was failed and not
             # forgotten.
-            queue.leader, queue.gone = leader, None
+            queue.leader, queue.removal_error = leader, None
             # The new topic's leader has no state for the producer id, even if it's the same broker.
             # guard: a topic that was created again is a new one
             if recreated:
@@ -146,12 +145,14 @@ class Accumulator:
         return queues
 
     def _remove(self, queue: PartitionQueue) -> None:
-        queue.gone = error_for(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(queue.where), "the topic was created again with fewer partitions"
+        queue.removal_error = error_for(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            str(queue.topic_partition),
+            "the topic was created again with fewer partitions",
         )
         # Batches in flight stay, since their response decides about them (retry() fails them then).
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
-            self.fail(batch, queue.gone)
+            self.fail(batch, queue.removal_error)
 
     def forget(self, topic: str) -> bool:
         """Forget a topic that isn't in the metadata any more, and return whether that was possible.
@@ -160,12 +161,12 @@ class Accumulator:
         """
         queues = list(self.topics[topic].queues)
         # The next numbers belong to partitions that a new topic of that name doesn't have.
-        while (gone := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
-            queues.append(gone)
+        while (removed := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
+            queues.append(removed)
         if not all(queue.is_empty and self._may_forget(queue) for queue in queues):
             return False
         for queue in queues:
-            del self._queues[queue.where]
+            del self._queues[queue.topic_partition]
             # A batch that was ready may have failed since.
             self._ready.pop(queue, None)
         del self.topics[topic]
@@ -183,16 +184,16 @@ class Accumulator:
         self._update_available(queues, now)
 
     def _update_available(self, queues: TopicQueues, now: float) -> None:
-        available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
+        available = [queue.topic_partition.partition for queue in queues.queues if queue.leader is not None]
         # The slot is unset until the first metadata has partitions to choose from.
         sticky: PartitionQueue | None = getattr(queues, "sticky", None)
-        if available != queues.available or sticky is None or sticky.where.partition >= len(queues.queues):
+        if available != queues.available or sticky is None or sticky.topic_partition.partition >= len(queues.queues):
             queues.available = available
             self._switch(queues, now)
 
     def _switch(self, topic: TopicQueues, now: float) -> None:
         sticky: PartitionQueue | None = getattr(topic, "sticky", None)
-        current = None if sticky is None else sticky.where.partition
+        current = None if sticky is None else sticky.topic_partition.partition
         topic.sticky = topic.queues[self.sticky.choose(topic, current, self._ready, now)]
         topic.sticky_bytes = 0
 
@@ -241,7 +242,7 @@ class Accumulator:
                 self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
-            self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
+            self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.topic_partition)
         # The sticky partition changes when its batch is full (KIP-480), and after as many bytes (KIP-794), because a
         # partition whose batches are sent before they are full would otherwise stay sticky.
         if partition is None and (batch is not None or topic.sticky_bytes >= self._sizes.most(topic.name)):
@@ -250,7 +251,7 @@ class Accumulator:
             queue = topic.sticky
             if queue.open is not None:
                 # The partition is given now, so the recursion can't switch again.
-                return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
+                return self.append(topic, queue.topic_partition.partition, timestamp, key, value, headers, now)
         batch = self._new_batch(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
             self.end_linger()
@@ -264,6 +265,7 @@ class Accumulator:
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
         """Append an encoded batch as it is, after the records that were appended before. It doesn't linger.
+
         Args:
             queue: The partition's queue.
             stored: The batch, checked by :func:`~aiokproto.producer.encoded_batches.record_batches`.
@@ -275,14 +277,14 @@ class Accumulator:
         Raises:
             MessageTooLargeError: As :meth:`check_size`.
         """
-        self.check_size(stored, queue.where)
+        self.check_size(stored, queue.topic_partition)
         if stored.size_in_bytes > self.limits.buffer_memory - self.used:
             self.end_linger()
             return None
         # The open batch is closed first, because this batch follows the records that were appended before it.
         self._close(queue)
         batch = EncodedBatch(
-            queue.where, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
+            queue.topic_partition, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
         )
         batch.reserved = batch.wire_size
         self.used += batch.reserved
@@ -291,24 +293,24 @@ class Accumulator:
         self._ready[queue] = None
         return batch
 
-    def check_size(self, stored: RecordBatch, where: TopicPartition) -> None:
+    def check_size(self, stored: RecordBatch, topic_partition: TopicPartition) -> None:
         """Raise if the batch can never be sent.
 
         Raises:
             MessageTooLargeError: The batch exceeds ``max_request_size`` or ``buffer_memory``.
         """
         if stored.size_in_bytes > self._largest:
-            self._refuse("the record batch takes", stored.size_in_bytes, where)
+            self._refuse("the record batch takes", stored.size_in_bytes, topic_partition)
 
-    def _refuse(self, what: str, size: int, where: TopicPartition) -> NoReturn:
+    def _refuse(self, what: str, size: int, topic_partition: TopicPartition) -> NoReturn:
         limits = self.limits
         option = "max_request_size" if size > limits.max_request_size else "buffer_memory"
         text = f"{what} {size} bytes, {option} is {getattr(limits, option)}"
-        raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
+        raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(topic_partition), text)
 
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve ``need`` more bytes for an open batch; return whether that was possible."""
-        wanted, most = batch.size + need, self._sizes.most(batch.where.topic)
+        wanted, most = batch.size + need, self._sizes.most(batch.topic_partition.topic)
         if wanted > most:
             return False
         if wanted <= batch.max_bytes:
@@ -337,10 +339,10 @@ class Accumulator:
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
-        most = self._sizes.most(queue.where.topic)
+        most = self._sizes.most(queue.topic_partition.topic)
         size = max(need, min(likely, most, room))
         batch = ProducerBatch(
-            queue.where,
+            queue.topic_partition,
             queue.number(),
             now,
             self.delivery_context,
@@ -372,7 +374,7 @@ class Accumulator:
         batch.reserved = batch.size
         queue.last_size = batch.size
         self._ready[queue] = None
-        topic = self.topics[queue.where.topic]
+        topic = self.topics[queue.topic_partition.topic]
         # Keyed records in the sticky partition count too, since the choice balances what partitions receive.
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size
@@ -383,7 +385,7 @@ class Accumulator:
             self._due(self._lingering.popleft())
 
     def _due(self, batch: ProducerBatch) -> None:
-        queue = self._queues.get(batch.where)
+        queue = self._queues.get(batch.topic_partition)
         # If the test fails, the batch was filled, and is closed and ready already; or it's done, and its topic was
         # forgotten.
         if queue is not None and queue.open is batch:
@@ -420,8 +422,10 @@ class Accumulator:
                 # The queue stays ready, and costs one look per round until then.
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
-                leaderless.append(queue.where)
-            elif queue.sendable(self.limits.in_flight) and (transactions is None or transactions.may_send(queue.where)):
+                leaderless.append(queue.topic_partition)
+            elif queue.sendable(self.limits.in_flight) and (
+                transactions is None or transactions.may_send(queue.topic_partition)
+            ):
                 node = queue.leader
                 size = sizes.get(node, 0)
                 # A batch that doesn't fit waits for the next request. But the first one is always taken, or it would
@@ -453,7 +457,7 @@ class Accumulator:
         return batch
 
     def _is_open(self, batch: ProducerBatch) -> bool:
-        queue = self._queues.get(batch.where)
+        queue = self._queues.get(batch.topic_partition)
         return queue is not None and queue.open is batch
 
     def next_deadline(self) -> float:
@@ -484,7 +488,7 @@ class Accumulator:
 
     def queue(self, batch: ProducerBatch) -> PartitionQueue:
         """Return a batch's queue."""
-        return self._queues[batch.where]
+        return self._queues[batch.topic_partition]
 
     # -- outcomes
 
@@ -495,10 +499,16 @@ class Accumulator:
         queue.confirmed_by = queue.sent_to
         # This is reported before complete() drops the bytes. A closed batch reserves its size before compression.
         self.observer.written(
-            batch.where, base_offset, batch.count, batch.wire_size, batch.reserved, batch.attempts, batch.created
+            batch.topic_partition,
+            base_offset,
+            batch.count,
+            batch.wire_size,
+            batch.reserved,
+            batch.attempts,
+            batch.created,
         )
         if self._compression and not isinstance(batch, EncodedBatch):
-            self._sizes.written(batch.where.topic, batch.reserved, batch.wire_size)
+            self._sizes.written(batch.topic_partition.topic, batch.reserved, batch.wire_size)
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
@@ -511,7 +521,7 @@ class Accumulator:
             # The broker may or may not have written it, so its sequence number can never be used for another batch.
             # guard: a failed batch leaves a gap, so the sequence numbers restart
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
-        self.observer.failed(batch.where, batch.count, batch.attempts, batch.created, error)
+        self.observer.failed(batch.topic_partition, batch.count, batch.attempts, batch.created, error)
         # The queue is consistent before the batch fails, because callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
         # This comes last: it may close the session, and the batch has its outcome by then.
@@ -519,7 +529,7 @@ class Accumulator:
             self.transactions.batch_failed(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
-        queue = self._queues[batch.where]
+        queue = self._queues[batch.topic_partition]
         queue.discard(batch)
         # A batch behind it may be sendable now.
         if queue.closed or queue.due:
@@ -531,13 +541,13 @@ class Accumulator:
 
     def retry(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
         """Return a batch in flight to its queue. It's sent again at ``at`` (s) or later."""
-        queue = self._queues[batch.where]
-        if queue.gone is not None:
-            self.fail(batch, queue.gone)
+        queue = self._queues[batch.topic_partition]
+        if queue.removal_error is not None:
+            self.fail(batch, queue.removal_error)
             return
         # If the batch expires, its error says what kept it from being written.
         batch.last_error = error
-        self.observer.retried(batch.where, batch.count, batch.attempts, error)
+        self.observer.retried(batch.topic_partition, batch.count, batch.attempts, error)
         queue.in_flight.remove(batch)
         queue.requeue(batch)
         # The backoff belongs to the partition and not to the batch, since a younger batch must not be sent while an
@@ -552,7 +562,7 @@ class Accumulator:
         the broker has lost its state for this producer, or a failed batch has left a gap: then the sequence numbers
         restart.
         """
-        queue = self._queues[batch.where]
+        queue = self._queues[batch.topic_partition]
         # A younger batch doesn't count: the broker says the same about it while an older one is merely being retried.
         # guard: the sequence numbers restart only when the oldest batch is rejected -> True
         if queue.oldest_sequenced is batch:
@@ -567,8 +577,8 @@ class Accumulator:
         Raises:
             KafkaError: The records of an encoded batch can't be decoded. The batch is still in flight.
         """
-        self._sizes.too_large(batch.where.topic)
-        queue = self._queues[batch.where]
+        self._sizes.too_large(batch.topic_partition.topic)
+        queue = self._queues[batch.topic_partition]
         # The records are decoded from the bytes that were sent, because the builder gave its buffer away when the batch
         # was sealed.
         records = batch.records()
@@ -604,7 +614,7 @@ class Accumulator:
             if batch.created + self.limits.delivery_timeout > now:
                 break
             expired.append(batch)
-            queue = self._queues[batch.where]
+            queue = self._queues[batch.topic_partition]
             self.fail(batch, self._expired(batch, queue))
         return expired
 

@@ -63,7 +63,7 @@ class RecordAppender(Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Buffer a record. Suspends while the topic's metadata is requested, and while the buffer is full.
+        """Buffer a record. It suspends while the topic's metadata is requested, and while the buffer is full.
 
         It has the same arguments as :meth:`~aiokproto.producer.Producer.send`. Cancelled while it is suspended, the
         record is never sent.
@@ -89,7 +89,7 @@ class RecordAppender(Generic[K, V]):
         raise NotImplementedError
 
     async def _append_in_pipeline(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """Append a record with which more is to be done first, see :mod:`aiokproto.producer.append_pipeline`."""
+        """Append a record after the steps of :mod:`aiokproto.producer.append_pipeline`."""
         raise NotImplementedError
 
     def _append(
@@ -153,7 +153,7 @@ class RecordAppender(Generic[K, V]):
     def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:
         """Append plain values from ``start`` to the sticky partition's open batch, in one call.
 
-        It stops at the first item that isn't bytes or doesn't fit. Returns None if none was appended.
+        It stops at the first item that isn't bytes or doesn't fit, and returns None if none was appended.
         """
         queues = self._ready_topics.get(topic)
         # A partitioner may choose differently for each value.
@@ -163,8 +163,8 @@ class RecordAppender(Generic[K, V]):
         # The whole run has one timestamp, since its results then need only one (BatchSlice).
         timestamp = self._now_ms()
         first = batch.count
-        for place in range(start, len(records)):
-            value = records[place]
+        for position in range(start, len(records)):
+            value = records[position]
             if not isinstance(value, bytes) or batch.append(timestamp, None, value, ()) is None:
                 break
         count = batch.count - first

@@ -20,8 +20,8 @@ class ProducerBatch(BatchBuilder):
     It inherits from the builder instead of having one, which saves an object per batch and a call per record.
 
     Attributes:
-        where: The partition it goes to.
-        number: Its place among the partition's batches.
+        topic_partition: The partition it goes to.
+        number: Its position among the partition's batches.
         created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
         reserved: Bytes of ``buffer_memory`` that it occupies.
         data: The encoded batch; None before it is sealed and after it is done.
@@ -49,13 +49,13 @@ class ProducerBatch(BatchBuilder):
         "reserved",
         "sequence",
         "timestamps",
+        "topic_partition",
         "transactional",
-        "where",
     )
 
     def __init__(
         self,
-        where: TopicPartition,
+        topic_partition: TopicPartition,
         number: int,
         created: float,
         context: DeliveryContext,
@@ -68,10 +68,10 @@ class ProducerBatch(BatchBuilder):
         # The flag is set from the start, because a batch is encoded once and the checksum covers the flag.
         super().__init__(compression=compression, level=level, max_bytes=max_bytes, is_transactional=transactional)
         self.transactional = transactional
-        self.where = where
+        self.topic_partition = topic_partition
         self.number = number
         self.created = created
-        self.outcome = Outcome(where, context)
+        self.outcome = Outcome(topic_partition, context)
         self.reserved = 0
         self.data: bytearray | None = None
         self.magic = 2
@@ -82,7 +82,7 @@ class ProducerBatch(BatchBuilder):
         self.sequence = -1
 
     def __str__(self) -> str:
-        return f"{counted(self.count, 'record')} for {self.where}"
+        return f"{counted(self.count, 'record')} for {self.topic_partition}"
 
     def grow(self, max_bytes: int) -> None:
         """Accept records up to ``max_bytes``."""
@@ -164,7 +164,7 @@ class ProducerBatch(BatchBuilder):
     # -- outcome
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
-        """Complete it: it is in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms): LogAppendTime."""
+        """Complete it: it's in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms) is for LogAppendTime."""
         # This frees megabytes that aren't needed any more, while deliveries may keep the outcome for long.
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)
@@ -180,7 +180,7 @@ class ProducerBatch(BatchBuilder):
         Number, age, attempts and sequence numbers carry over: the parts replace the batch.
         """
         part = ProducerBatch(
-            self.where,
+            self.topic_partition,
             self.number,
             self.created,
             context,
@@ -220,7 +220,7 @@ class EncodedBatch(ProducerBatch):
 
     def __init__(
         self,
-        where: TopicPartition,
+        topic_partition: TopicPartition,
         number: int,
         created: float,
         context: DeliveryContext,
@@ -230,7 +230,7 @@ class EncodedBatch(ProducerBatch):
     ) -> None:
         """Copy the bytes of ``stored``, which is often a view of a whole Fetch response."""
         super().__init__(
-            where,
+            topic_partition,
             number,
             created,
             context,
@@ -247,9 +247,9 @@ def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: 
     """Return an error for each record of a batch in which the broker rejected those in ``messages`` (KIP-467)."""
     # They share one object, since a batch can have a hundred thousand records.
     others = InvalidRecordError(
-        f"{batch.where}: not written, because the broker rejected other records of its batch: {why}"
+        f"{batch.topic_partition}: not written, because the broker rejected other records of its batch: {why}"
     )
     errors: dict[int, KafkaError] = dict.fromkeys(range(batch.count), others)
     for index, message in messages.items():
-        errors[index] = InvalidRecordError(f"{batch.where}: the broker rejected the record: {message or why}")
+        errors[index] = InvalidRecordError(f"{batch.topic_partition}: the broker rejected the record: {message or why}")
     return errors

@@ -42,26 +42,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOPICS = 10_000
-"""Most topics that are remembered, but for those in the metadata, and what waits."""
+"""Most topics that are remembered, apart from topics in the metadata and topics that have batches or calls."""
 
 MAX_LOOP_HOLD = 0.001
-"""Longest time in which a task posts records without letting other tasks run (s): the sender needs the event loop
-too."""
+"""Longest time (s) in which a task posts records without letting other tasks run: the sender needs the loop, too."""
 
 
 class WriteSession:
     """The right to append: of the producer, or of one of its transactions.
 
     Attributes:
-        closed: The error that its calls raise; None while it may append.
-        transactions: Learns which records were not buffered; None for the producer's own session, whose calls raise
-            the error and nothing else follows.
+        close_error: The error that its calls raise; None while it may append.
+        transactions: Learns which records weren't buffered. None for the producer's own session: its calls merely raise
+            the error.
     """
 
-    __slots__ = ("closed", "transactions")
+    __slots__ = ("close_error", "transactions")
 
-    def __init__(self, closed: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
-        self.closed = closed
+    def __init__(self, close_error: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
+        self.close_error = close_error
         self.transactions = transactions
 
     def missing(self, error: KafkaError) -> None:
@@ -76,9 +75,10 @@ class Buffer:
 
     One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. It can
     append that way only to topics in its ``_ready_topics``, so emptying these is what stops a writer.
+
     Attributes:
         accumulator: The batches.
-        closed: The error that every call raises; None while it is open.
+        close_error: The error that every call raises; None while it is open.
         interceptors: Called for each record.
         home: Where the producer was started.
     """
@@ -88,7 +88,7 @@ class Buffer:
     ) -> None:
         self.accumulator = accumulator
         self.interceptors = interceptors
-        self.closed: KafkaError | None = ClientClosedError(
+        self.close_error: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
         # The writer that may append without this class. It's set once the producer is open, and each transaction
@@ -130,7 +130,7 @@ class Buffer:
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._timer = sender.timer
-        self.closed = None
+        self.close_error = None
 
     def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
         """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
@@ -147,7 +147,7 @@ class Buffer:
 
     def close_session(self, session: WriteSession, why: KafkaError) -> None:
         """Accept no more records of a session; its waiting calls raise ``why``."""
-        session.closed = why
+        session.close_error = why
         if session is self._session:
             self._stop_writer()
         # This wakes the call that waits for memory, which finds the error in check_open().
@@ -155,7 +155,7 @@ class Buffer:
 
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
-        self.closed = why
+        self.close_error = why
         # Records take the slow path from here on, where check_open() raises `why`.
         self._stop_writer()
         self._room.set()
@@ -165,18 +165,18 @@ class Buffer:
 
         Raises:
             ConfigurationError: The running event loop is not the producer's.
-            KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
+            KafkaError: The producer isn't started, is closed, or has failed; or the error that has ended the session.
         """
-        if self.closed is None:
+        if self.close_error is None:
             # The gate; see aiokproto.application.gates.
             self.check_loop()
             self._cluster.check()
-            if session is not None and session.closed is not None:
+            if session is not None and session.close_error is not None:
                 # Many calls raise the same instance. Without this, each would add its frames to its traceback.
-                raise session.closed.with_traceback(None)
+                raise session.close_error.with_traceback(None)
             return
         self.check_loop()
-        raise self.closed.with_traceback(None)
+        raise self.close_error.with_traceback(None)
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if the running event loop is not the producer's."""
@@ -299,23 +299,23 @@ class Buffer:
             with self._order.entered(topic) as turn:
                 async with self._waiting_calls.scope(_aborted):
                     queues = await self.topic(topic)
-                    where = _queue(queues, partition).where
-                    for one in batches:
+                    topic_partition = _queue(queues, partition).topic_partition
+                    for stored in batches:
                         # All are checked before the first one is appended, so either every batch can be sent or none
                         # is.
-                        self.accumulator.check_size(one, where)
+                        self.accumulator.check_size(stored, topic_partition)
                     # This call waits behind earlier ones. But it keeps its turn while it appends its batches, so
                     # nothing gets between them.
                     await self._until(turn, deadline)
                     appended: list[tuple[Outcome, int]] = []
-                    for one in batches:
+                    for stored in batches:
                         # The yield comes before check_open(), because what that checks must still hold when the batch
                         # is added.
                         await self._yield_to_others()
                         self.check_open(session)
-                        add = partial(self._add_encoded, queues, partition, one)
+                        add = partial(self._add_encoded, queues, partition, stored)
                         batch = await self._when_memory_free(session, add, deadline)
-                        appended.append((batch.outcome, one.max_timestamp))
+                        appended.append((batch.outcome, stored.max_timestamp))
                     return appended
         except KafkaError as error:
             session.missing(error)
@@ -386,7 +386,7 @@ class Buffer:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
         # All conditions of the synchronous path are here, and every change of one of them calls this method.
         queues = self.accumulator.topics.get(topic)
-        is_open = self.closed is None and self._session.closed is None
+        is_open = self.close_error is None and self._session.close_error is None
         # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:

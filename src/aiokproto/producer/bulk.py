@@ -50,20 +50,20 @@ async def append_all(
                 continue
             record = chunk[start]
             start += 1
-            value, key, headers, where, timestamp = (
+            value, key, headers, own_partition, timestamp = (
                 record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
             )
-            where = partition if where is None else where
+            own_partition = partition if own_partition is None else own_partition
             try:
                 if appender._has_pipeline:
-                    one = await appender._append_in_pipeline(
-                        topic, ProducerRecord(value, key, headers, where, timestamp)
+                    delivery = await appender._append_in_pipeline(
+                        topic, ProducerRecord(value, key, headers, own_partition, timestamp)
                     )
                 else:
-                    appended = appender._append(topic, value, key, headers, where, timestamp)  # type: ignore[arg-type]
-                    one = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
+                    appended = appender._append(topic, value, key, headers, own_partition, timestamp)  # type: ignore[arg-type]
+                    delivery = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
                 # The slice replaces the Delivery, since the results of millions of records need no object each.
-                parts.append(one.run())
+                parts.append(delivery.run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
@@ -74,7 +74,7 @@ async def append_all(
 
 
 def _check_records(records: object) -> None:
-    """Reject what is iterable by accident: bytes (of ints), str, a ProducerRecord (of its fields), a dict (of keys)."""
+    """Reject objects that are iterable by accident: bytes, a str, a ProducerRecord (a tuple), a dict (of keys)."""
     if isinstance(records, bytes | bytearray | memoryview | str | ProducerRecord):
         hint = "; for one record use send()"
     elif isinstance(records, Mapping) or not isinstance(records, Iterable):

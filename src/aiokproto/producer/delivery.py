@@ -92,7 +92,7 @@ class Delivery:
 
 
 class BatchDelivery:
-    """Buffered record batches: ``await`` it for where each was written.
+    """Buffered record batches: ``await`` it to learn where each was written.
 
     The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's
     greatest, or the broker's if the topic has LogAppendTime.
@@ -129,11 +129,11 @@ class BatchDelivery:
                 raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
         # All results are read before one is raised, since each counts as retrieved then. Otherwise the others'
         # failures would be logged as unobserved.
-        found = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
-        for one in found:
-            if isinstance(one, KafkaError):
-                raise one.with_traceback(None)
-        return [one for one in found if isinstance(one, RecordMetadata)]
+        results = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
+        for result in results:
+            if isinstance(result, KafkaError):
+                raise result.with_traceback(None)
+        return [result for result in results if isinstance(result, RecordMetadata)]
 
     def __repr__(self) -> str:
         state = "done" if self.done() else "pending"
@@ -162,10 +162,10 @@ class BatchSlice:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
+    def __getitem__(self, index: int) -> RecordMetadata | KafkaError:
         """Return the result of one record, counted from 0."""
-        return self.outcome.record_result(self.first + place, self._timestamp)
+        return self.outcome.record_result(self.first + index, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:
         """Return the result of each record."""
-        return [self[place] for place in range(self.count)]
+        return [self[index] for index in range(self.count)]

@@ -20,7 +20,7 @@ _SIGN = 0x80000000
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the absolute value of the signed 32-bit FNV-1a hash of a key, as librdkafka and Sarama have it."""
+    """Return the absolute value of the signed 32-bit FNV-1a hash of a key, as librdkafka and Sarama compute it."""
     h = _FNV_OFFSET
     for byte in key:
         h = (h ^ byte) * _FNV_PRIME & _MASK
@@ -65,7 +65,7 @@ def ignore_keys(
 
 
 MAX_TOPICS = 10_000
-"""Most topics whose turns are counted: a partitioner does not learn which topics were deleted."""
+"""Most topics whose turns are counted, because a partitioner doesn't learn which topics were deleted."""
 
 
 class RoundRobinPartitioner:

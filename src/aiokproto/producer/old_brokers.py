@@ -29,7 +29,7 @@ log = logging.getLogger("aiokproto.producer")
 
 
 def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfig:
-    """Return the options as they can be used with these brokers.
+    """Return the options that can be used with these brokers.
 
     Raises:
         UnsupportedVersionError: The brokers lack something that the options require.
@@ -57,7 +57,7 @@ def check_table(versions: BrokerVersions, table: Any, pieces: Iterable[Rows]) ->
         pieces: Its rows.
 
     Raises:
-        UnsupportedVersionError: A row has headers, or a timestamp and the brokers have none.
+        UnsupportedVersionError: A row has headers, or it has a timestamp and the brokers have none.
     """
     # The encoding of no headers is one byte, their number.
     if any(piece.headers is not None and (piece.headers.end - piece.headers.start > 1).any() for piece in pieces):
@@ -89,7 +89,7 @@ def check_record(versions: BrokerVersions, record: ProducerRecord[bytes, bytes])
     """Refuse a record that the brokers cannot store.
 
     Raises:
-        UnsupportedVersionError: It has headers, or a timestamp and the brokers have none.
+        UnsupportedVersionError: It has headers, or it has a timestamp and the brokers have none.
     """
     if record.headers:
         versions.require(HEADERS)

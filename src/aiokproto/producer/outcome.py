@@ -68,8 +68,8 @@ class Outcome(ProduceResult):
 
     __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "context", "count", "error")
 
-    def __init__(self, where: TopicPartition, context: DeliveryContext) -> None:
-        super().__init__(*where)
+    def __init__(self, topic_partition: TopicPartition, context: DeliveryContext) -> None:
+        super().__init__(*topic_partition)
         self.count = 0
         self.error: KafkaError | None = None
         self.context = context
@@ -171,11 +171,11 @@ class Outcome(ProduceResult):
     def __del__(self) -> None:
         # __init__ may not have run, hence getattr.
         if getattr(self, "error", None) is not None and not self.observed:
-            failed, where = self.failed, TopicPartition(self.topic, self.partition)
+            failed, topic_partition = self.failed, TopicPartition(self.topic, self.partition)
             self.context.unobserved_failures += failed
             log.error(
                 "failed to deliver %s for %s; no task awaited them: %s",
                 counted(failed, "record"),
-                where,
+                topic_partition,
                 self.error,
             )

@@ -101,7 +101,7 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     """Return ``partition`` if the topic has it.
 
     Raises:
-        InvalidRecordError: It is not an int from 0 to ``count - 1``. ``chosen_by`` is part of the text.
+        InvalidRecordError: It isn't an int from 0 to ``count - 1``. The text includes ``chosen_by``.
     """
     # True would be partition 1.
     if not isinstance(partition, int) or isinstance(partition, bool):

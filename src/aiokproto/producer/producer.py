@@ -23,16 +23,23 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.old_brokers import adapted
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
-from aiokproto.producer.report import ProducerStats, add_findings, producer_stats
+from aiokproto.producer.report import (
+    ProducerStats,
+    aborted,
+    add_findings,
+    delivery_error,
+    producer_stats,
+    summary,
+    undelivered,
+)
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.sticky import StickyPartitioner
-from aiokproto.producer.summary import aborted, delivery_error, summary, undelivered
 from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
@@ -59,7 +66,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     ::
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
-            where = await producer.send("flights", b"UA 901", key=b"UA")
+            metadata = await producer.send("flights", b"UA 901", key=b"UA")
 
     There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
     buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` and :meth:`post_many` write many records, at
@@ -231,11 +238,11 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     def _admit(self, use: Use) -> None:
         if use.obstacles:
             self._buffer.check_loop()
-        if self._buffer.closed is not None:
+        if self._buffer.close_error is not None:
             if self._sender is None:
-                refuse(use, Obstacle.NOT_STARTED, self._buffer.closed)
+                refuse(use, Obstacle.NOT_STARTED, self._buffer.close_error)
             else:
-                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.closed)
+                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.close_error)
         if self._in_session:
             refuse(use, Obstacle.SESSION)
 
@@ -418,11 +425,11 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         loop = asyncio.get_running_loop()
         started = loop.time()
         # This is read before it's replaced. A producer that has failed has nothing left to wait for.
-        failure = self._buffer.closed
-        closed = ClientClosedError("the producer is closed")
-        closed.__cause__ = failure
+        failure = self._buffer.close_error
+        close_error = ClientClosedError("the producer is closed")
+        close_error.__cause__ = failure
         # The buffer closes first, since this call wouldn't wait for what is appended from here on.
-        self._buffer.close(closed)
+        self._buffer.close(close_error)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
@@ -492,8 +499,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
         """The transaction that waits for :meth:`complete_transaction`; None if there is none. This process has prepared
-        it, or
-        an earlier one with this ``transactional_id`` has left it, prepared or not."""
+        it, or an earlier one with this ``transactional_id`` has left it, prepared or not."""
         return None if self._transactions is None else self._transactions.prepared
 
     async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
@@ -558,8 +564,8 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         """
         findings = self._cluster.findings()
         # This cause is the better text, because a sender that has failed leaves the connections open.
-        if self._buffer.closed is not None:
-            findings.failed = [str(self._buffer.closed)]
+        if self._buffer.close_error is not None:
+            findings.failed = [str(self._buffer.close_error)]
             findings.ended = self._sender is not None or findings.ended
         elif self._accumulator.observer.clock is not None:
             now = self._accumulator.observer.clock()

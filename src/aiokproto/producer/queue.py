@@ -34,8 +34,7 @@ class SequenceRestart(Enum):
     Batches that were sent after it keep their sequence numbers, because with new ones the broker could write them
     twice."""
     NOW = auto()
-    """Restart once nothing is in flight: the broker rejected the oldest batch, so those after it aren't in the log
-    either."""
+    """Restart once nothing is in flight. The broker rejected the oldest batch, so the log has no later one either."""
 
 
 @has_compiled_form
@@ -58,9 +57,9 @@ class PartitionQueue(OpenBatchSlot):
     Their order is: ``in_flight``, ``closed`` (retries first), ``open``.
 
     Attributes:
-        where: The partition.
+        topic_partition: The partition.
         leader: Node id of its leader, or None.
-        gone: Why the partition does not exist any more; None while it does.
+        removal_error: Why the partition does not exist any more; None while it does.
         closed: Batches that wait to be sent: full ones, and retries.
         in_flight: Batches sent, without a response.
         sent_to: Node id of the broker that the last batch was sent to.
@@ -79,24 +78,24 @@ class PartitionQueue(OpenBatchSlot):
         "closed",
         "confirmed_by",
         "due",
-        "gone",
         "in_flight",
         "last_size",
         "leader",
         "next_sequence",
         "numbered",
         "producer",
+        "removal_error",
         "restart",
         "retry_at",
         "sent_at",
         "sent_to",
-        "where",
+        "topic_partition",
     )
 
-    def __init__(self, where: TopicPartition, leader: int | None) -> None:
-        self.where = where
+    def __init__(self, topic_partition: TopicPartition, leader: int | None) -> None:
+        self.topic_partition = topic_partition
         self.leader = leader
-        self.gone: KafkaError | None = None
+        self.removal_error: KafkaError | None = None
         super().__init__()
         self.closed: deque[ProducerBatch] = deque()
         # It's a list because the responses of several requests can fail in any order. It has at most five entries.
@@ -131,15 +130,15 @@ class PartitionQueue(OpenBatchSlot):
 
     def requeue(self, *batches: ProducerBatch) -> None:
         """Put batches that were in flight back at their position. Parts of a split batch share its number."""
-        place = 0
+        index = 0
         # The search is linear: only other retries have smaller numbers, and there are at most as many as were in
         # flight.
         # guard: batches that come back keep their order
-        while place < len(self.closed) and self.closed[place].number < batches[0].number:
-            place += 1
+        while index < len(self.closed) and self.closed[index].number < batches[0].number:
+            index += 1
         # All are inserted at one index, so the last one comes first.
         for batch in reversed(batches):
-            self.closed.insert(place, batch)
+            self.closed.insert(index, batch)
 
     def discard(self, batch: ProducerBatch) -> None:
         """Remove a batch from the collection that has it."""

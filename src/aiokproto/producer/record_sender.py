@@ -99,15 +99,15 @@ class RecordSender(RecordAppender[K, V]):
         """
         if self._has_pipeline:
             record = ProducerRecord(value, key, headers, partition, timestamp)
-            where = await (await self._pipeline.append(topic, record))
+            metadata = await (await self._pipeline.append(topic, record))
         else:
             appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
-            where = await appended
+            metadata = await appended
         # The sender could run while this call waited, so the next slow append need not yield.
         self._buffer.task_has_waited()
-        return where
+        return metadata
 
     def try_post(
         self,

@@ -87,7 +87,7 @@ class ProduceResponseHandler:
         # The response has topic ids only from version 13 on (KIP-516); the request has both.
         names = {topic.topic_id: topic.name for topic in request.topic_data}
         # Batches that the response doesn't mention stay in it.
-        missing: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
+        missing: dict[tuple[str | None, int], ProducerBatch] = {batch.topic_partition: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
             for partition in topic.partition_responses:
@@ -98,7 +98,7 @@ class ProduceResponseHandler:
         # It isn't known whether they were written. With idempotence the retry is safe; without it, the retry may
         # duplicate records, as every retry may.
         for batch in missing.values():
-            error = DecodeError(f"Produce to broker {node}: the response lacks {batch.where}")
+            error = DecodeError(f"Produce to broker {node}: the response lacks {batch.topic_partition}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
     def _partition_responded(
@@ -117,9 +117,9 @@ class ProduceResponseHandler:
         # The error is made before the action is known, because a retry remembers it as the batch's last error.
         error = error_for(
             code,
-            f"Produce to {batch.where} on broker {node}",
+            f"Produce to {batch.topic_partition} on broker {node}",
             response.error_message,
-            self._cluster.asked(ProduceRequest, batch.where.topic, transactional_id=transactional_id or ""),
+            self._cluster.asked(ProduceRequest, batch.topic_partition.topic, transactional_id=transactional_id or ""),
         )
         action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
@@ -167,7 +167,7 @@ class ProduceResponseHandler:
         # The field has its default, -1, before version 10.
         leader = response.current_leader
         new_leader = leader.leader_id >= 0 and self._cluster.metadata.update_leader(
-            *batch.where, leader.leader_id, leader.leader_epoch, endpoints
+            *batch.topic_partition, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
         # The named leader is ready, so there is nothing to wait for.

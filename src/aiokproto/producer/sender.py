@@ -142,7 +142,7 @@ class Sender:
         while not self._settings.idempotent or self._producer_ids.current is not None:
             drained = accumulator.drain(now, self._sinks)
             if drained.leaderless:
-                topics = {where.topic: None for where in drained.leaderless}
+                topics = {partition.topic: None for partition in drained.leaderless}
                 self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 # If the metadata update finds a leader, it wakes the sender; if it doesn't, this pause repeats the
                 # request.

@@ -53,18 +53,18 @@ class Serializers(Generic[K, V]):
         Raises:
             SerializationError: A serializer has failed.
         """
-        made: list[Any] = [key, value]
-        for place, (name, serializer, _) in enumerate((self._key, self._value)):
+        encoded: list[Any] = [key, value]
+        for position, (name, serializer, _) in enumerate((self._key, self._value)):
             # A serializer doesn't get None, because it's no key, or a tombstone.
-            if made[place] is not None and serializer is not None:
+            if encoded[position] is not None and serializer is not None:
                 try:
-                    made[place] = serializer(made[place])
+                    encoded[position] = serializer(encoded[position])
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer")
                     raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
-                if type(made[place]) is not bytes:
-                    _check_bytes(name, made[place])
-        return made[0], made[1]
+                if type(encoded[position]) is not bytes:
+                    _check_bytes(name, encoded[position])
+        return encoded[0], encoded[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
         """As :meth:`apply`, for serializers that have to be awaited.
@@ -77,8 +77,8 @@ class Serializers(Generic[K, V]):
         try:
             waits_for = work.send(None)
         except StopIteration as done:
-            made: tuple[bytes | None, bytes | None] = done.value
-            return made
+            encoded: tuple[bytes | None, bytes | None] = done.value
+            return encoded
         async with deadline_at(asyncio.get_running_loop().time() + self._max_block, self._late):
             return await resumed(work, waits_for)
 
@@ -87,25 +87,25 @@ class Serializers(Generic[K, V]):
         return f"{names} did not return within max_block_ms={self._max_block * 1000:g}"
 
     async def _apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        made: list[Any] = [key, value]
+        encoded: list[Any] = [key, value]
         result: Any
-        for place, (name, serializer, awaited) in enumerate((self._key, self._value)):
-            if made[place] is not None and serializer is not None:
+        for position, (name, serializer, awaited) in enumerate((self._key, self._value)):
+            if encoded[position] is not None and serializer is not None:
                 try:
-                    result = serializer(made[place])
-                    made[place] = await result if awaited else result
+                    result = serializer(encoded[position])
+                    encoded[position] = await result if awaited else result
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer", awaited=awaited)
                     raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
-                if type(made[place]) is not bytes:
-                    _check_bytes(name, made[place])
-        return made[0], made[1]
+                if type(encoded[position]) is not bytes:
+                    _check_bytes(name, encoded[position])
+        return encoded[0], encoded[1]
 
 
-def _check_bytes(name: str, made: object) -> None:
-    if made is not None and not isinstance(made, bytes | bytearray | memoryview):
+def _check_bytes(name: str, encoded: object) -> None:
+    if encoded is not None and not isinstance(encoded, bytes | bytearray | memoryview):
         try:
-            check_not_awaitable(made, f"{name}_serializer")
+            check_not_awaitable(encoded, f"{name}_serializer")
         except CallbackError as error:
             raise SerializationError(f"{name}_serializer failed: {error}") from error
-        raise SerializationError(f"{name}_serializer returned {type(made).__name__}, not bytes")
+        raise SerializationError(f"{name}_serializer returned {type(encoded).__name__}, not bytes")

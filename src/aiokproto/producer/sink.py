@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.net.features import BATCHES, IDEMPOTENCE, TIMESTAMPS, ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.records import Compression
@@ -43,6 +43,10 @@ LAST_VERSION_OF_V1 = 11
 LAST_VERSION_OF_MAGIC = {0: 1, 1: 2}
 """The last version of Produce that takes message sets of each magic before 2."""
 
+MIN_BYTES = 32 * 1024
+"""Batches of at least this many bytes are compressed in a thread; for smaller ones the hand-over costs as much."""
+MAX_THREADS = 4
+
 Result = ProduceResponse | KafkaError | None
 """The result of a request: None with ``acks=0``, where there is no response."""
 
@@ -52,6 +56,37 @@ def message_format(versions: BrokerVersions) -> int:
     if versions.supports(BATCHES):
         return 2
     return 1 if versions.supports(TIMESTAMPS) else 0
+
+
+def needs_thread(batch: ProducerBatch) -> bool:
+    """Whether a batch is large enough to be compressed in a thread."""
+    return batch.compresses and batch.size >= MIN_BYTES
+
+
+class CompressionPool:
+    """The producer's compression threads. They aren't the loop's executor, which the application may have filled."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+        self._running: set[asyncio.Future[bytearray]] = set()
+
+    def submit(self, batch: ProducerBatch, magic: int) -> asyncio.Future[bytearray]:
+        """Seal a batch in a thread, in the format ``magic``; call this in the running loop."""
+        # The threads start with the first large batch, because most producers never need one.
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
+        seal = batch.seal if magic == batch.magic else partial(batch.convert, magic)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, seal)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def close(self) -> None:
+        """Stop the threads. A compression that is running isn't waited for."""
+        if self._threads is not None:
+            # Waiting for a running compression would block the event loop. If none is running, the threads end at once,
+            # and no thread outlives the producer.
+            self._threads.shutdown(wait=not self._running, cancel_futures=True)
 
 
 class _Queued:
@@ -184,9 +219,9 @@ class Sink:
         # The requests are in order of arrival, so every earlier one of its partitions blocks a request, whether that
         # one is being compressed or is blocked itself.
         for queued in list(self._queued):
-            where = {batch.where for batch in queued.batches}
-            if queued.compressing or not blocked.isdisjoint(where):
-                blocked |= where
+            partitions = {batch.topic_partition for batch in queued.batches}
+            if queued.compressing or not blocked.isdisjoint(partitions):
+                blocked |= partitions
             else:
                 # It's removed before it's started, since the start can fail, and the result runs this method again.
                 self._queued.remove(queued)
@@ -245,7 +280,7 @@ class Sink:
             data = batch.seal() if batch.magic == self._magic else self._converted(batch)
             if data is None:
                 continue
-            name, partition = batch.where
+            name, partition = batch.topic_partition
             topic = topics.get(name)
             if topic is None:
                 info = known.get(name)

@@ -83,16 +83,16 @@ class StickyPartitioner:
             if self._availability_timeout and now - since > self._availability_timeout
         }
         if late:
-            candidates = [each for each in candidates if topic.queues[each].leader not in late] or candidates
+            candidates = [number for number in candidates if topic.queues[number].leader not in late] or candidates
         if self.local_nodes is not None:
             local = self.local_nodes
-            candidates = [each for each in candidates if topic.queues[each].leader in local] or candidates
+            candidates = [number for number in candidates if topic.queues[number].leader in local] or candidates
         return candidates
 
     @staticmethod
     def _backlog(topic: TopicQueues, waiting: Iterable[PartitionQueue]) -> dict[int, int]:
         return {
-            queue.where.partition: len(queue.closed)
+            queue.topic_partition.partition: len(queue.closed)
             for queue in waiting
-            if queue.closed and queue.where.topic == topic.name
+            if queue.closed and queue.topic_partition.topic == topic.name
         }

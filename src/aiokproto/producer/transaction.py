@@ -19,10 +19,9 @@ from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partiti
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.handed_over import HandedOver, PreparedTransaction
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
@@ -110,7 +109,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             refuse(use, Obstacle.SESSION)
 
     async def __aenter__(self) -> Self:
-        """Start the transaction. Waits for the end of the last one.
+        """Start the transaction, after the end of the last one.
 
         Raises:
             ConfigurationError: A transaction is open or prepared, or this one was begun before.
@@ -126,7 +125,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         await self._manager.begin(self._session)
         self.status = TransactionStatus.OPEN
         # It opens before the writer is set, because the writer's topics become ready only while the session is open.
-        self._session.closed = None
+        self._session.close_error = None
         self._buffer.set_writer(self, self._session)
         return self
 
@@ -141,19 +140,19 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
         # A producer that has failed or is closed aborts by itself, or can't abort.
-        elif self._buffer.closed is None:
+        elif self._buffer.close_error is None:
             try:
                 await self.abort()
             except KafkaError as failure:
                 # The producer may be fenced, for example. Then the abort is never confirmed, and every call says so.
-                if self._buffer.closed is None:
+                if self._buffer.close_error is None:
                     log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
         """Accept nothing more. From now on calls raise ``why``, by default that the transaction was aborted."""
         self.status = status
         # If it has failed already, every call says why.
-        if not isinstance(self._session.closed, TransactionAbortedError):
+        if not isinstance(self._session.close_error, TransactionAbortedError):
             # The session closes before anything is awaited, so that no record can slip in between this decision and the
             # end. It also ends calls that wait for buffer memory.
             why = why or TransactionAbortedError("the transaction was aborted")
@@ -191,7 +190,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             raise
         if self.status is TransactionStatus.PREPARED:
             self._manager.check_undecided(self._session)
-            self._session.closed = ConfigurationError("the transaction was committed")
+            self._session.close_error = ConfigurationError("the transaction was committed")
         # COMMITTING means that an earlier call was cancelled or had no response, and only the outcome is missing.
         elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
@@ -260,7 +259,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         # Its own commit() has decided if it is COMMITTING.
         if self.status is TransactionStatus.PREPARED:
             self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
-            self._session.closed = ConfigurationError("complete_transaction() has decided about this transaction")
+            self._session.close_error = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
         """Wait for the outcome of everything, and abort if something has failed.
@@ -292,7 +291,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 await self._manager.abort()
             except KafkaError as unconfirmed:
                 # The producer may be fenced, for example.
-                if self._buffer.closed is not None:
+                if self._buffer.close_error is not None:
                     raise
                 log.warning("the abort of the transaction is not confirmed yet: %s", unconfirmed)
             raise error
@@ -324,13 +323,15 @@ class Transaction(AsyncContext, RecordSender[K, V]):
     def _can_only_be_aborted(self) -> bool:
         """Whether something of it wasn't written, and the producer can go on."""
         return (
-            self.status is TransactionStatus.OPEN and self._manager.failure is not None and self._buffer.closed is None
+            self.status is TransactionStatus.OPEN
+            and self._manager.failure is not None
+            and self._buffer.close_error is None
         )
 
     def _check_not_ended(self) -> None:
         if self.status is not TransactionStatus.OPEN:
-            assert self._session.closed is not None, "a session is open from begin to end"
-            raise self._session.closed.with_traceback(None)
+            assert self._session.close_error is not None, "a session is open from start to end"
+            raise self._session.close_error.with_traceback(None)
 
     async def send_many(
         self,

@@ -41,6 +41,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.authorization import Asked
@@ -63,7 +64,7 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, classify
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.prepared_transaction import PreparedTransaction
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import (
     AddOffsetsExchange,
@@ -73,7 +74,6 @@ from aiokproto.producer.transaction_requests import (
     OffsetsToSend,
     TxnOffsetCommitExchange,
 )
-from aiokproto.producer.transaction_state import TransactionState
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import create_task
@@ -86,6 +86,19 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 log = logging.getLogger("aiokproto.producer")
+
+
+class TransactionState(Enum):
+    """The state of the transactional id, as far as this producer knows."""
+
+    READY = auto()
+    """No transaction is open."""
+    OPEN = auto()
+    PREPARED = auto()
+    """All of it is written, and the decision is awaited (KIP-939)."""
+    COMMITTING = auto()
+    """A commit was requested, and may or may not have taken effect."""
+    ABORTING = auto()
 
 
 class TransactionManager:
@@ -166,7 +179,7 @@ class TransactionManager:
     # -- starting
 
     async def start(self, cluster: ClusterClient, *, keep_prepared: bool) -> None:
-        """Acquire the producer id: fences other producers with the transactional id, and aborts their transaction.
+        """Acquire the producer id. This fences other producers with the transactional id, and aborts their transaction.
 
         Args:
             cluster: Sends the requests.
@@ -277,7 +290,7 @@ class TransactionManager:
         """Fail the transaction that ``session`` belongs to: a record of it was not buffered."""
         # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
         # A producer that is closed or has failed says why by itself.
-        if self._buffer.closed is None:
+        if self._buffer.close_error is None:
             self.fail_of(session, error)
 
     def fail_of(self, session: WriteSession, error: KafkaError) -> None:
@@ -340,7 +353,7 @@ class TransactionManager:
         """Find out why this producer's epoch was refused, in :attr:`_sending`. Return why the transaction is aborted.
 
         Raises:
-        KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
+            KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
         """
         try:
             await self._end_txn(commit=False)
@@ -394,17 +407,17 @@ class TransactionManager:
 
     # -- partitions
 
-    def may_send(self, where: TopicPartition) -> bool:
+    def may_send(self, topic_partition: TopicPartition) -> bool:
         """Whether records of a partition may be sent; if not, :meth:`add_partitions` is due."""
         # Every drain calls it for every batch, so the frequent answer comes first.
-        if where in self._added:
+        if topic_partition in self._added:
             return True
         if self.v2:
-            self._added.add(where)
+            self._added.add(topic_partition)
             self._has_started = True
             return True
         if self.failure is None:
-            self._to_add[where] = None
+            self._to_add[topic_partition] = None
         return False
 
     @property
@@ -432,7 +445,7 @@ class TransactionManager:
                     # They are taken out first, since a partition that is noted while the request is in flight belongs
                     # to the next one.
                     partitions, self._to_add = self._to_add, {}
-                    names = ", ".join(str(each) for each in list(partitions)[:3])
+                    names = ", ".join(str(partition) for partition in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self.id.identity, partitions)
                     asked = Asked(topic=_only_topic(partitions))
                     await self._add(None, exchange, f"AddPartitionsToTxn of {names}", asked)
@@ -750,8 +763,8 @@ class TransactionManager:
         if self._undecided is not None:
             self._undecided._decided(self._committed is True)
             self._undecided = None
-        for each in self._offsets_sent if self._committed else ():
-            each.committed()
+        for offsets in self._offsets_sent if self._committed else ():
+            offsets.committed()
         self._offsets_sent.clear()
         self._has_started = False
         self._end_lost = False

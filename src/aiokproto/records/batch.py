@@ -270,7 +270,7 @@ class RecordBatch:
                 if _taken(unpacked, parts) > SMALL_BYTES:
                     # The slices take over what is decompressed. The batch doesn't keep it, because others may read it
                     # meanwhile.
-                    return Slices(self, make, begun=parts, unpacked=unpacked)
+                    return Slices(self, make, first_chunks=parts, unpacked=unpacked)
                 body = joined(parts)
             return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
         except CodecError as error:

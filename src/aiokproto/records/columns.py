@@ -303,7 +303,7 @@ def joined_arrow(
         # The size of a single batch isn't taken, and most are alone: pyarrow takes as long for it as for making a small
         # batch.
         if len(found) > 1:
-            size += batch.nbytes if size else sum(each.nbytes for each in found)
+            size += batch.nbytes if size else sum(batch.nbytes for batch in found)
         if size > most:
             raise CorruptRecordError(
                 f"one Arrow batch of these records would take {size} bytes or more, the limit is {most} "
@@ -409,7 +409,7 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
 
     offset, timestamp, keys, values, headers = zip(*rows, strict=True)
     key, value = _laid_out(keys), _laid_out(values)
-    encoded = _laid_out([encode_headers(one) if one else None for one in headers])
+    encoded = _laid_out([encode_headers(pairs) if pairs else None for pairs in headers])
     size = max(len(key.data), len(value.data) + len(encoded.data))
     if size > MAX_DATA:
         raise ValueError(f"{len(rows)} records hold {size} bytes, the limit is {MAX_DATA}")
@@ -443,7 +443,7 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     # Identities are compared, because these are mostly batches of one Fetch response for a partition.
     if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
         size = HEADER.size
-        return source, spans_of([span_of(each, each.position + size, len(each.raw) - size) for each in batches])
+        return source, spans_of([span_of(batch, batch.position + size, len(batch.raw) - size) for batch in batches])
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
     data = b"".join(found)
     if len(data) > MAX_DATA:

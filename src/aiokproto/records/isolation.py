@@ -37,7 +37,7 @@ def visible(
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
     """
     # They are sorted by first offset, so that one pass is enough, whatever order the broker sends.
-    upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
+    upcoming = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
     aborting: set[int] = set()
     for batch in batches:
         # base_offset would need a decompression in a compressed set of magic 1; last_offset doesn't.

@@ -20,7 +20,7 @@ from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.record import read_records
 from aiokproto.records.runs import Run
 from aiokproto.records.scan import Span, spans_of, whole_records
-from aiokproto.records.slices import given_away, named
+from aiokproto.records.slices import named, popped
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
@@ -51,12 +51,12 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
     group: list[RecordBatch] = []
     bodies: list[Bytes | None] = []
     room, records = size, most
-    begun: list[Bytes] = []
+    first_chunks: list[Bytes] = []
     unpacked: Iterator[Bytes] = iter(())
     try:
         for batch in batches:
             if isinstance(batch, Run):
-                yield from _grouped(group, bodies)
+                yield from _read_group(group, bodies)
                 room, records = size, most
                 yield from _run(batch, size, most, check_crc)
                 continue
@@ -70,31 +70,31 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
                 continue
             if packed:
                 unpacked = batch.unpacked()
-                begun, taken = _begun(batch, unpacked, size)
+                first_chunks, taken = _first_chunks(batch, unpacked, size)
             # Fewer compressed batches are read together, because decompressed data should still be in the processor's
             # cache.
             weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
             alone = taken > min(size, batch.max_record) or count > most
             # The group is full, so it's read before this batch joins the next one.
             if alone or weight > room or count > records:
-                yield from _grouped(group, bodies)
+                yield from _read_group(group, bodies)
                 room, records = size, most
                 if alone:
-                    rest = chain(given_away(begun), unpacked) if packed else iter((batch.body(),))
-                    yield from _alone(batch, rest, size, most)
+                    rest = chain(popped(first_chunks), unpacked) if packed else iter((batch.body(),))
+                    yield from _read_alone(batch, rest, size, most)
                     continue
             group.append(batch)
-            bodies.append(joined(begun) if packed else None)
+            bodies.append(joined(first_chunks) if packed else None)
             room -= weight
             records -= count
     except KafkaError:
         # The records before the damage are good.
-        yield from _grouped(group, bodies)
+        yield from _read_group(group, bodies)
         raise
-    yield from _grouped(group, bodies)
+    yield from _read_group(group, bodies)
 
 
-def _grouped(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
+def _read_group(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
     """Read batches together, and empty the lists. If one is damaged, read those before it one by one."""
     batches, opened = group[:], bodies[:]
     group.clear()
@@ -123,29 +123,29 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
             raise
         if found is None:
             (batch,) = part.batches()
-            yield from _alone(batch, iter((batch.body(),)), size, most)
+            yield from _read_alone(batch, iter((batch.body(),)), size, most)
         else:
             yield found
         # The piece is released before the next one is made, or two would be in memory at once.
         del found
 
 
-def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
+def _first_chunks(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
     """Take chunks until they have more than ``size`` bytes or end; return them and their size."""
-    begun: list[Bytes] = []
+    first_chunks: list[Bytes] = []
     taken = 0
     try:
         for chunk in unpacked:
-            begun.append(chunk)
+            first_chunks.append(chunk)
             taken += len(chunk)
             if taken > size:
                 break
     except CodecError as error:
         raise named(batch, error) from error.__cause__
-    return begun, taken
+    return first_chunks, taken
 
 
-def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
+def _read_alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
     done = 0
     try:
         for data, count in cut(unpacked, size, most, whole_records, batch.max_record):

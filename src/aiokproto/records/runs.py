@@ -131,12 +131,12 @@ class Run:
     def parts(self, size: int, most: int) -> Iterator[Run]:
         """Yield runs of at most ``size`` bytes and ``most`` records; a larger batch is a run by itself."""
         sizes, records = self._sizes().cumsum(), self._counts().cumsum()
-        begin, taken, passed = 0, 0, 0
-        while begin < len(self.spans):
+        start, taken, passed = 0, 0, 0
+        while start < len(self.spans):
             fit = sizes.searchsorted(taken + size, "right"), records.searchsorted(passed + most, "right")
-            end = max(int(min(fit)), begin + 1)
-            yield self._part(begin, end)
-            begin, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
+            end = max(int(min(fit)), start + 1)
+            yield self._part(start, end)
+            start, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
 
     def batches(self) -> list[RecordBatch]:
         """Return the batches, each as an object."""
@@ -172,10 +172,10 @@ class Run:
     def _counts(self) -> Int64s:
         return self.spans[:, Span._fields.index("records")]
 
-    def _part(self, begin: int, end: int) -> Run:
-        if end - begin == len(self.spans):
+    def _part(self, start: int, end: int) -> Run:
+        if end - start == len(self.spans):
             return self
-        return Run(self.source, self.spans[begin:end], self._checksums[begin:end], self.max_record)
+        return Run(self.source, self.spans[start:end], self._checksums[start:end], self.max_record)
 
     def _span(self, index: int) -> Span:
         return Span(*self.spans[index].tolist())

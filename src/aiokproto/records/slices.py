@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
-from aiokproto.records.record import HEADER_WEIGHT, Make, RecordsHeader, read_slice
+from aiokproto.records.record import HEADER_WEIGHT, Make, read_slice
 from aiokproto.records.scan import whole_records
+
+if TYPE_CHECKING:
+    from aiokproto.records.batch import RecordBatch
+    from aiokproto.records.legacy import LegacyBatch
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,44 +49,6 @@ QUICK_RECORDS = 16 * 1024
 """Most records that are decoded in one step of an event loop: some milliseconds."""
 
 
-class Batch(Protocol):
-    """What slices need of a :class:`~aiokproto.records.batch.RecordBatch`, whose module imports this one."""
-
-    raw: memoryview
-    attributes: int
-    count: int
-    max_record: int
-
-    @property
-    def records_header(self) -> RecordsHeader:
-        """What the header says about the records."""
-        ...
-
-    def unpacked(self) -> Iterator[Bytes]:
-        """Decompress the records section, one chunk at a time."""
-        ...
-
-    def validate(self) -> None:
-        """Compare the checksum."""
-        ...
-
-    def damage(self, why: object) -> CorruptRecordError:
-        """Return an error that names the batch."""
-        ...
-
-
-class MessageSet(Batch, Protocol):
-    """What slices need of a :class:`~aiokproto.records.legacy.LegacyBatch`."""
-
-    def records_within(self, size: int, make: Make[Any]) -> list[Any] | None:
-        """Return all records, or None if they decompress to more than ``size`` bytes."""
-        ...
-
-    def records_in_pieces(self, make: Make[Any], size: int, most: int) -> Iterator[list[Any]]:
-        """Yield them in lists of at most ``size`` bytes and ``most`` records."""
-        ...
-
-
 class Slices(Generic[T]):
     """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
 
@@ -94,9 +60,9 @@ class Slices(Generic[T]):
 
     __slots__ = (
         "_batch",
-        "_begun",
         "_check_crc",
         "_failure",
+        "_first_chunks",
         "_make",
         "_pieces",
         "_quick",
@@ -108,11 +74,11 @@ class Slices(Generic[T]):
 
     def __init__(
         self,
-        batch: Batch,
+        batch: RecordBatch,
         make: Make[T],
         *,
         check_crc: bool = False,
-        begun: list[Bytes] | None = None,
+        first_chunks: list[Bytes] | None = None,
         unpacked: Iterator[Bytes] | None = None,
     ) -> None:
         """Read a batch from its first record on.
@@ -121,7 +87,7 @@ class Slices(Generic[T]):
             batch: The batch.
             make: Builds each record, see :data:`~aiokproto.records.record.Make`.
             check_crc: Whether to compare the checksum before anything is read.
-            begun: The first chunks, if the caller has decompressed them.
+            first_chunks: The first chunks, if the caller has decompressed them.
             unpacked: The chunks behind these.
         """
         self.ended = False
@@ -129,9 +95,9 @@ class Slices(Generic[T]):
         self._make = make
         self._check_crc = check_crc
         self._unpacked = unpacked
-        self._begun = begun or []
-        self._taken = sum(map(len, self._begun))
-        # True if `_begun` has everything that was decompressed.
+        self._first_chunks = first_chunks or []
+        self._taken = sum(map(len, self._first_chunks))
+        # True if `_first_chunks` has everything that was decompressed.
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
@@ -184,7 +150,7 @@ class Slices(Generic[T]):
         if not batch.attributes & _CODEC:
             return len(batch.raw) <= QUICK_BYTES
         try:
-            return self._begin(QUICK_BYTES) <= QUICK_BYTES
+            return self._decompress(QUICK_BYTES) <= QUICK_BYTES
         except CodecError as error:
             raise named(batch, error) from error.__cause__
 
@@ -197,15 +163,15 @@ class Slices(Generic[T]):
                 if batch.count <= SLICE_RECORDS:
                     if not batch.attributes & _CODEC and (size := len(batch.raw)) <= SLICE_BYTES and size <= largest:
                         return self._read_whole(batch.raw[_HEADER:])
-                    if self._begin(SLICE_BYTES) <= min(SLICE_BYTES, largest):
-                        return self._read_whole(joined(self._begun))
+                    if self._decompress(SLICE_BYTES) <= min(SLICE_BYTES, largest):
+                        return self._read_whole(joined(self._first_chunks))
                 self._pieces = self._in_pieces(self._cut())
             records, self.ended = next(self._pieces)
         except CodecError as error:
             raise named(batch, error) from error.__cause__
         return records
 
-    def _begin(self, size: int) -> int:
+    def _decompress(self, size: int) -> int:
         """Decompress until there are more than ``size`` bytes, or the end; return how many there are."""
         if self._whole:
             return self._taken
@@ -217,7 +183,7 @@ class Slices(Generic[T]):
             if chunk is None:
                 self._whole = True
             else:
-                self._begun.append(chunk)
+                self._first_chunks.append(chunk)
                 taken += len(chunk)
         self._taken = taken
         return taken
@@ -237,10 +203,10 @@ class Slices(Generic[T]):
         return records
 
     def _cut(self) -> Iterator[tuple[Bytes, int]]:
-        self._begin(0)
+        self._decompress(0)
         assert self._unpacked is not None
-        begun, self._begun = self._begun, []
-        unpacked = chain(given_away(begun), self._unpacked)
+        first_chunks, self._first_chunks = self._first_chunks, []
+        unpacked = chain(popped(first_chunks), self._unpacked)
         return cut(unpacked, SLICE_BYTES, SLICE_RECORDS, whole_records, self._batch.max_record)
 
     def _in_pieces(self, pieces: Iterator[tuple[Bytes, int]], done: int = 0) -> Iterator[tuple[list[T], bool]]:
@@ -272,7 +238,7 @@ class LegacySlices(Slices[T]):
 
     __slots__ = ("_set", "_whole_set")
 
-    def __init__(self, batch: MessageSet, make: Make[T], *, check_crc: bool = False) -> None:
+    def __init__(self, batch: LegacyBatch, make: Make[T], *, check_crc: bool = False) -> None:
         super().__init__(batch, make, check_crc=check_crc)
         self._set = batch
         # Everything in the set, if reading it is quick.
@@ -295,7 +261,7 @@ class LegacySlices(Slices[T]):
         return records
 
 
-def named(batch: Batch, error: CodecError) -> CorruptRecordError:
+def named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
     """Return an error that names its batch, and the option if it is a limit."""
     # Its frames hold what was decompressed, and the error is kept as the context of the one that is returned.
     error.__traceback__ = None
@@ -303,8 +269,8 @@ def named(batch: Batch, error: CodecError) -> CorruptRecordError:
     return batch.damage(f"{error}{option}")
 
 
-def given_away(begun: list[Bytes]) -> Iterator[Bytes]:
+def popped(first_chunks: list[Bytes]) -> Iterator[Bytes]:
     """Yield the chunks and drop each from the list, so that it can be freed."""
-    begun.reverse()
-    while begun:
-        yield begun.pop()
+    first_chunks.reverse()
+    while first_chunks:
+        yield first_chunks.pop()
