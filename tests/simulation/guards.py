@@ -1,4 +1,4 @@
-"""The guards of the client, each with its text: what :mod:`~tests.simulation.mutants` removes."""
+"""The guards of the client, which :mod:`~tests.simulation.mutants` removes, each with its source text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Mutant(NamedTuple):
     Attributes:
         name: What the guard is for.
         file: The module, below the package.
-        guard: Its text, which must be there once.
-        without: What takes its place.
-        tests: Where its own test is, to be run first.
+        guard: Its source text, which must occur exactly once.
+        without: The text that replaces it.
+        tests: The file with its own test, which is run first.
     """
 
     name: str

@@ -1,8 +1,9 @@
-"""Guards of the client, removed one by one: the simulation must detect each removal. Run by hand, as it takes hours::
+"""Removes guards of the client one by one: the simulation must detect each removal. This is run by hand because it
+takes hours::
 
 python -m tests.simulation.mutants [NAME ...]
 
-Only a test that fails has noticed the removal. One that does not end within its limit proves nothing: the machine, or
+Only a test that fails has noticed the removal. A test that doesn't end within its limit proves nothing: the machine, or
 the test, may be slow.
 """
 
@@ -25,8 +26,9 @@ TEXTS = ROOT / "tests" / "simulation" / "test_mutants.py"
 
 
 def tests_by_speed() -> list[str]:
-    """The modules of the simulation's tests. Those that run the faults of many seeds are last: they take minutes."""
-    # That which looks for the guards' texts would notice every removal.
+    """The modules of the simulation's tests. The modules that run the faults of many seeds are last, because they take
+    minutes."""
+    # The module that looks for the guards' texts would notice every removal.
     modules = sorted(set((ROOT / "tests" / "simulation").glob("test_*.py")) - {TEXTS})
     modules.sort(key=lambda module: "from tests.simulation.seeds import" in module.read_text())
     return [str(module.relative_to(ROOT)) for module in modules]
@@ -37,7 +39,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         noticed: Whether a test failed.
-        what: Which one; or what happened instead.
+        what: The test that failed, or what happened instead.
     """
 
     noticed: bool

@@ -1,4 +1,4 @@
-"""The example of the page runs. It has its own event loop, so it is run outside of one."""
+"""The page's example runs. It has its own event loop, so the test runs it outside of one."""
 
 from __future__ import annotations
 

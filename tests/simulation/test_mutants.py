@@ -1,4 +1,5 @@
-"""The guards that are removed one by one are still where the table says, and only a test that fails has noticed one."""
+"""The guards that are removed one by one are still in the files that the table names, and only a test that fails has
+noticed a removal."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ def test_a_guard_is_in_its_file_once(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_module_without_its_guard_is_a_program(mutant: Mutant) -> None:
-    """A name that does not exist would be noticed by every test, and prove nothing."""
+    """Every test would notice a name that doesn't exist, which would prove nothing."""
     text = (ROOT / "src" / "aiokproto" / mutant.file).read_text()
     tree = ast.parse(text.replace(mutant.guard, mutant.without))
-    # Names that the module had before, or that its imports and parameters have: attributes are not looked at.
+    # These are names that the module had before, or that its imports and parameters have. Attributes aren't checked.
     known = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert used <= known | set(dir(builtins))
@@ -49,7 +50,7 @@ RUNS = {
 @pytest.mark.parametrize("program", RUNS)
 async def test_only_a_test_that_fails_has_noticed_a_removal(program: str, tmp_path: Path) -> None:
     (tmp_path / "test_run.py").write_text(program)
-    # The plugin that reports is that of this tree.
+    # The reporting plugin is imported from this tree.
     path = {"PYTHONPATH": str(ROOT)}
     limit = 0.1 if program is ENDLESS else PATIENCE
     assert verdict(await run_trial(tmp_path, [f"--timeout={limit}", "test_run.py"], path)) == RUNS[program]
