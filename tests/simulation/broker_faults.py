@@ -78,12 +78,12 @@ async def grow(world: World, seconds: float, partitions: int) -> None:
 
 
 async def forget_brokers(world: World, seconds: float) -> None:
-    """Metadata of a broker that has just started and does not know the others yet."""
+    """Return metadata of a broker that has just started and doesn't know the others yet."""
 
     async def empty(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         if answer is None:
-            # Another of these faults withholds it already.
+            # Another fault of this kind already withholds the response.
             return None
         answer.brokers = []
         for topic in answer.topics:
@@ -100,11 +100,12 @@ async def forget_brokers(world: World, seconds: float) -> None:
 
 
 async def lose_tail(world: World, seconds: float, partition: int, before: int) -> None:
-    """A leader is cut off from its followers; after a while another takes over, which lacks what came meanwhile.
+    """Cut a leader off from its followers. After a while another broker takes over, which lacks the records written
+    meanwhile.
 
-    Until then the leader appends, and acknowledges nothing (``acks=all``): records that are not replicated cannot be
-    read either. With ``acks=1`` it acknowledges them, and they are lost all the same; and if the election is unclean,
-    batches that came before as well.
+    Until then the leader appends records and acknowledges none (``acks=all``), because records that aren't replicated
+    cannot be read either. With ``acks=1`` it acknowledges them, and they are lost all the same. If the election is
+    unclean, earlier batches are lost as well.
     """
     cluster = world.cluster
     leader, epoch, *_, begins, _ = cluster.partition(world.topic, partition)
@@ -119,7 +120,7 @@ async def lose_tail(world: World, seconds: float, partition: int, before: int) -
     async def unacknowledged(call: RequestInfo, serve: Serve) -> Response | None:
         if isinstance(call.request, ProduceRequest):
             answer: Any = await serve(call.request)
-            # None: another of these faults withholds it already.
+            # The answer is None if another fault of this kind already withholds it.
             for topic in answer.responses if answer is not None else ():
                 withheld.update(each.base_offset for each in topic.partition_responses if each.index == partition)
         return None
@@ -128,10 +129,10 @@ async def lose_tail(world: World, seconds: float, partition: int, before: int) -
         await asyncio.sleep(seconds)
     now = cluster.partition(world.topic, partition)
     if now.leader_epoch != epoch:
-        # Another replica took over in order, and has all records.
+        # Another replica took over in the normal way, and has all records.
         return
     tail = now.end_offset
-    # Batches that were in flight are acknowledged: nothing before them may be lost.
+    # Batches that were in flight are acknowledged, so nothing before them may be lost.
     for base_offset, _ in reversed(stored_batches(cluster, world.topic, partition)):
         if base_offset not in withheld:
             break

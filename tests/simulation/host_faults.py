@@ -18,7 +18,7 @@ async def hold_threads(world: World, seconds: float) -> None:
 
 
 async def fill_executor(world: World, seconds: float) -> None:
-    """The loop's default executor is full of the program's own work; other pools are not."""
+    """Fill the loop's default executor with the program's own work, but no other pool."""
     world.simulation.threads.hold(default_only=True)
     await asyncio.sleep(seconds)
     world.simulation.threads.release()

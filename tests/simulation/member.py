@@ -27,9 +27,10 @@ class Ledger:
 
     Attributes:
         processed: Offsets that some member has finished, by partition.
-        values: The values of these records: an unclean election may give their offsets to others.
+        values: The values of these records, because an unclean election may give their offsets to others.
         deliveries: How often each record was returned.
-        owners: Who reads a partition, by the callbacks: assigned, and not yet revoked or lost.
+        owners: The members that read a partition according to their callbacks: it is assigned, and not yet revoked or
+            lost.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class Member:
         *,
         calm: bool | None = None,
     ) -> None:
-        """``calm``: nothing is lost; by default without faults."""
+        """With ``calm`` nothing is lost. It is the default without faults."""
         self.held: set[int] = set()
         self.next: dict[int, int] = {}
         self._simulation = simulation
@@ -67,7 +68,7 @@ class Member:
         self._callback_seconds = simulation.random.choice((0, 0, 0.5))
         self._unfinished: list[Record] = []
         self._finished: dict[int, OffsetAndMetadata] = {}
-        # Resets whose position the records that were delivered have not reached.
+        # Resets whose position the delivered records haven't reached.
         self._resets: dict[int, deque[OffsetReset]] = defaultdict(deque)
         self._announced: set[int] = set()
         self._stopped = False
@@ -89,7 +90,7 @@ class Member:
             self._finish()
             closing = self._simulation.time()
             await self._in_time(self.consumer.close(8000), 8.0, "close")
-            # A callback that still runs then, as after a stall, is cut off.
+            # A callback that still runs then, for example after a stall, is cut off.
             in_time = self._simulation.time() - closing < 8.0
             assert not (self.held and in_time), f"closed, and {self.held} were never revoked"
 
@@ -124,7 +125,8 @@ class Member:
 
     async def _commit(self, offsets: Offsets | None = None) -> None:
         try:
-            # Others can have some of them already: without a fault, since a rebalance was under way.
+            # Other members may already have some of these partitions. Without a fault, that means a rebalance was under
+            # way.
             result = await self._in_time(self.consumer.commit(offsets, timeout_ms=2000), 2.0, "commit")
             assert not result.refused
         except DeadlineError:
@@ -147,7 +149,7 @@ class Member:
         for record in self._unfinished:
             self._ledger.processed[record.partition].add(record.offset)
             self._ledger.values.add(record.value)
-            # With the epoch: only that tells whether the offset is still one of the same log.
+            # The epoch is needed, because nothing else tells whether the offset still belongs to the same log.
             self._finished[record.partition] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
         self._unfinished = []
 

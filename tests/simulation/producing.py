@@ -24,10 +24,10 @@ class Ledger:
     """The values that producers were given, and their outcomes.
 
     Attributes:
-        calls: Of each partition the values, in the order in which the calls were made.
+        calls: The values of each partition, in the order of the calls.
         written: Acknowledged values, with partition and offset.
         failed: Values that failed, with the error.
-        slowest: The most seconds that a call took.
+        slowest: The longest time that a call took (s).
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,8 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault], *, pushes: bool = False) -> Simulation:
-    """Produce under these faults; raises AssertionError if a guarantee is violated. ``pushes``: of metrics too."""
+    """Produce under these faults. Raise AssertionError if a guarantee is violated. With ``pushes``, clients push
+    metrics too."""
     simulation = Simulation(seed)
     with early() if pushes else nullcontext():
         simulation.run(_program(simulation, faults, pushes=pushes))
@@ -56,11 +57,11 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         if pushes:
             want_metrics(cluster)
-        # With acks=1 acknowledged records are lost with a leader that dies, and only requests sent one by one keep
-        # its order.
+        # A leader that dies loses acknowledged records with acks=1, and only requests that are sent one by one keep the
+        # order.
         acks = random.choice((-1, -1, -1, -1, 1))
         world = World(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
-        # With the short one, responses come after batches have expired.
+        # Responses come after batches have expired if the timeout is short.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
         producers = [
@@ -115,10 +116,10 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
         ledger.slowest = max(ledger.slowest, simulation.time() - began)
 
     count = random.randint(20, 120)
-    # Large enough to be compressed in a thread.
+    # These values are large enough to be compressed in a thread.
     large = random.random() < 0.3
     for number in range(count):
-        # Some partitions get their first record from a producer that has been running for long.
+        # Some partitions get their first record from a producer that has been running for a long time.
         partition = random.randrange(1 + PARTITIONS * number // count)
         value = b"%d/%d/%d" % (which, partition, number)
         if large and random.random() < 0.2:
@@ -154,7 +155,7 @@ def _check_calls(
     *,
     idempotent: bool,
 ) -> None:
-    """The records that one producer had to write to a partition, and those in the log."""
+    """Compare the records that one producer had to write to a partition with those in the log."""
     found = list(dict.fromkeys(stored))
     twice = sorted({value for value in found if stored.count(value) > 1})
     assert not twice or not idempotent, f"written twice: {twice}"

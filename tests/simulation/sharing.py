@@ -57,12 +57,12 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """What the members received and acknowledged.
+    """The records that the members received and acknowledged.
 
     Attributes:
         written: The values in the log.
         done: Records whose acceptance or rejection was confirmed.
-        maybe: Records that were accepted or rejected, with an error as the outcome: they may be done.
+        maybe: Records that were accepted or rejected with an error as the outcome, so that they may be done.
         counts: The highest delivery count with which a record was acquired, as the brokers reported.
         deliveries: How often a record was delivered.
     """
@@ -82,7 +82,7 @@ class Ledger:
                 (self.done if each.ok else self.maybe).update(where)
 
     async def watch(self, call: RequestInfo, serve: Serve) -> Response | None:
-        """Note what brokers say they have acquired."""
+        """Record what brokers say they have acquired."""
         response: Any = await serve(call.request)
         for topic in response.responses if response is not None else ():
             for part in topic.partitions:
@@ -141,7 +141,7 @@ class Member:
             while self._simulation.time() < until and not self._stopped:
                 await self._act()
         finally:
-            # An exception leaves the block now and then, as far as the consumer can tell.
+            # The consumer sees an exception leave the block now and then.
             if self._random.random() < 0.3:
                 try:
                     raise RuntimeError("the application fails")
@@ -203,7 +203,7 @@ class Member:
         random = self._random
         await asyncio.sleep(0 if self._diligent else random.choice((0, 0, 0, 0.01, 0.1, 0.1, 1.5 * LOCK)))
         if not self._explicit and random.random() < 0.8:
-            # Accepted with the next read.
+            # The next read accepts the records.
             return
         choices: list[Callable[..., bool]] = [self.consumer.accept] * 6
         if not self._diligent:
@@ -255,7 +255,7 @@ class Member:
 def schedule(seed: int) -> list[Fault]:
     random = Random(f"{seed}/faults")
     faults = [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.choice((0, 1, 2, 3, 5)))]
-    # Without a producer, nothing could tell which records a broken replication has lost.
+    # There is no producer, so nothing could tell which records a broken replication has lost.
     return [fault for fault in faults if fault.kind != "lose_tail"]
 
 

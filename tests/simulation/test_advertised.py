@@ -1,4 +1,4 @@
-"""Bootstrap addresses that lead to a cluster whose advertised addresses lead nowhere."""
+"""Bootstrap addresses of a cluster whose advertised addresses lead nowhere."""
 
 from __future__ import annotations
 

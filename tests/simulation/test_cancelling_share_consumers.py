@@ -26,7 +26,7 @@ class Reader:
     """A share consumer, and the records it has returned.
 
     Attributes:
-        given: Partition, offset and delivery count of each.
+        given: The partition, offset and delivery count of each record.
         outcomes: The outcomes of acknowledgements.
     """
 
@@ -91,7 +91,8 @@ async def fill(simulation: Simulation, cluster: Cluster) -> None:
 
 
 async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
-    """Cancel a call at a suspension: each record is delivered once, and accepted; whether there is such a one."""
+    """Cancel a call at a suspension, and check that each record is delivered once, and accepted. Return whether the
+    call has that suspension."""
     async with Cluster(2, config=OPTIONS) as cluster:
         await fill(simulation, cluster)
         reader = Reader(cluster)
@@ -141,7 +142,7 @@ def test_starting_can_be_cancelled_wherever_it_suspends() -> None:
 
 
 def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
-    """What was acknowledged may be done or not; what was not is delivered to another member."""
+    """Acknowledged records may be done or not. The others are delivered to another member."""
 
     async def end(simulation: Simulation, at: int) -> bool:
         async with Cluster(1, config=OPTIONS) as cluster:

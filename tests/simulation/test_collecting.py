@@ -1,4 +1,4 @@
-"""poll() waits for as many records as it is asked to, and loses none when it is interrupted."""
+"""poll() waits for as many records as requested, and loses none when it is interrupted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def append_each(world: World, pause: float, count: int, partitions: int = 
 
 def append_one(world: World, offset: int, *, damaged: bool) -> None:
     data = bytearray(encode([BatchRecord(offset, 0, None, b"x")]))
-    # Covered by the checksum.
+    # The checksum covers this byte.
     data[-1] ^= damaged
     world.cluster._running.state.partition("t", 0).append(bytes(data), 0)
 

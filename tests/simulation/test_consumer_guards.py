@@ -29,7 +29,7 @@ WHERE = TopicPartition("t", 0)
 
 
 def run(program: Program, *, partitions: int = 1, records: int = 20, size: int = 1, **options: Any) -> None:
-    """Run a program with a consumer of partitions, the first of which has so many records of that size."""
+    """Run a program with a consumer of partitions. The first one has ``records`` records of ``size`` bytes."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_an_offset_that_was_looked_up_before_a_seek_does_not_count() -> None:
             await asyncio.sleep(0.5)
             consumer.seek(WHERE, 7)
             assert (await asyncio.wait_for(anext(consumer), 10)).offset == 7
-            # The response comes, to a partition that has a position again.
+            # The response comes when the partition has a position again.
             await asyncio.sleep(2)
             assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(4)] == [8, 9, 10, 11]
 
@@ -114,7 +114,7 @@ def test_fetching_stops_at_the_buffer_limit_while_the_consumer_is_not_polled() -
         world.cluster.faults.intercept(FetchRequest, count)
         assert (await anext(consumer)).offset == 0
         await asyncio.sleep(20)
-        # Fetches sent before the limit is reached come on top: one partition's limit, and a batch.
+        # Fetches that were sent before the limit is reached add one partition's limit, and a batch.
         assert fetched < 50_000 + 2 * 20_000 + 5000
         assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(199)] == list(range(1, 200))
 
@@ -163,7 +163,7 @@ def test_a_partition_that_the_broker_refuses_is_fetched_again_after_a_pause() ->
 
 
 def test_a_position_whose_epoch_no_leader_knows_is_reset() -> None:
-    """As one of a topic that was deleted and created again; at first, the metadata may be older."""
+    """The position is like one in a topic that was deleted and created again. The metadata may be older at first."""
     resets: list[OffsetReset] = []
 
     async def program(world: World, consumer: Consumer) -> None:
@@ -223,7 +223,7 @@ def test_a_reset_by_duration_continues_at_the_first_record_of_that_time() -> Non
 
 @pytest.mark.parametrize("lost", ["request", "response"])
 def test_partitions_of_a_lost_fetch_are_requested_again(lost: Literal["request", "response"]) -> None:
-    """The broker has not received it, and its session lacks the changes in it; or it has counted it."""
+    """Either the broker hasn't received the fetch, and its session lacks the changes; or it has counted the fetch."""
 
     async def program(world: World, consumer: Consumer) -> None:
         consumer.pause(("t", 1))
@@ -314,7 +314,7 @@ def test_a_member_commits_only_its_own_partitions() -> None:
 
 
 def test_partitions_that_were_given_up_are_assigned_again() -> None:
-    """Cooperatively: they have no owner until another rebalance."""
+    """The rebalance is cooperative, so the partitions have no owner until another rebalance."""
 
     async def program(world: World, consumer: Consumer) -> None:
         options: dict[str, Any] = {

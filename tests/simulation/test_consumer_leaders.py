@@ -1,4 +1,4 @@
-"""Leaders that move while a response is processed, and preferred replicas that do not serve."""
+"""Leaders that move while a response is processed, and preferred replicas that don't serve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Program = Callable[[Simulation, Cluster, World], Awaitable[None]]
 
 
 def run(program: Program) -> None:
-    """Run a program with a cluster of two brokers; both are replicas of the only partition of topic t."""
+    """Run a program with a cluster of two brokers, which are both replicas of the only partition of topic t."""
     simulation = Simulation(1)
 
     async def main() -> None:

@@ -59,7 +59,7 @@ test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:
-    """For half a minute nothing can be done: almost nothing is."""
+    """Nothing can be done for half a minute, so members do almost nothing."""
     silent = [Fault(6.0, "silence", 30.0, (broker, True, True)) for broker in range(consuming.BROKERS)]
     simulation = consuming.run(2, silent)
     assert simulation.time() > 36

@@ -1,4 +1,5 @@
-"""Single schedules for groups: healthy partitions are read on, and so are topics created again; closing is quick."""
+"""Single schedules for groups: healthy partitions are still read, and so are topics that are created again; closing is
+quick."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def run(program: Program) -> Simulation:
 
 
 async def produce(world: World, count: int, seconds: float) -> None:
-    """To every partition, so many records so far apart."""
+    """Write ``count`` records to every partition, ``seconds`` apart."""
     for number in range(count):
         for partition in range(BROKERS):
             world.append(partition, b"%d" % number)
@@ -57,7 +58,7 @@ async def produce(world: World, count: int, seconds: float) -> None:
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_other_partitions_are_read_while_one_broker_is_silent(silent: int, group_id: str | None) -> None:
     async def program(world: World, options: dict[str, Any]) -> None:
-        # A request to a silent coordinator takes that long to fail.
+        # A request to a silent coordinator takes the request timeout to fail.
         options |= {"group_id": group_id, "request_timeout_ms": 2000, "session_timeout_ms": 60_000}
         if silent == world.cluster.coordinator("g"):
             await world.cluster.move_coordinator("g", (silent + 1) % BROKERS)
@@ -84,14 +85,14 @@ def test_other_partitions_are_read_while_one_broker_is_silent(silent: int, group
 
 
 async def seen(consumer: Consumer, seconds: float) -> set[int]:
-    """The partitions of what comes next."""
+    """Return the partitions of the next records."""
     return {record.partition for record in await consumer.poll(seconds * 1000)}
 
 
 @pytest.mark.parametrize("partitions", [BROKERS, 1])
 @pytest.mark.parametrize("pause", [0.0, 8.0])
 def test_a_group_reads_a_topic_that_was_created_again(partitions: int, pause: float) -> None:
-    """Also with fewer partitions, and where offsets of the one before are committed."""
+    """The topic may have fewer partitions, and offsets of the previous one may be committed."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
         options |= {"metadata_max_age_ms": 500, "auto_commit_interval_ms": 200}
@@ -129,8 +130,8 @@ def test_a_group_reads_a_topic_that_was_created_again(partitions: int, pause: fl
 def test_closing_does_not_wait_for_joins(
     client: str, what: Literal["request", "response"], committed: int, seconds: float
 ) -> None:
-    """While the coordinator waits for other members to join, it takes the last commit. Once all have joined it takes
-    none before this member's SyncGroup: half of the time may pass until then, here without JoinGroup's response."""
+    """The coordinator takes the last commit while it waits for other members to join. Once all have joined it takes
+    none before this member's SyncGroup. Half of the time may pass until then, here without JoinGroup's response."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "cooperative-sticky", "auto_commit_interval_ms": 60_000}
@@ -215,7 +216,7 @@ def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
 
 
 def test_a_coordinator_that_moves_is_found_again() -> None:
-    """Without a lost connection: the former one returns NOT_COORDINATOR."""
+    """No connection is lost: the former coordinator returns NOT_COORDINATOR."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
         world.append(0, b"x")

@@ -1,4 +1,4 @@
-"""Connections in memory behave as those of sockets do, also when they fail."""
+"""Connections in memory behave like connections over sockets, even when they fail."""
 
 from __future__ import annotations
 

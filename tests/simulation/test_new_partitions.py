@@ -1,4 +1,4 @@
-"""Where a group starts to read partitions and topics that appear after it began."""
+"""Where a group starts to read partitions and topics that appear after it has started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROTOCOLS = ["classic", "consumer"]
 
 
 def run(program: Program, **options: Any) -> None:
-    """Run a program with a topic of two partitions that have one old record each, and the options of a member."""
+    """Run a program with a topic of two partitions with one old record each, and the options of a member."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -44,12 +44,12 @@ async def ready(consumer: Consumer, partitions: int = 2) -> None:
 
 
 async def values(consumer: Consumer, within: float = 30) -> list[tuple[str, int, bytes | None]]:
-    """What is delivered within some seconds."""
+    """Return the records that are delivered within some seconds."""
     return [(each.topic, each.partition, each.value) for each in await consumer.poll(within * 1000, min_records=500)]
 
 
 async def grown(world: World, partitions: int = 3) -> None:
-    """Add partitions, and write to the last one before anybody can have noticed it."""
+    """Add partitions, and write to the last one before any client can have noticed it."""
     await grow(world.cluster, partitions)
     world.append(partitions - 1, b"first")
 
@@ -121,7 +121,8 @@ def test_a_group_that_has_committed_nothing_starts_by_auto_offset_reset() -> Non
 
 
 def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones() -> None:
-    """It has no offset of a partition of which it has processed none; a gap shows that it is not new."""
+    """The group has no offset for a partition of which it has processed no record. A gap shows that the partition isn't
+    new."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as first:

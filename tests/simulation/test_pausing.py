@@ -1,4 +1,4 @@
-"""Pausing a partition keeps what was fetched of it."""
+"""Pausing a partition keeps its fetched records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-phase commit (KIP-939): a prepared transaction waits for its decision, whatever happens to its producers."""
+"""Two-phase commit (KIP-939): a prepared transaction waits for its decision, even if its producers fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_prepared_transaction_outlives_its_producers(decision: str, restarts: 
             with pytest.raises(ConfigurationError, match="was prepared"):
                 await txn.post("t", b"w", partition=0)
         for _ in range(restarts):
-            # Longer than any timeout.
+            # This is longer than any timeout.
             await asyncio.sleep(10_000)
             async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
                 assert successor.prepared_transaction == state

@@ -1,4 +1,4 @@
-"""Handlers of `Consumer.run` that are slow, hang or are cancelled, and what becomes of their partitions."""
+"""Handlers of `Consumer.run` that are slow, hang or are cancelled, and what happens to their partitions."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def test_a_run_cancelled_at_any_time_is_continued_without_a_gap(milliseconds: in
 
 
 def test_slow_handlers_keep_their_partitions() -> None:
-    """Together they take far longer than max_poll_interval_ms, and nothing is taken meanwhile; each is within it."""
+    """Together they take far longer than max_poll_interval_ms, and nothing is taken meanwhile. Each one is within
+    it."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as consumer:
@@ -179,7 +180,7 @@ def test_a_handler_that_hangs_is_reported_and_loses_its_partitions_after_max_pol
             assert "in task aiokproto-consumer-run-" in reports[0]
             assert not ends
             await until(lambda: calls[0, RECORDS - 1] == 1)
-            # It is back in the group: the record came again, and nothing else did.
+            # The member is back in the group: the record came again, and nothing else did.
             assert 100 <= ends[0] - began < 103
             assert {place for place, count in calls.items() if count > 1} == {(0, 3)}
             await ended(consumer, task)
@@ -307,7 +308,7 @@ def test_handlers_of_lost_partitions_are_cancelled_at_once_and_their_records_com
 
 
 def test_a_handler_that_cannot_be_cancelled_keeps_its_partition_from_starting_again() -> None:
-    """Two of one partition at once would break its order."""
+    """Two handlers of one partition at the same time would break its order."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         gate = asyncio.Event()

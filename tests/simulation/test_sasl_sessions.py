@@ -27,7 +27,7 @@ LONGEST = 3600.0
 
 
 def lasting(*lifetimes: int) -> Answer:
-    """Limit the first sessions to so many milliseconds each, and no further ones."""
+    """Limit the first sessions to these numbers of milliseconds, and no further ones."""
     rest = list(lifetimes)
 
     def answer(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
@@ -39,7 +39,8 @@ def lasting(*lifetimes: int) -> Answer:
 def in_virtual_time(
     authenticate: Answer, program: Callable[[Connection, Any, list[KafkaError]], Any], mechanism: Counting | None = None
 ) -> Any:
-    """Run a program with an open connection in virtual time; it gets the peer, and what rejected renewals report."""
+    """Run a program with an open connection in virtual time. The program gets the peer, and what rejected renewals
+    report."""
 
     async def main() -> Any:
         rejected: list[KafkaError] = []
@@ -49,7 +50,8 @@ def in_virtual_time(
                 "127.0.0.1", broker.port, "broker 1", options, 10.0, on_rejected=rejected.append
             )
             try:
-                # Timers of the connection never end: without a limit, a request that is held back forever never fails.
+                # Timers of the connection never end, so without a limit a request that is held back forever would never
+                # fail.
                 async with timeout(LONGEST):
                     return await program(line, broker, rejected)
             finally:
@@ -60,7 +62,7 @@ def in_virtual_time(
 
 
 def kinds(broker: Any) -> str:
-    """The requests after ApiVersions: h, a, or the number of a heartbeat."""
+    """Return the requests after ApiVersions: h, a, or the number of a heartbeat."""
     names: dict[type, str] = {SaslHandshakeRequest: "h", SaslAuthenticateRequest: "a"}
     return "".join(names.get(type(request)) or str(request.generation_id) for request, _ in broker.requests[1:])
 
@@ -79,7 +81,7 @@ def test_a_broker_that_does_not_respond_to_a_token() -> None:
 
 
 def test_the_first_request_late_in_a_session_renews_it() -> None:
-    """And all that follow it wait; an idle connection does nothing."""
+    """All later requests wait for it. An idle connection does nothing."""
 
     async def program(line: Connection, broker: Any, rejected: list[KafkaError]) -> None:
         await line.send(beat(1), timeout=PATIENCE)
@@ -101,7 +103,7 @@ def test_sessions_are_renewed_as_often_as_they_end() -> None:
         for number in range(1, 10):
             await line.send(beat(number), timeout=PATIENCE)
             await asyncio.sleep(2.5)
-        # Each between 8.5 and 9.5 seconds after the one before.
+        # Each renewal comes between 8.5 and 9.5 seconds after the previous one.
         assert kinds(broker) == "ha1234ha5678ha9"
 
     in_virtual_time(lasting(10_000, 10_000), program)
@@ -115,7 +117,8 @@ def test_requests_in_flight_are_not_disturbed_by_a_renewal() -> None:
         await asyncio.sleep(20)
         assert kinds(broker) == "ha1"
         broker.answers[HeartbeatRequest.api_key] = answer
-        # As a broker does: first the response that is due, with the fourth request's id, then that to the sixth.
+        # The peer answers as a broker does: first the response that is due, with the fourth request's id, then the
+        # response to the sixth.
         broker.answers[SaslHandshakeRequest.api_key] = lambda request, version: (
             encode_response(HeartbeatResponse(error_code=1), HeartbeatRequest.versions.highest, 3)
             + encode_response(accept(request, version), version, 5)
@@ -132,7 +135,7 @@ def test_a_throttle_time_and_a_renewal_hold_requests_back_together() -> None:
         line._throttle(20)
         first = asyncio.ensure_future(line.send(beat(1), timeout=PATIENCE))
         await asyncio.sleep(15)
-        # The session had to be renewed, as a request waits, and the throttle time still holds that back.
+        # The session must be renewed because a request waits, but the throttle time still holds the renewal back.
         assert kinds(broker) == "haha"
         assert not first.done()
         await first
@@ -143,7 +146,7 @@ def test_a_throttle_time_and_a_renewal_hold_requests_back_together() -> None:
 
 
 def test_a_refused_renewal_ends_the_connection_and_is_reported() -> None:
-    """The requests that it has held back fail with what the broker says."""
+    """The requests that it has held back fail with the broker's message."""
     taken: list[Answer] = [lasting(10_000), refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "the user is gone")]
 
     async def program(line: Connection, broker: Any, rejected: list[KafkaError]) -> None:
@@ -172,7 +175,7 @@ def test_a_renewal_that_comes_too_soon_ends_the_connection_only() -> None:
 
 
 def test_a_mechanism_that_fails_in_a_renewal_ends_the_connection_only() -> None:
-    """Wherever it fails: the requests that wait for the renewal would wait for ever."""
+    """It doesn't matter where it fails: the requests that wait for the renewal would otherwise wait forever."""
 
     class Failing(Counting):
         def exchange(self, host: str) -> Any:

@@ -20,7 +20,7 @@ test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_task_spins_while_a_broker_is_silent() -> None:
-    """For a minute nothing can be done: almost nothing is."""
+    """Nothing can be done for a minute, so tasks do almost nothing."""
     silent = [Fault(0.0, "silence", 50.0, (broker, True, True)) for broker in range(producing.BROKERS)]
     simulation: Simulation = producing.run(1, silent)
     assert simulation.time() > 50

@@ -41,8 +41,8 @@ def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
 
 
 def test_a_slow_application_does_not_use_up_deliveries() -> None:
-    """One record takes a third of a lock. With 60 at a time, all but a few would expire in the buffer, again and
-    again."""
+    """One record takes a third of a lock's duration. With 60 at a time, all but a few would expire in the buffer, again
+    and again."""
     delivered: list[tuple[int, int]] = []
 
     async def program() -> None:
@@ -71,7 +71,7 @@ def test_locks_that_run_out_in_the_buffer_drop_their_records() -> None:
 
 
 def test_poll_does_not_return_records_whose_locks_ran_out_while_it_collected_others() -> None:
-    """Without renewal each is acquired again and again meanwhile, and was returned as often."""
+    """If locks aren't renewed, each record is acquired again and again meanwhile, and was returned as often."""
 
     async def program() -> None:
         async with broker(*[1] * 3) as cluster, consumer(cluster, renew_locks=False) as jobs:
@@ -148,7 +148,7 @@ def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str
 
 
 def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
-    """The new leader gives the records to any member: what is in the buffer is not locked."""
+    """The new leader gives the records to any member, because records in the buffer aren't locked."""
 
     async def program() -> None:
         async with broker(5, brokers=2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
@@ -170,7 +170,7 @@ def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
 
 
 def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
-    """The leadership comes back before the client has noticed that it was away: a new leader releases all records."""
+    """The leadership comes back before the client has noticed that it was away. A new leader releases all records."""
 
     async def program() -> None:
         options = {"acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit", "max_poll_records": 3}
@@ -192,7 +192,8 @@ def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
 
 @pytest.mark.parametrize("milliseconds", [0, -1])
 def test_a_response_without_a_lock_time_uses_up_no_deliveries(milliseconds: int) -> None:
-    """It says nothing about the locks: else every record would expire at once, and be fetched again."""
+    """Such a response says nothing about the locks: otherwise every record would expire at once, and be fetched
+    again."""
 
     def forget(response: Any) -> None:
         response.acquisition_lock_timeout_ms = milliseconds

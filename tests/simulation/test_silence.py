@@ -1,4 +1,4 @@
-"""A consumer that is kept from reading logs the reason; one at the end of the log does not."""
+"""A consumer that cannot read logs the reason, but a consumer at the end of the log doesn't."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def warnings(
     brokers: int = 1,
     **options: Any,
 ) -> list[str]:
-    """What a consumer warns of while a program runs."""
+    """Return the warnings of a consumer while a program runs."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_a_member_without_partitions_is_told_so(caplog: pytest.LogCaptureFixture
         others = [Consumer("t", **options) for _ in range(2)]
         for other in others:
             await other.start()
-        # One of three members gets none of the two partitions; the same watch runs in each of them.
+        # One of three members gets none of the two partitions. The same watch runs in each of them.
         await asyncio.gather(*(wait_in_vain(member, 30) for member in (consumer, *others)))
         for other in others:
             await other.close(1000)

@@ -1,7 +1,8 @@
-"""A consumer of logs that lose records again and again (KIP-320), under faults; between its lives it keeps positions.
+"""A consumer of logs that lose records again and again (KIP-320), under faults. It keeps its positions between its
+lives.
 
-The consumer's view of a partition is what it has delivered, less what it has reported as lost. It must always be a
-prefix of some log that the partition had, and in the end be the log.
+The consumer's view of a partition is what it has delivered, minus what it has reported as lost. The view must always be
+a prefix of some log that the partition had, and equal the log in the end.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from tests.simulation.world import World, run_within_turns, stored_batches, stor
 BROKERS, PARTITIONS, UNTIL = 3, 2, 10.0
 APIS = ("OffsetForLeaderEpoch", "Fetch", "Metadata")
 RELEASES = (None, None, "2.3", "2.6", "3.0")
-"""Before 2.7, a Fetch does not name the last epoch; before 2.8 topics have no ids."""
+"""A Fetch before 2.7 doesn't name the last epoch, and topics before 2.8 have no ids."""
 ALL_READ_WITHIN = 60.0
 OTHERS = ("lose_tail", "move_coordinator", "grow")
-"""Kinds of faults that do not concern this workload."""
+"""Kinds of faults that don't concern this workload."""
 
 
 class View:
     """What the application believes to be in the partitions.
 
     Attributes:
-        values: Of each partition, the values of the records in order; the index is the offset.
-        events: Reset events that have not been applied.
+        values: The values of each partition's records in order. The index is the offset.
+        events: Reset events that haven't been applied.
         lost: How many records were reported as lost.
     """
 
@@ -57,7 +58,7 @@ class View:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Apply the events; one can happen while records are on their way to the application."""
+        """Apply the events. One can happen while records are on their way to the application."""
         for number, events in enumerate(self.events):
             while events and events[0].position == len(self.values[number]):
                 self.cut(number, events.popleft().offset)
@@ -74,7 +75,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Read under these faults; raises AssertionError if a guarantee is violated."""
+    """Read under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
@@ -106,7 +107,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
 
 
 async def _damage(simulation: Simulation, world: World) -> None:
-    """Write, and now and then lose the end of a log in an election, which may or may not grow again."""
+    """Write, and occasionally lose the end of a log in an election. The log may or may not grow again."""
     random = simulation.random
     written = 0
     while simulation.time() < UNTIL:
@@ -178,7 +179,7 @@ async def _read(random: Random, consumer: Consumer, view: View) -> None:
         consumer.seek(error.partition, offset)
         view.note(OffsetReset(error.partition, ResetReason.TRUNCATED, error.position.offset, offset.offset))
     except OffsetOutOfRangeError:
-        # Without an epoch that could be requested, all that is known is that the log is shorter.
+        # There is no epoch to request, so the consumer only knows that the log is shorter.
         consumer.seek_to_beginning()
         for number in range(PARTITIONS):
             view.cut(number, 0)

@@ -1,4 +1,4 @@
-"""What faults have an effect on."""
+"""The world that faults affect: a simulation with its cluster, its topic and its links."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from aiokproto.simulation import Link, Simulation
 from tests.patience import PATIENCE
 
 MAX_TURNS = 1000
-"""Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
+"""The most iterations of the loop in a virtual second, with all the work of a workload's clients and brokers."""
 TURNS_A_SECOND = 20
-"""More turns of the loop in a virtual second, beside those that the work itself takes, are a busy loop."""
+"""More iterations of the loop in a virtual second, besides those that the work itself takes, mean a busy loop."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class World:
-    """What faults have an effect on.
+    """A simulation, with everything that faults affect.
 
     Attributes:
         simulation: The network, the threads, the clock.
         cluster: The brokers.
-        topic: What the workload reads or writes.
-        acks: What its producers wait for: with 1, leaders may lose what they have acknowledged.
-        unclean: Whether replicas may lead that are not in sync: what all of those had is lost as well then.
-        lost: Of each partition, the values that were cut off its log.
+        topic: The topic that the workload reads or writes.
+        acks: What its producers wait for. With 1, leaders may lose records that they have acknowledged.
+        unclean: Whether replicas that aren't in sync may lead. Records that all in-sync replicas had are lost as well
+            then.
+        lost: The values that were cut off each partition's log.
     """
 
     simulation: Simulation
@@ -43,34 +44,34 @@ class World:
     lost: dict[int, set[bytes | None]] = field(default_factory=lambda: defaultdict(set))
 
     def links(self, broker: int) -> list[Link]:
-        """The links of all clients to a broker."""
+        """Return the links of all clients to a broker."""
         port = int(self.cluster.bootstrap_servers.split(",")[broker].rpartition(":")[2])
         return self.simulation.network.links(server=("127.0.0.1", port))
 
     def append(self, partition: int, value: bytes, timestamp: int = 0) -> None:
-        """Write a record to the log, past all requests."""
+        """Write a record to the log directly, without a request."""
         data = encode([BatchRecord(0, timestamp, None, value)])
         self.cluster._running.state.partition(self.topic, partition).append(data, 0)
 
     def running(self) -> set[int]:
-        """The brokers that run."""
+        """Return the brokers that run."""
         return set(self.cluster._servers)
 
 
 def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, None]]) -> Simulation:
-    """Run a program in a new simulation; raises AssertionError if it keeps the event loop busier than `MAX_TURNS`."""
+    """Run a program in a new simulation. Raise AssertionError if it keeps the event loop busier than `MAX_TURNS`."""
     simulation = Simulation(seed)
     simulation.run(program(simulation))
-    # A run can end within the first second, with the work of a start.
+    # A run can end within the first second, which contains the work of a start.
     turns = simulation.loop.turns / max(simulation.time(), 1.0)
     assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
 
 
 async def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
-    """Wait for something that must happen; raises AssertionError after ``within`` virtual seconds.
+    """Wait for something that must happen. Raise AssertionError after ``within`` virtual seconds.
 
-    Timers of clients and brokers never end: without a limit, a test would run forever.
+    Timers of clients and brokers never end, so without a limit a test would run forever.
     """
     time = asyncio.get_running_loop().time
     deadline = time() + within
@@ -112,18 +113,18 @@ async def live_until_nothing_is_missing(member: Living, missing: Callable[[], ob
 
 
 def check_no_task_is_left(names: tuple[str, ...] = ("aiokproto",)) -> None:
-    """Assert that no task runs whose name begins with one of these."""
+    """Assert that no task runs whose name starts with one of these."""
     left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(names)]
     assert not left, f"closed, and still running: {left}"
 
 
 def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
-    """What is in a log, whoever can read it."""
+    """Return the records of a log, whether or not a client can read them."""
     return [record for _, records in stored_batches(cluster, topic, partition) for record in records]
 
 
 def stored_batches(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
-    """The batches in a log: the base offset and the records of each. Control records are left out."""
+    """Return the batches in a log: the base offset and the records of each. Control records are left out."""
     log = cluster._running.state.partition(topic, partition).log
     data = log.find(log.start_offset, 1 << 30, at_least_one=True).read()
     return [

@@ -57,10 +57,10 @@ def mark_clean_shutdown(root: Path) -> None:
 def take_clean_shutdown(root: Path) -> bool:
     """Return whether the last shutdown was clean, and remove the mark: the logs are open from now on."""
     path = root / CLEAN_SHUTDOWN
-    closed = path.exists()
+    clean = path.exists()
     # The mark is removed at once, not at the next change: a crash from here on must not look like a clean shutdown.
     path.unlink(missing_ok=True)
-    return closed
+    return clean
 
 
 def write_entries(path: Path, entries: Sequence[str]) -> None:

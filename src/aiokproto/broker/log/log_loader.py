@@ -63,14 +63,16 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
     # A snapshot at any other offset belongs to segments that no longer exist, or to the end of a log that has grown
     # since.
     producer_snapshots.retain(directory, bases)
-    found = (at for at in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[at]) is not None)
+    found = (
+        index for index in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[index]) is not None
+    )
     newest = next(found, 0)
-    for at, segment in enumerate(segments[:newest]):
+    for index, segment in enumerate(segments[:newest]):
         known = TransactionIndex.load(segment.path(TXN_INDEX))
         if known is None:
             # A damaged transaction index can only be rebuilt by replaying the whole log.
-            for noted in segments[:at]:
-                noted.aborted = TransactionIndex()
+            for earlier in segments[:index]:
+                earlier.aborted = TransactionIndex()
             newest = 0
             break
         segment.aborted = known
