@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from s3fs import S3FileSystem
 
-from aiokproto.spark.loads.storage import open_storage
+from aiokproto.spark.loads.opening import open_storage
 from tests.spark.kafka import Kafka
 from tests.spark.loads.harness import MemoryStorage, Place
 from tests.spark.loads.output import Output, numbered

@@ -23,7 +23,7 @@ from aiokproto.spark import load, rerun
 from aiokproto.spark.loads import load as loading
 from aiokproto.spark.loads.attempt import Counted
 from aiokproto.spark.loads.job import SparkJob
-from aiokproto.spark.loads.storage import open_storage
+from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
 from tests.spark.loads.harness import Steps
 

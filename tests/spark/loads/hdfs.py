@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.spark import load, read, rerun, runs, vacuum
-from aiokproto.spark.loads.storage import open_storage
+from aiokproto.spark.loads.opening import open_storage
 from tests.spark.session import start_session
 
 if TYPE_CHECKING:

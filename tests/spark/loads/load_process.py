@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from urllib.request import urlopen
 
-from aiokproto.spark.loads.storage import open_storage
+from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
 from tests.spark.loads.harness import Log, load, rerun
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aiokproto.spark.loads.storage import Storage, open_storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Storage
 from tests.spark.loads.harness import Log, Place, committed
 from tests.spark.loads.load_process import LoadProcess
 from tests.spark.loads.s3 import BUCKET, FakeS3

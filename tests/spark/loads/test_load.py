@@ -15,7 +15,7 @@ from aiokproto.spark import load, read, runs
 from aiokproto.spark.loads.commits import CommitLog, commit_name
 from aiokproto.spark.loads.history import ConflictError, SchemaError
 from aiokproto.spark.loads.manifest import ManifestError
-from aiokproto.spark.loads.storage import open_storage
+from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.planning import TopicChangedError
 from tests.spark.kafka import Kafka

@@ -18,7 +18,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.loads.storage import PROBE, Storage, StorageError, open_storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import PROBE, Storage, StorageError
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -12,7 +12,8 @@ import pytest
 from aiokproto.errors import KafkaError
 from aiokproto.spark.loads.commits import CommitUncertainError
 from aiokproto.spark.loads.manifest import Manifest
-from aiokproto.spark.loads.storage import Storage, StorageError, open_storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Storage, StorageError
 from aiokproto.spark.loads.vacuum import vacuum
 from tests.spark.loads.harness import Log, Outcome, Place, Race, committed, load
 from tests.spark.loads.s3 import BUCKET, FakeS3

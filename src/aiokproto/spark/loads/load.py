@@ -16,8 +16,9 @@ from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.job import SparkJob, parse_partition_by, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.loads.opening import local_directory, open_storage
 from aiokproto.spark.loads.planning import check_log, plan_load
-from aiokproto.spark.loads.storage import Storage, local_directory, open_storage
+from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.options import TOPIC_IDS, parse_read_options
 from aiokproto.spark.payloads.columns import column_type

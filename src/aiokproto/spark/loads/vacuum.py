@@ -12,7 +12,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.attempt import DIRECTORY
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.manifest import ManifestError
-from aiokproto.spark.loads.storage import Folder, open_storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
