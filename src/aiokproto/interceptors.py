@@ -55,7 +55,7 @@ class Interceptor:
     def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records to deliver, in order. The records are from one partition, and were decoded together.
 
-        Records can be left out or replaced. Their offsets must stay, because positions and commits follow from them.
+        Records can be left out or replaced. Their offsets must stay: positions and commits follow from them.
         """
         return records
 

@@ -48,7 +48,7 @@ class KafkaCollector(Collector):
 
     Args:
         clients: Producers, consumers, share consumers and clients.
-        partitions: Whether position and lag of each assigned partition are reported. It's off by default, because the
+        partitions: Whether position and lag of each assigned partition are reported. It's off by default: the
             number of partitions isn't bounded. Sum and maximum of the lags are always there.
     """
 
@@ -59,7 +59,7 @@ class KafkaCollector(Collector):
         self._thread = thread_id()
 
     def describe(self) -> Sequence[Metric]:
-        """Return nothing, because the names depend on the kinds of clients, and registering must not scrape."""
+        """Return nothing: the names depend on the kinds of clients, and registering must not scrape."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

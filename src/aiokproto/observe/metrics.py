@@ -132,7 +132,7 @@ class MetricSource:
         yield from self._idle_ratio("poll.idle.ratio.avg", consumer.waited, now)
 
     def _fetching_shares(self, share: ShareMetrics, now: float, delta: bool) -> Iterator[Metric]:
-        # Use the Java client's names, because KIP-714 has no standard metrics for share consumers.
+        # Use the Java client's names: KIP-714 has no standard metrics for share consumers.
         prefix, seen = "share.fetch.manager.", share.observer
         yield from self._spread(f"{prefix}fetch.size", seen.sizes)
         yield from self._spread(f"{prefix}records.per.request", seen.acquired)
@@ -180,7 +180,7 @@ class MetricSource:
         key = (name, *attributes.values())
         count, total = self._since((*key, "count"), timing.count), self._since((*key, "total"), timing.total)
         self._timings.append(timing)
-        # Skip it if nothing was recorded, because KIP-714 recommends sparse metrics.
+        # KIP-714 recommends sparse metrics, so skip it if nothing was recorded.
         if count:
             yield Metric(f"{name}.avg", total / count * factor, attributes=attributes)
             yield Metric(f"{name}.max", timing.recent_max * factor, attributes=attributes)
@@ -194,7 +194,7 @@ class MetricSource:
             return metric
         key = ("application", metric.name, *sorted(metric.attributes.items()))
         increase = self._since(key, metric.value)
-        # A total that has fallen has started again, for instance because an object was replaced.
+        # A total that has fallen has started again, for instance with a new object.
         return metric._replace(value=max(increase, 0)) if delta else metric
 
     def _since(self, key: object, total: float) -> float:
@@ -202,5 +202,5 @@ class MetricSource:
         return total - self._pushed.get(key, 0)
 
     def _passed(self, now: float) -> float:
-        # There is no interval for a rate before the first push.
+        # A rate needs an interval, and there is none before the first push.
         return 0.0 if self._pushed_at is None else now - self._pushed_at

@@ -60,7 +60,7 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
 
 
 def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the context of a listener. The arguments and errors are those of :func:`client_context`."""
+    """Return the context of a listener. See :func:`client_context` for arguments and errors."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _load(context, options, contents, secrets)
