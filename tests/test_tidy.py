@@ -188,7 +188,7 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
         "runtime/runtime.py",
         "broker/control/random_faults.py",  # seeded by the test that uses it
         "broker/threaded.py",  # another thread is what it is for
-        "security/serial_calls.py",  # this too
+        "security/gssapi.py",  # this too
         "records/crc.py",  # a lock for its first use: nothing is decided by it
         "consumer/delivery.py",  # the id of the thread, which the pure module has from its source
     }

@@ -17,7 +17,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.open import open_connection
 from aiokproto.net.tls_errors import tls_error
-from aiokproto.security.tls.contexts import Given
+from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, config, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
 
@@ -66,7 +66,7 @@ def trusting() -> ssl.SSLContext:
 
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=Given(trusting)) as line:
+    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=GivenContext(trusting)) as line:
         answers = await asyncio.gather(*(line.send(BEAT, timeout=PATIENCE) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
@@ -74,7 +74,7 @@ async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContex
 async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was rejected: self"):
-            async with connected(broker.port, tls=Given(ssl.create_default_context())):
+            async with connected(broker.port, tls=GivenContext(ssl.create_default_context())):
                 pass
 
 
@@ -94,7 +94,7 @@ async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> 
     permitting.verify_mode = mode
     async with peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker:
         with pytest.raises(AuthenticationError, match=rf"127.0.0.1:{broker.port} has no certificate: .*ssl_context"):
-            async with connected(broker.port, tls=Given(permitting)):
+            async with connected(broker.port, tls=GivenContext(permitting)):
                 pass
         assert broker.requests == []
 
@@ -105,7 +105,7 @@ async def test_an_application_can_decide_to_verify_nobody() -> None:
     unverified.verify_mode = ssl.CERT_NONE
     async with (
         peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
-        connected(broker.port, tls=Given(unverified)) as line,
+        connected(broker.port, tls=GivenContext(unverified)) as line,
     ):
         assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
 
@@ -118,7 +118,7 @@ async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(plain) as port:
         with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: connect to a plain listener"):
-            async with connected(port, tls=Given(trusting)):
+            async with connected(port, tls=GivenContext(trusting)):
                 pass
 
 
@@ -140,7 +140,7 @@ async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(serv
     trusted.check_hostname = False
     async with peer(ANSWERS, ssl_context=server) as broker:
         mapped = config(
-            tls=Given(trusted),
+            tls=GivenContext(trusted),
             server_hostname=parsed.server_hostname,
             address_map=lambda host, port: ("127.0.0.1", broker.port),
         )
@@ -158,7 +158,7 @@ async def test_tls_to_a_plain_broker(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(broker) as port:
         with pytest.raises(BrokerConnectionError, match=r"without TLS does that: .*security_protocol='PLAINTEXT'"):
-            async with connected(port, tls=Given(trusting)):
+            async with connected(port, tls=GivenContext(trusting)):
                 pass
 
 
@@ -171,7 +171,7 @@ async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext, monkeypatch: pytes
 
     async with raw_peer(mute) as port:
         with pytest.raises(BrokerConnectionError, match="no response to the TLS handshake: the listener"):
-            async with connected(port, timeout=1.5, tls=Given(trusting)):
+            async with connected(port, timeout=1.5, tls=GivenContext(trusting)):
                 pass
 
 

@@ -18,7 +18,7 @@ from aiokproto.config import parse_addresses
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.addresses import Endpoint, by_turns, canonical_names, connect
 from aiokproto.net.open import open_connection
-from aiokproto.security.tls.contexts import Given
+from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, Peer, config, connected, peer, serves
 from tests.net.waiting import held_port, until
 from tests.patience import PATIENCE
@@ -231,7 +231,7 @@ async def test_the_zone_of_an_address_reaches_the_socket(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", remember, raising=False)
     with pytest.raises(BrokerConnectionError, match="fe80::1%lo: connection refused"):
-        await open_connection(host, port, "broker 1", config(tls=Given(ssl.create_default_context())), PATIENCE)
+        await open_connection(host, port, "broker 1", config(tls=GivenContext(ssl.create_default_context())), PATIENCE)
     assert seen == [found[0].sockaddr]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokproto.security.serial_calls import SerialCalls
+from aiokproto.security.gssapi import SerialCalls
 from tests.patience import PATIENCE
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import BrokerConnectionError, ConfigurationError
-from aiokproto.security.tls.contexts import FromOptions
+from aiokproto.security.tls.contexts import OptionContexts
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
 
@@ -355,7 +355,7 @@ def test_no_secret_is_shown(files: Files) -> None:
             "ssl_key_password": KEY_PASSWORD,
         }
     )
-    shown = f"{options!r} {FromOptions(options)!r}"
+    shown = f"{options!r} {OptionContexts(options)!r}"
     assert "PRIVATE" not in shown
     assert KEY_PASSWORD not in shown
 

@@ -339,16 +339,16 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
 
 def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
     # Import it here: modules without an event loop read options too.
-    from aiokproto.security.tls.contexts import FromOptions, Given
+    from aiokproto.security.tls.contexts import GivenContext, OptionContexts
 
     if not protocol.endswith("SSL"):
         return None
     given, context = _given(_TLS, options), options.get("ssl_context")
     if context is None:
-        return FromOptions(parse_tls(options))
+        return OptionContexts(parse_tls(options))
     if len(given) > 1:
         raise ConfigurationError(f"{given[1]} has no effect: ssl_context is given; set it there")
-    return Given(context)
+    return GivenContext(context)
 
 
 def _proxy(options: Mapping[str, Any]) -> Proxy | None:

@@ -24,8 +24,8 @@ from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import TLS_HANDSHAKE, Handshake, negotiate
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.runtime.timeouts import apart, deadline_at, timeout_at
-from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.contexts import TlsContexts
+from aiokproto.security.tls.defaults import is_anonymous
 from aiokproto.texts import address, repr_of, text_of
 
 

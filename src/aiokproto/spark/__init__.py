@@ -102,13 +102,13 @@ _MODULES = {
 
 
 def _require_pyspark() -> None:
-    # Don't import pyspark here because that takes a second.
+    # Don't import pyspark here, which takes a second.
     if find_spec("pyspark") is None:
         raise ImportError('pyspark is not installed: pip install "aiokproto[spark]"', name="pyspark")
 
 
 def __getattr__(name: str) -> Any:
-    # Import on access because executors import this package, too, and don't need the modules of the driver.
+    # Import on access: executors import this package, too, and don't need the modules of the driver.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _require_pyspark()
@@ -122,7 +122,7 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         spark: The session.
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
-            Python data sources. Before Spark 4.1 it has no effect, because Spark itself filters the rows. Load a
+            Python data sources. Before Spark 4.1 it has no effect: Spark itself filters the rows. Load a
             DataFrame for each use, even within one query: Spark up to 4.3 keeps what a filter has left of a DataFrame,
             and its other uses miss the other rows. A warning says so.
     """
@@ -132,7 +132,7 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     from aiokproto.spark.source import KafkaDataSource, PushdownDataSource
 
     if pushdown:
-        # Warn now because Spark calls nothing of this package for the later query, so it can't refuse it.
+        # Warn now: Spark calls nothing of this package for the later query, so it can't be refused then.
         logger.warning(
             "filter pushdown: load a DataFrame for each use, also within one query; Spark keeps what a filter has left "
             "of a DataFrame, and its other uses miss the other rows"

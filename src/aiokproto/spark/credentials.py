@@ -142,7 +142,7 @@ def check_references(connection: Mapping[str, Any]) -> None:
     for name in SENSITIVE & connection.keys():
         value = connection[name]
         if isinstance(value, str) and _ANY_REFERENCE.search(_REFERENCE.sub("", value)):
-            # Leave the text out of the error because it may be a secret.
+            # Leave the text out of the error: it may be a secret.
             raise ConfigurationError(
                 f"{java_name(name)} has a reference ${{provider:…}} whose provider is none of {', '.join(PROVIDERS)}"
             )
@@ -162,13 +162,13 @@ def resolve(option: str, text: str) -> str:
     """
 
     def value(match: re.Match[str]) -> str:
-        # Leave the text out of the error because a secret itself could look like a reference.
+        # Leave the text out of the error: a secret itself could look like a reference.
         if "${" in match[0][1:]:
             raise ConfigurationError(f"{option}: a reference within a reference is not resolved")
         found = _look_up(option, *match.groups(default=""))
         quote = _QUOTED.sub("", text[: match.start()])[:1] if option == _LOGIN_MODULE else ""
         if quote:
-            # Escape the quote because it would end the quoted text of the login module.
+            # Escape the quote, which would end the quoted text of the login module.
             return found.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
         return found
 
@@ -319,7 +319,7 @@ def _unescaped(text: str) -> str:
 def _import_function(option: str, name: str) -> Callable[..., Any]:
     spark_name = next(name for name, own in FUNCTIONS.items() if own == option)
     module, _, path = name.partition(":")
-    # Check it before the import because that runs the module.
+    # Check it before the import, which runs the module.
     check_function(spark_name, name)
     try:
         found: Any = import_module(module)

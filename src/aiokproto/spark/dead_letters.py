@@ -54,14 +54,14 @@ class DeadLetters:
         Raises:
             KafkaError: A letter couldn't be written. Some of the others may be in the topic.
         """
-        # Import it here because most tasks have no malformed records.
+        # Import it here: most tasks have no malformed records.
         from aiokproto.consumer.dead_letters import DeadLetterTopic
 
         producer = self._worker.producer(self._options)
         letters = DeadLetterTopic(self._topic, producer)
         try:
             self._worker.start(_write(letters, records, malformed, partition)).result()
-        # Discard the producer also when Spark interrupts the task, because nothing waits for its letters any more.
+        # Discard the producer even if Spark interrupts the task: nothing waits for its letters any more.
         except BaseException:
             self._worker.discard(producer)
             raise

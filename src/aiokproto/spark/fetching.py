@@ -52,7 +52,7 @@ class Fetched(NamedTuple):
     """The batches of one response.
 
     Attributes:
-        start: The requested offset. The first batch may start before it because brokers send whole batches.
+        start: The requested offset. Brokers send whole batches, so the first one may start before it.
         batches: The batches with records to read, not yet verified. The last one may extend beyond the range.
     """
 
@@ -194,7 +194,7 @@ class RangeFetcher:
 
         def within() -> Iterator[RecordBatch]:
             nonlocal last
-            # Stop at the end of the range because damage beyond it doesn't matter.
+            # Stop at the end of the range: damage beyond it doesn't matter.
             for batch in rest if last is None or last.next_offset < end else ():
                 last = batch
                 # Finding the base offset of a compressed set of magic 1 would take a decompression.

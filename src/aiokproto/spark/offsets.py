@@ -249,7 +249,7 @@ def resolve(
         raise ConfigurationError(
             f"{partition} ends ({ending.option}: offset {end}) before it starts ({starting.option}: offset {start})"
         )
-    # Return an empty range, too, because it has the partition's position: the next load starts at its end.
+    # Return an empty range, too. It has the partition's position, and the next load starts at its end.
     end = max(start, end)
     return OffsetRange(partition.topic, log.topic_id, partition.partition, start, end, log.leader_epoch), warning
 
@@ -295,7 +295,7 @@ def split(
 ) -> list[OffsetRange]:
     """Split ranges into one range per task, and drop empty ones. The number is the same as with the official connector.
 
-    The pieces of a range have about the same number of offsets, because the number of records is unknown here.
+    The pieces of a range have about the same number of offsets. The number of records is unknown here.
 
     Args:
         ranges: One range per partition.

@@ -2,7 +2,7 @@
 
 Each option of the connector and of the Java clients is honoured, accepted without effect, or refused; any other name is
 an error. :data:`READING` has them all. :mod:`aiokproto.spark.connection` has those of the client, whose names start
-with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` those of JSON and Avro.
+with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` has the options of JSON and Avro.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ class StreamOptions:
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that have an effect, by their official names, with their parsed values.
 
-    A missing option isn't an error here, because the read may be a batch or a stream.
+    The read may be a batch or a stream, so a missing option isn't an error here.
 
     Raises:
         ConfigurationError: An option is unknown or refused, or has an invalid value.
@@ -429,7 +429,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Parse and validate the options of a stream: those of a batch, without an end, and with limits for its batches.
+    """Parse and validate the options of a stream. It has a batch's options, without an end, and limits for its batches.
 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.

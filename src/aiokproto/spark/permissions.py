@@ -84,8 +84,7 @@ def steps_up(path: str) -> bool:
             break
         path = unescaped
     else:
-        # No honest path is escaped this often. Stop here because each round takes time, and a registry can send a
-        # megabyte.
+        # No honest path is escaped this often. Each round takes time, and a registry can send a megabyte, so stop here.
         return True
     # Some servers ignore a segment's parameters (Tomcat), and characters that aren't printable.
     names = (part.partition(";")[0] for part in re.split(r"[/\\]", path))
@@ -102,8 +101,8 @@ def _refused(option: str, what: str, setting: str) -> ConfigurationError:
 def _setting(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
-    # Look in the SparkContext because the driver's own Python process doesn't get these variables. Workers have no
-    # context, and need none.
+    # The driver's own Python process doesn't get these variables, so look in the SparkContext. Workers have no context,
+    # and need none.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     active = getattr(context, "_active_spark_context", None)
     return str(getattr(active, "environment", {}).get(name, ""))

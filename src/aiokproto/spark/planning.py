@@ -65,7 +65,7 @@ def plan_now(
 ) -> Plan:
     """Call :func:`plan` with a new client, for synchronous callers, and :func:`narrow` if there are conditions.
 
-    It runs in a separate thread, because the caller may be in a notebook, whose thread has a running event loop.
+    The caller may be in a notebook, whose thread has a running event loop, so it runs in a separate thread.
     """
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:
         return executor.submit(asyncio.run, _plan_with_new_client(options, resume, conditions)).result()
@@ -83,7 +83,7 @@ async def _plan_with_new_client(
 async def plan(
     cluster: ClusterClient, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None
 ) -> Plan:
-    """Find the partitions and the offsets to read. Cancelling it has no effect on the cluster because it only reads.
+    """Find the partitions and the offsets to read. It only reads, so cancelling it has no effect on the cluster.
 
     Args:
         cluster: The client, started.
@@ -163,8 +163,8 @@ async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[
     if selection.pattern is not None:
         topics = await cluster.topics()
         names = [name for name in topics if re.search(selection.pattern, name) and not topics[name].is_internal]
-        # Request the topics by name, too, because the client keeps only their metadata up to date, and not the list
-        # of all topics.
+        # The client keeps only topics that were requested by name up to date, not a list of all topics, so request them
+        # by name, too.
         topics = await cluster.topics(names) if names else {}
     else:
         topics = await cluster.topics(selection.topics or selection.assignment or ())

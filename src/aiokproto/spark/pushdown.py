@@ -27,7 +27,7 @@ ALL: Numbers = ((-INT64_MAX - 1, INT64_MAX),)
 NONE: Numbers = ()
 
 MAX_RANGES = 16
-"""Maximum number of ranges in a partition, because each is a task. If filters leave more, one range covers them all."""
+"""Maximum number of ranges in a partition; each is a task. If filters leave more, one range covers them all."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -55,7 +55,7 @@ class Conditions:
     def narrow(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the parts of the ranges that the filters on topic, partition and offset leave."""
         wholes = list(ranges)
-        # Check each topic once, because a list of names can be long, and a topic can have many partitions.
+        # Check each topic once: a list of names can be long, and a topic can have many partitions.
         names = {whole.topic for whole in wholes}
         topics = {name for name in names if all(_may_hold(found, name) for found in self.topic)}
         return [
@@ -173,7 +173,7 @@ def _joined(values: Sequence[int]) -> Numbers:
 
 
 def _intersection(first: Numbers, second: Numbers) -> Numbers:
-    """Return the numbers in both. It takes linear time because a query can list many thousand numbers."""
+    """Return the numbers in both. It takes linear time: a query can list many thousand numbers."""
     common: list[tuple[int, int]] = []
     i, j = 0, 0
     while i < len(first) and j < len(second):

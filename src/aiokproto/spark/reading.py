@@ -24,7 +24,7 @@ PLAIN_BYTES = 8 << 20
 """Maximum bytes of records in an Arrow batch. Spark is fastest with about 4 to 8 MB."""
 
 MAX_RECORDS = PLAIN_BYTES >> 6
-"""Maximum records in an Arrow batch, because the columns of small records need more memory than their bytes."""
+"""Maximum records in an Arrow batch: the columns of small records need more memory than their bytes."""
 
 
 def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:

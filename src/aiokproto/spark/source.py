@@ -83,7 +83,7 @@ class KafkaDataSource(DataSource):
         given = parse_options(self.options)
         payloads = with_schemas(worker, payloads_of(given))
         types = _types(payloads)
-        # Keep the schema of each type for the tasks, because its subject may get a later one meanwhile.
+        # Keep the schema of each type for the tasks: its subject may get a later one meanwhile.
         schemas = {payload.column: {SCHEMA: payload.schema} for payload in payloads}
         return StructType(
             [StructField(name, types[name], metadata=schemas.get(name)) for name in chosen_columns(given)]
@@ -108,7 +108,7 @@ class KafkaDataSource(DataSource):
         try:
             options = parse_stream_options(self.options)
             return KafkaStreamReader(replace(options, read=_with_columns(options.read, schema)))
-        # Return a reader that raises the error, because Spark hides errors that are raised before it has a reader.
+        # Spark hides errors that are raised before it has a reader, so return a reader that raises it.
         except ConfigurationError as error:
             return FailedStreamReader(str(error))
 

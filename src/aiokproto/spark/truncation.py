@@ -97,7 +97,7 @@ class Older(NamedTuple):
 def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
     """Return the offset up to which the log has the records that were read, by the response for one of their epochs.
 
-    None means that the leader doesn't know the epoch, for instance because its log has no epochs at all yet.
+    None means that the leader doesn't know the epoch. Its log may have no epochs at all yet.
     """
     if response.end_offset < 0:
         return None

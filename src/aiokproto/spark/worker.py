@@ -37,7 +37,7 @@ class Worker:
         self._loop = asyncio.new_event_loop()
         self._clusters: OrderedDict[str, ClusterClient] = OrderedDict()
         self._producers: OrderedDict[str, Producer] = OrderedDict()
-        # It's a daemon thread because Spark ends its workers at any time, without notice.
+        # Spark ends its workers at any time, without notice, so it has to be a daemon thread.
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokproto-spark", daemon=True)
         self._thread.start()
 
@@ -88,7 +88,7 @@ class Worker:
         return cluster
 
     async def _producer(self, options: Mapping[str, Any]) -> Producer:
-        # Import it here because most tasks only read.
+        # Import it here: most tasks only read.
         from aiokproto.producer import Producer
 
         given, options = options, client_options(options)
@@ -120,7 +120,7 @@ class Worker:
         while len(self._clusters) > keep:
             _, cluster = self._clusters.popitem(last=False)
             await cluster.close()
-        # A kept producer has delivered its records, because a task waits for them or discards its producer.
+        # A kept producer has delivered its records: a task waits for them, or discards its producer.
         while len(self._producers) > keep:
             _, producer = self._producers.popitem(last=False)
             await producer.close()
@@ -132,7 +132,7 @@ _workers: dict[int, Worker] = {}
 def worker() -> Worker:
     """Return the worker of this process.
 
-    It is looked up by the process id, because Spark forks processes, and a fork doesn't have the thread.
+    Spark forks processes, and a fork doesn't have the thread, so the worker is looked up by the process id.
     """
     pid = os.getpid()
     if pid not in _workers:

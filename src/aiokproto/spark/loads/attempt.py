@@ -142,6 +142,6 @@ def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -
 
 
 def _remove(storage: Storage, data: str) -> None:
-    # Ignore a failure, because files without a commit aren't part of the output, and the caller's error matters more.
+    # Ignore a failure: files without a commit aren't part of the output, and the caller's error matters more.
     with contextlib.suppress(Exception):
         storage.remove(data)

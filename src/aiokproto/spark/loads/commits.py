@@ -8,7 +8,7 @@ A call that fails may have taken effect. So the load reads the file back, and it
 it. If the file can be neither created nor read, the outcome is unknown: :class:`CommitUncertainError` reports it, and
 the files stay because the commit may exist.
 
-The log doesn't list files to find its end, because a listing may be late. The hint ``_aiokproto/last.json`` names a
+A listing of files may be late, so it isn't used to find the end of the log. The hint ``_aiokproto/last.json`` names a
 checkpoint, which has the history up to its number. The commits after it are read one by one until one is missing. An
 old, lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the commits alone, so
 it's the same whichever load writes it.
@@ -141,7 +141,7 @@ class CommitLog:
             except Exception as error:  # noqa: BLE001 - a storage raises its library's errors
                 logger.warning("commit %s in %s failed: %r; checking whether it exists", name, self._storage.uri, error)
                 failure = error
-            # Read the file, which may be ours, because a call that failed, now or before, may have taken effect.
+            # Read the file, which may be ours: a call that failed, now or before, may have taken effect.
             try:
                 if (existing := self._read(manifest.number)) is not None:
                     return existing

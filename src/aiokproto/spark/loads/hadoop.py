@@ -80,7 +80,7 @@ class HadoopStorage:
         return True
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. There is nothing to do because HDFS has replicated a closed file."""
+        """See :meth:`Storage.settle`. There is nothing to do: HDFS has replicated a closed file."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

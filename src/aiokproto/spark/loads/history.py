@@ -88,7 +88,7 @@ class History:
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current, columns)
 
     def _check_start(self, manifest: Manifest, loaded: LoadedPartition) -> None:
-        # Compare positions, not offsets, because after a truncation other records have the same offsets.
+        # Compare positions, not offsets: after a truncation other records have the same offsets.
         if loaded.after != (before := self.positions.get(loaded.topic_partition)):
             then = "not loaded at all" if loaded.after is None else f"loaded up to offset {loaded.after.offset}"
             now = f"offset {before.offset} of leader epoch {before.epoch}" if before else "nothing"

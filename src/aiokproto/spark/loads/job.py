@@ -79,7 +79,7 @@ class SparkJob:
         _check_schema(frame)
         copies = _copies(frame, self._partition_by)
         columns = columns_of(frame.schema.jsonValue())
-        # Check before anything is written. The commit checks again, because other loads may commit meanwhile.
+        # Check before anything is written. The commit checks again: other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
         frame = _with_columns(
             frame.observe(written, count), {copy: functions.col(name) for copy, name in copies.items()}
@@ -159,7 +159,7 @@ def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) ->
 def _copies(frame: DataFrame, partition_by: PartitionBy) -> dict[str, str]:
     """Return the columns that name directories, and the columns that they copy.
 
-    Spark leaves the columns of directories out of files. The files need them because the output is read file by file.
+    Spark leaves the columns of directories out of files. The output is read file by file, so the files need them.
     """
     if lacking := [name for name in partition_by if name not in frame.columns]:
         raise ConfigurationError(
@@ -219,14 +219,14 @@ def _observed_rows(observation: Observation) -> int | None:
         except Exception as error:  # noqa: BLE001 - the waiting thread raises it
             rows.set_exception(error)
 
-    # Wait in a thread, because the optimizer removes the observations of a query that it proves empty. Then `get`
+    # Wait in a thread: the optimizer removes the observations of a query that it proves empty. Then `get`
     # blocks forever in Spark 4.0, fails in later releases, and has no rows over Spark Connect.
     threading.Thread(target=get_rows, name="aiokproto-observation", daemon=True).start()
     try:
         return rows.result(OBSERVATION_SECONDS)
     except (futures.TimeoutError, KeyError):
         return None
-    # Don't name py4j's class, because clients of Spark Connect need no py4j.
+    # Don't name py4j's class: clients of Spark Connect need no py4j.
     except Exception as error:
         if "toPyRow" not in str(error):
             raise

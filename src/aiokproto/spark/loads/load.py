@@ -86,7 +86,7 @@ def load(
     Args:
         spark: The session.
         topics: The topics; loads into one output may have different topics.
-        out: A directory, as a path or URI. Read it with :func:`read`, because it can have files without a commit.
+        out: A directory, as a path or URI. Read it with :func:`read`: it can have files without a commit.
         bootstrap_servers: Bootstrap servers, ``"host:port,host:port"`` or a list.
         from_timestamp: Where to start in partitions that no load of this output has read: at the first record that
             isn't before this time (an aware datetime, or milliseconds since the epoch); None for the earliest record.
@@ -198,7 +198,7 @@ def rerun(
     if allow_fewer_rows:
         given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
-    # Look for deleted records now, because if a task found them, the error would be Spark's.
+    # Look for deleted records now. If a task found them, the error would be Spark's.
     try:
         plan_now(pinned)
     except DataLossError as error:
@@ -344,5 +344,5 @@ def _starting(from_timestamp: int | datetime | None) -> dict[str, str]:
         from_timestamp = int(from_timestamp.timestamp() * 1000)
     if isinstance(from_timestamp, bool) or not isinstance(from_timestamp, int):
         raise ConfigurationError(f"from_timestamp={from_timestamp!r}: must be a datetime or milliseconds (int)")
-    # A partition without a record at or after this time isn't an error, because a later load reads its records.
+    # A partition without a record at or after this time isn't an error: a later load reads its records.
     return {"startingTimestamp": str(from_timestamp), "startingOffsetsByTimestampStrategy": "latest"}

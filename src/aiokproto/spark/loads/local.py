@@ -18,7 +18,7 @@ class LocalStorage:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        # Don't decode it like the path of a URL, because Hadoop doesn't decode escapes either.
+        # Don't decode it like the path of a URL. Hadoop doesn't decode escapes either.
         self._root = Path(uri.removeprefix(LOCAL))
 
     def check(self) -> None:
@@ -88,7 +88,7 @@ class LocalStorage:
 
 def _folder(path: Path) -> Folder:
     newest, size = 0.0, 0
-    # Include the directory itself, because an empty one has no other modification time.
+    # Include the directory itself: an empty one has no other modification time.
     for file in (path, *path.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
             found = file.stat()

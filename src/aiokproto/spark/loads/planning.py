@@ -116,7 +116,7 @@ def check_log(
 
 
 def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Run ``work`` with a new client in a new thread, because the thread of a notebook has a running event loop."""
+    """Run ``work`` with a new client in a new thread: a notebook's thread has a running event loop."""
 
     async def run() -> T:
         REPORTED_ELSEWHERE.set(True)

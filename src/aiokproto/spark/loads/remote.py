@@ -20,7 +20,7 @@ class RemoteStorage:
     """A bucket, or a directory in one.
 
     Files are created on the condition that they don't exist: ``If-None-Match`` on S3, a generation of 0 on Google Cloud
-    Storage. Nothing is renamed, because stores rename by copying and deleting, which isn't atomic.
+    Storage. Nothing is renamed: stores rename by copying and deleting, which isn't atomic.
     """
 
     def __init__(self, uri: str) -> None:
@@ -37,7 +37,7 @@ class RemoteStorage:
         try:
             kind: Any = get_filesystem_class(scheme)
             # Get the arguments from the URL, which may have more than the path, such as the Azure account of a
-            # container. Don't cache listings, because other processes write, too.
+            # container. Other processes write, too, so don't cache listings.
             self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
             self._root: str = kind._strip_protocol(url)
             self._in_bucket = scheme in _OBJECT_STORES
@@ -51,7 +51,7 @@ class RemoteStorage:
 
     def check(self) -> None:
         """See :meth:`Storage.check`. Some stores accept the condition, but ignore it."""
-        # Try twice, because the probe may not exist the first time.
+        # The probe may not exist the first time, so try twice.
         if self.create(PROBE, b"") and self.create(PROBE, b""):
             raise StorageError(
                 f"{self.uri}: loads cannot be committed here: the store overwrites an existing file that must be "
@@ -90,7 +90,7 @@ class RemoteStorage:
             self._fs.pipe_file(path, data, mode=mode)
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. There is nothing to do because a store acknowledges a file once it's stored."""
+        """See :meth:`Storage.settle`. There is nothing to do: a store acknowledges a file once it's stored."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

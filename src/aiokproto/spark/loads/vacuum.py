@@ -76,6 +76,6 @@ def _lacking(manifests: int, last: int, folders: Sequence[Folder]) -> str:
         return f"has {manifests} manifests up to number {last}"
     if not folders:
         return "has no manifest: nothing was loaded"
-    # Refuse, because a user who lost the manifests must not lose the rows, too.
+    # A user who lost the manifests must not lose the rows, too, so refuse.
     names = ", ".join(folder.name for folder in folders[:3]) + (", …" if len(folders) > 3 else "")
     return f"has no manifest, but {names}: if no load was ever committed, remove that by hand"

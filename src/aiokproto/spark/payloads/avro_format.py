@@ -139,7 +139,7 @@ class AvroDecoder:
                 raise
             except RegistryError:
                 raise
-            # Catch everything, because fastavro raises any error, such as IndexError, for bytes that aren't Avro.
+            # Catch everything: fastavro raises any error, such as IndexError, for bytes that aren't Avro.
             except Exception as error:  # noqa: BLE001
                 raise MalformedError(f"it is no Avro of {name}: {type(error).__name__}: {error}") from None
 

@@ -1,6 +1,6 @@
 """From Avro schemas to Arrow types, as Spark has them. Needs fastavro.
 
-fastavro reads a schema without its logical types, except decimals, because numbers are faster than Python objects, and
+fastavro reads a schema without its logical types, except decimals: numbers are faster than Python objects, and
 don't end with the year 9999. So there are two types with the same layout: fastavro's values are put into an array of
 the first (``values``), which is then viewed as the second (``seen``). Arrow casts it to the type of the column.
 """
@@ -106,7 +106,7 @@ def arrow_types(option: str, parsed: ParsedSchema) -> AvroTypes:
     """Return the types of a schema.
 
     Raises:
-        ConfigurationError: Spark has no such type, because it's recursive, or a decimal is too long.
+        ConfigurationError: Spark has no such type: it's recursive, or a decimal is too long.
     """
     try:
         types = _Mapper(parsed.named, with_names=False).types(parsed.schema, ())

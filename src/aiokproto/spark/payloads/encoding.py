@@ -116,7 +116,7 @@ def _encoded(payload: Payload, values: list[Any], encode: Encoder, first: int) -
     for number, value in enumerate(values, first):
         try:
             found.append(None if value is None else encode(value))
-        # Catch everything, because fastavro raises any error, such as AttributeError, for values that don't match.
+        # Catch everything: fastavro raises any error, such as AttributeError, for values that don't match.
         except Exception as error:  # noqa: BLE001
             problem = f"{type(error).__name__}: {error}"
             raise InvalidRecordError(
@@ -259,7 +259,7 @@ def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
 def _float32(value: float) -> str:
     import numpy as np
 
-    # Write as few digits as distinguish it from other floats of 32 bits, because repr() writes digits for 64 bits.
+    # Write as few digits as distinguish it from other floats of 32 bits. repr() would write the digits of 64 bits.
     return str(np.float32(value)) if math.isfinite(value) else f'"{_NOT_FINITE[repr(value)]}"'
 
 

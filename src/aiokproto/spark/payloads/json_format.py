@@ -61,8 +61,7 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
         parts = []
         for first in range(0, len(values), BLOCK):
             found = _fast(rewritten[first : first + BLOCK], transit, kind)
-            # Python parses the original text, because the text of an object for a STRING field has numbers without
-            # quotes.
+            # Python parses the original text, in which an object for a STRING field has numbers without quotes.
             parts.append(parsed(values[first : first + BLOCK], malformed, first) if found is None else found)
         return parts
 
@@ -123,7 +122,7 @@ def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array
     data = lines.buffers()[2]
     options = json.ParseOptions(explicit_schema=pa.schema(list(transit)), unexpected_field_behavior="ignore")
     try:
-        # Cast to check that the text is UTF-8, because Arrow's reader of JSON doesn't.
+        # Cast to check that the text is UTF-8. Arrow's reader of JSON doesn't check it.
         lines.cast(pa.string())
         # Read it as one block, so that no row is longer than a block.
         reading = json.ReadOptions(use_threads=False, block_size=max(data.size, 1))

@@ -1,10 +1,10 @@
 """Forms of JSON that Arrow's reader rejects, rewritten to forms with the same meaning that it accepts.
 
-White space around a value is removed, because Arrow's reader expects a document in each line. Numbers and booleans for
-a STRING field get quotes, because Arrow's reader doesn't accept a number as text. The text of a number stays as it was
+White space around a value is removed: Arrow's reader expects a document in each line. Numbers and booleans for a STRING
+field get quotes: Arrow's reader doesn't accept a number as text. The text of a number stays as it was
 written, such as ``1.50``.
 
-Adding quotes is safe, because in a well-formed document ``{`` or ``,``, white space and a quote always start a name. In
+Adding quotes is safe: in a well-formed document ``{`` or ``,``, white space and a quote always start a name. In
 a string the quote would end the string, and the text that follows here would make the document malformed, with the new
 quotes as well as without them.
 

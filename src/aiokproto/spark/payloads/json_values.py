@@ -268,7 +268,7 @@ def _text(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return the JSON of a text, with the escapes that Spark writes."""
-    # Try Python's own function first, because it's in C. Its result is right if there is no escape, as in most texts.
+    # Try Python's own function first, which is in C. Its result is right if there is no escape, as in most texts.
     if "\\" not in (plain := encode_basestring_ascii(text)):
         return plain
     found = text.translate(_ESCAPES)
@@ -329,7 +329,7 @@ def _days(value: Any) -> int:
     if not isinstance(value, str) or isinstance(value, Number) or not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
         raise ValueError
     days = int(value)
-    # Reject earlier days, because Spark takes them for days of the Julian calendar.
+    # Reject earlier days, which Spark takes for days of the Julian calendar.
     if not _GREGORIAN_DAY <= days < 1 << 31:
         raise OverflowError
     return days
@@ -384,7 +384,7 @@ def _zone(text: str) -> tzinfo:
         if minutes > 59 or offset > _MAX_OFFSET:
             raise ValueError
         return timezone(-offset if match[1] == "-" else offset)
-    # Check the text, because the keys of ZoneInfo are names of files.
+    # Check the text: the keys of ZoneInfo are names of files.
     if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){0,2}", text):
         raise ValueError
     return ZoneInfo(_SHORT_ZONES.get(text, text))

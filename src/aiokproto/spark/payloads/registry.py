@@ -1,7 +1,7 @@
 """A client of schema registries, with the HTTP API of Confluent's.
 
-A process caches schemas by id or version, because these never change. The driver alone requests the latest version of
-a subject, each time. A schema that isn't found isn't cached, because it may be registered later.
+A process caches schemas by id or version, which never change. The driver alone requests the latest version of
+a subject, each time. A schema that isn't found isn't cached; it may be registered later.
 
 Ids come from records, and the server may not be a registry, so both ids and responses are checked before anything is
 cached.
@@ -114,7 +114,7 @@ class Registry:
         secret = _authorization(values)
         if secret:
             self._headers["Authorization"] = secret
-        # Hide these texts, because a registry may repeat them in its errors.
+        # Hide these texts, which a registry may repeat in its errors.
         secrets = (secret.partition(" ")[2], values["user_info"], values["token"])
         self._hidden = [text for text in secrets if text]
         if values["user_info"]:
@@ -177,7 +177,7 @@ class Registry:
             if len(known) >= MAX_REFERENCES or len(within) >= MAX_REFERENCES:
                 raise RegistryError(f"a schema of {self._shown} refers to more than {MAX_REFERENCES} others")
             found = await self._cached(_path(version.subject, version.number))
-            # Add the schemas that it refers to first, because they're parsed in order.
+            # Schemas are parsed in order, so add the ones that it refers to first.
             await self._add_references(found.references, known, (*within, version))
             known[version] = found.schema
 
@@ -253,7 +253,7 @@ def _path(subject: str, version: object) -> str:
 
 
 def _subject(subject: str) -> str:
-    # Check it, because it comes from an option or from the registry, and mustn't lead to another path of the server.
+    # It comes from an option or from the registry, and mustn't lead to another path of the server.
     if steps_up(subject):
         raise RegistryError(f"the subject {shown(repr(subject))} would be another path of the registry")
     return f"/subjects/{quote(subject, safe='')}"
@@ -281,7 +281,7 @@ def _version(reference: Any) -> _Version:
 
 def _id(found: Mapping[str, Any]) -> int | None:
     value = found.get("id")
-    # Don't use isinstance(), because a bool is an int for it.
+    # Don't use isinstance(), for which a bool is an int.
     return value if type(value) is int and 0 <= value < 1 << 32 else None
 
 
@@ -294,7 +294,7 @@ def _authorization(values: Mapping[str, Any]) -> str:
         data = (values["token"] or values["user_info"]).encode()
         found = f"Bearer {data.decode('ascii')}" if values["token"] else f"Basic {base64.b64encode(data).decode()}"
     except UnicodeError:
-        # Drop the error, because it has the text.
+        # Drop the error, which has the text.
         found = ""
     if not (found and found.isprintable()):
         raise ConfigurationError(f"schema.registry.{option} has characters that HTTP cannot send")
@@ -318,7 +318,7 @@ def _resolved(name: str, value: Any) -> Any:
         found = resolve(option, value)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{option} cannot be resolved: {error}") from None
-    # Refuse an empty value, because it would act like a missing option: no login, or the system's authorities.
+    # Refuse an empty value, which would act like a missing option: no login, or the system's authorities.
     if not found and refers(value):
         raise ConfigurationError(f"{option} is empty: {value} has nothing in it")
     return found

@@ -54,7 +54,7 @@ def last_offsets(location: str) -> str | None:
         return None
     try:
         numbers = [int(file.name) for file in (path / "offsets").iterdir() if file.name.isdecimal()]
-        # Each source has a line. Skip the first two, version and metadata, because they have the time of the batch.
+        # Each source has a line. Skip version and metadata, which have the time of the batch.
         sources = (path / "offsets" / str(max(numbers))).read_bytes().splitlines()[2:]
     except (OSError, ValueError):
         return None

@@ -22,14 +22,14 @@ from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
 from aiokproto.spark.sink.checkpoint import last_offsets, prefix_of, query_id
 
 BATCH_SIZE = 512 * 1024
-"""Default of ``kafka.batch.size``. Larger batches cost no latency, because a task has all its rows at once, and brokers
-have fewer of them to check and to store."""
+"""Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
+fewer of them to check and to store."""
 
 BUFFER_MEMORY = 32 * 1024 * 1024
 """Default of ``kafka.buffer.memory``, as in Java."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
-"""Default of ``kafka.transaction.timeout.ms``: the maximum that brokers allow by default, because a transaction is open
+"""Default of ``kafka.transaction.timeout.ms``: the maximum that brokers allow by default. A transaction is open
 until all tasks of a batch have ended."""
 
 STATE_TOPIC = "aiokproto-spark-state"

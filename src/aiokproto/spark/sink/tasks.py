@@ -54,7 +54,7 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
     writing = Writing(producer, producer, options)
     try:
         writing.write_all(worker, batches)
-    # Discard the producer also when Spark interrupts the task, because nothing waits for its rows any more.
+    # Discard the producer even if Spark interrupts the task: nothing waits for its rows any more.
     except BaseException:
         worker.discard(producer)
         raise
@@ -128,7 +128,7 @@ class Writing:
 
     async def finish(self) -> None:
         """Wait until all rows are acknowledged."""
-        # Send the batches that aren't full, because no more rows will come.
+        # No more rows will come, so send the batches that aren't full.
         await self._producer.flush()
         while self._pending:
             await self._check_oldest()

@@ -48,7 +48,7 @@ class GroupOffsets(StreamingQueryListener):
         self._query = query
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing, because a query that starts has read nothing."""
+        """Do nothing: a query that starts has read nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Commit the end of a batch. A failure is a warning in the log, and the next batch commits again."""
@@ -63,10 +63,10 @@ class GroupOffsets(StreamingQueryListener):
                 logger.warning("the offsets of a stream are not committed to group %s: %s", self._group_id, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing, because there was no batch."""
+        """Do nothing: there was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing, because the last batch was committed when it was done."""
+        """Do nothing: the last batch was committed when it was done."""
 
     async def _commit(self, offset: StreamOffset) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -84,8 +84,7 @@ class GroupOffsets(StreamingQueryListener):
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         REPORTED_ELSEWHERE.set(True)
-        # Use a new client for each commit because batches may be hours apart, and Spark never says when it needs no
-        # more commits.
+        # Batches may be hours apart, and Spark never says when it needs no more commits, so use a new client for each.
         async with ClusterClient(client_config(self._connection)) as cluster:
             response = await cluster.request(request)
         for result in response.topics:

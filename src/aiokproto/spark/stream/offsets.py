@@ -82,7 +82,7 @@ class StreamOffset:
         return self.begins.get(partition)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as Spark takes it. Equal offsets have equal texts because Spark compares the texts."""
+        """Return it as Spark takes it. Spark compares the texts, so equal offsets have equal ones."""
         parts: dict[str, Any] = {_KEY: VERSION, "topics": _by_topic(self.offsets)}
         for name, begins in (("begins", self.begins), ("moved", self.moved)):
             if begins:

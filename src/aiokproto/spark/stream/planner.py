@@ -188,7 +188,7 @@ class StreamPlanner:
         return await find_partitions(self._cluster, self._read)
 
     async def _refresh(self) -> None:
-        """Update the metadata if topics have changed, because the client itself does that only every few minutes."""
+        """Update the metadata if topics have changed, which the client itself does only every few minutes."""
         selection = self._read.selection
         names = selection.topics or tuple(selection.assignment or ())
         wanted = None if selection.pattern is not None else [MetadataRequestTopic(name=name) for name in names]
@@ -298,7 +298,7 @@ class StreamPlanner:
         logger.warning("%s", problem)
 
     def _waits(self, count: int, start: StreamOffset) -> bool:
-        # The first batch never waits because it stores where the query has started.
+        # The first batch stores where the query has started, so it never waits.
         return not start.initial and self._target is None and self._patience.waits(count, _now())
 
 

@@ -134,5 +134,5 @@ class FailedStreamReader(DataSourceStreamReader):
         raise ConfigurationError(self._problem)
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error. Spark never calls this, because a query fails before."""
+        """Raise the error. Spark never calls this: a query fails before."""
         raise ConfigurationError(self._problem)

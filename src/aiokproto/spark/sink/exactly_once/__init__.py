@@ -22,7 +22,7 @@ finds the intent, and ends the transactions that are still open (*roll forward*)
 
 **A repeated batch**: if the driver dies before Spark has recorded that a batch is done, Spark runs the batch again. The
 plan gives the tasks the number of the last batch, so they recognise it and write nothing. An earlier number is an
-error, because the checkpoint is an old one, and the rows may be others.
+error: the checkpoint is an old one, and the rows may be others.
 
 Why two drivers cannot both commit
 ==================================
@@ -38,10 +38,10 @@ Why only EndTxn ends a transaction that was decided
 
 Starting a producer with a transactional id aborts the id's open transaction. So a late attempt of a task (an executor
 that hangs, a speculative copy) must never get the id of a transaction that is going to be committed, and Spark can
-start a task any number of times. Ids can't be new each time either, because coordinators keep them for a week.
+start a task any number of times. Ids can't be new each time either: coordinators keep them for a week.
 Therefore:
 
-- An id is *free* if the attempt that had it ended with a message that was committed, because it won't use it again.
+- An id is *free* if the attempt that had it ended with a message that was committed: it won't use the id again.
 - A plan takes the free ids out of the state topic before any task starts. The first attempt of partition ``n`` gets the
   ``n``-th id. Every other attempt, and every partition without a free id, makes up a new one that is unique.
 - A stage that Spark runs again has first attempts again, and PySpark doesn't tell them apart. So an attempt first

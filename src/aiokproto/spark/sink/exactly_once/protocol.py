@@ -228,7 +228,7 @@ class StateReader:
         try:
             self._add(key, value)
         except StateError as error:
-            # Ignore the error if the value is None, because the record was removed.
+            # If the value is None, the record was removed, and its key doesn't matter.
             if value is not None:
                 self._damaged[key] = error
 

@@ -67,8 +67,8 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 CONFIGS = {
     "cleanup.policy": "compact",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
-    # Keep segments small because the newest one isn't compacted, and a driver without a snapshot reads all of it. With
-    # Kafka's defaults it would have a gigabyte.
+    # Keep segments small: the newest one isn't compacted, and a driver without a snapshot reads all of it. With Kafka's
+    # defaults it would have a gigabyte.
     "segment.bytes": str(2 * MAX_MESSAGE_BYTES),
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "3600000",

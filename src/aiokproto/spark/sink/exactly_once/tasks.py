@@ -63,7 +63,7 @@ async def start_producer(
         return await _start(options, transactions, plan, new_name())
     producer = await _start(options, transactions, plan, free.name)
     # If the epoch is another one, another attempt came in between. If its transaction is committed, the id must not get
-    # another one, because the driver would take the new one's outcome for it.
+    # another one: the driver would take the new one's outcome for it.
     if await states.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
         return producer
     await producer.close()
@@ -100,7 +100,7 @@ def write_transaction(
         KafkaError: No broker can be reached, or the brokers reject this client or the transactional id.
     """
     first = next((batch for batch in batches if len(batch)), None)
-    # Don't start a transaction without rows, because the coordinator wouldn't know it.
+    # Don't start a transaction without rows, which the coordinator wouldn't know.
     if first is None:
         return 0, 0, None
     cluster = worker.cluster(transactions.connection)

@@ -70,7 +70,7 @@ class WrittenTransaction(WrittenRows):
 def _coordinate(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]) -> T:
     """Call a method of a coordinator, which gets a client of its own.
 
-    It runs in a separate thread because the caller may be in a notebook, whose thread has a running event loop.
+    The caller may be in a notebook, whose thread has a running event loop, so it runs in a separate thread.
     """
 
     async def run() -> T:
@@ -161,11 +161,11 @@ def _commit(
 def _abort(
     transactions: TransactionOptions, messages: Sequence[WriterCommitMessage | None], token: ProducerId | None
 ) -> None:
-    """Abort what the tasks have written. Log errors instead of raising them, because Spark has one already."""
+    """Abort what the tasks have written. Errors are logged, not raised: Spark has one already."""
     for message in messages:
         token = message.token if isinstance(message, WrittenTransaction) else token
     if token is None:
-        # Don't abort without a token, because an old driver could fence its successor.
+        # Without a token, an old driver could fence its successor, so don't abort.
         logger.warning("the write failed; the next run aborts what is open, or the transaction timeout does")
         return
     known = token
@@ -197,7 +197,7 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
-        # Forget a job without an id, because no later job can ask for it.
+        # Forget a job without an id: no later job can ask for it.
         _commit(self._transactions, messages, self._number, forget=self._transactions.run is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
