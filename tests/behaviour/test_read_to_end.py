@@ -14,9 +14,9 @@ from aiokproto.errors import ConfigurationError, DeadlineError
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-LONG = PATIENCE * 1000
+LONG = LONG_TIMEOUT * 1000
 
 
 def reader(cluster: BehaviourCluster, *topics: str, isolation: str = "read_uncommitted") -> Consumer:

@@ -17,7 +17,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.types import Record, TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 
@@ -105,7 +105,7 @@ async def until(condition: Any) -> None:
         while not condition():
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(turn(), PATIENCE)
+    await asyncio.wait_for(turn(), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("order", ["partition", "key", "none"])
@@ -461,7 +461,7 @@ async def test_the_event_loops_own_handler_of_a_signal_comes_back_after_the_run(
         async with member(cluster, topic) as consumer:
             await consumer.run(handle, handle_signals=True)
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(heard.wait(), PATIENCE)
+        await asyncio.wait_for(heard.wait(), LONG_TIMEOUT)
     finally:
         assert loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
@@ -519,7 +519,7 @@ async def test_a_run_has_the_consumer_for_itself(cluster: BehaviourCluster, topi
                 await call
         consumer.stop_run()
         await until(lambda: not status(consumer).active)
-        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=PATIENCE * 1000))
+        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=LONG_TIMEOUT * 1000))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="another task is waiting"):
             await consumer.run(handler)

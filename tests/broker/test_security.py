@@ -38,7 +38,7 @@ from tests.broker.secure import (
     plain,
 )
 from tests.broker.wire import Wire, batch, connect, connect_to, fetch_request, produce_request
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificat
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
         wire.send(MetadataRequest(topics=[]), 9)
         # A record with a fatal alert.
-        alert = await asyncio.wait_for(wire.reader.readexactly(7), PATIENCE)
+        alert = await asyncio.wait_for(wire.reader.readexactly(7), LONG_TIMEOUT)
         assert alert[:2] == b"\x15\x03"
         assert alert[5] == 2
         wire.send(MetadataRequest(topics=[]), 9)

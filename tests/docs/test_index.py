@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.docs.snippets import ROOT, snippets
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PAGE = ROOT / "docs" / "index.md"
 _OUTPUT = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -22,7 +22,7 @@ def test_each_step_prints_what_the_page_shows() -> None:
     # An empty line ends a block at the prompt.
     pasted = "".join(f"{step.code}\n" for step in steps)
     done = subprocess.run(
-        [sys.executable, "-m", "asyncio"], input=pasted, capture_output=True, text=True, timeout=4 * PATIENCE
+        [sys.executable, "-m", "asyncio"], input=pasted, capture_output=True, text=True, timeout=4 * LONG_TIMEOUT
     )
     printed = _PROMPTS.sub("", done.stdout).splitlines()
     shown = "".join(_OUTPUT.findall(PAGE.read_text())).splitlines()

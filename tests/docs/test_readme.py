@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.docs.snippets import ROOT, Snippet, snippets
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 ALL = snippets(ROOT / "README.md")
 SPARK = (pytest.mark.spark, pytest.mark.extended)
@@ -26,7 +26,7 @@ def test_a_snippet_runs_as_it_stands(snippet: Snippet) -> None:
     command = [sys.executable, "-W", "ignore", "-c", snippet.code]
     # Spark's workers are otherwise the first python3 of the path.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * LONG_TIMEOUT, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), "it shows what it does"
 

@@ -14,8 +14,8 @@ import pytest
 from aiokproto.broker import Broker, Cluster, Security, ThreadedCluster
 from aiokproto.producer import Producer
 from tests.docs.snippets import PAGES, Snippet, snippets
-from tests.patience import PATIENCE
 from tests.security.certificates import make
+from tests.timeouts import LONG_TIMEOUT
 
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
 RUN = [page for page in PAGES if any(snippet.run for snippet in snippets(page))]
@@ -84,7 +84,7 @@ async def test_a_pages_snippets_run_in_their_order(page: Path, bootstrap: str) -
     namespace: dict[str, Any] = {"bootstrap": bootstrap, "__name__": page.stem}
     for snippet in snippets(page):
         if snippet.run:
-            await asyncio.wait_for(snippet.execute(namespace), PATIENCE)
+            await asyncio.wait_for(snippet.execute(namespace), LONG_TIMEOUT)
     # What pytest would find on the page is a test, and not run by being defined.
     for name, test in namespace.items():
         if name.startswith("test_"):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kafka import KafkaCluster, KafkaError
 from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class FakeCluster:
@@ -94,7 +94,7 @@ def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeC
         for number in (1, 2):
             with pool.lease("one") as kafka, pool.lease("one"):
                 assert kafka.running == {1}
-            assert fake.stopped.wait(PATIENCE)
+            assert fake.stopped.wait(LONG_TIMEOUT)
             assert (fake.started, fake.running) == (number, set())
     finally:
         pool.stop()
@@ -141,10 +141,10 @@ def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
     with ExitStack() as held:
         held.enter_context(pool.lease("one"))
         together = hold("together", False)
-        together.join(PATIENCE)
+        together.join(LONG_TIMEOUT)
         assert order == ["together"]
         alone = hold("alone", True)
-    alone.join(PATIENCE)
+    alone.join(LONG_TIMEOUT)
     assert order == ["together", "alone"]
 
 

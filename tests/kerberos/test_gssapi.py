@@ -24,7 +24,7 @@ from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM, Kdc
 from tests.kerberos.acceptor import NO_LAYER, Acceptor, converse
 from tests.kerberos.cluster import SERVICE
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kerberos
 
@@ -102,7 +102,7 @@ async def test_tickets_from_a_keytab_are_renewed_before_they_expire(realm: Kdc, 
     # Long enough for a slow machine to use the ticket that it has just got.
     realm.add(user, '-maxlife "6 seconds"')
     mechanism = Gssapi(keytab=realm.keytab(user, user))
-    end, until = time.monotonic() + 7, time.monotonic() + PATIENCE
+    end, until = time.monotonic() + 7, time.monotonic() + LONG_TIMEOUT
     while time.monotonic() < end or issued(realm, user) < 3:
         assert time.monotonic() < until
         assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
@@ -289,7 +289,7 @@ async def test_a_ticket_that_has_expired(realm: Kdc, keytab: Path, user: str) ->
     """And after another kinit, the same client goes on."""
     mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "1s"))
     with pytest.raises(BrokerConnectionError, match="Ticket expired: run kinit, or set sasl_kerberos_keytab"):
-        await asyncio.wait_for(start_for_ever(mechanism), PATIENCE)
+        await asyncio.wait_for(start_for_ever(mechanism), LONG_TIMEOUT)
     realm.kinit(user, user, keytab)
     assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
 
@@ -300,7 +300,7 @@ async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Pat
     exchange = mechanism.exchange(HOST)
     await exchange.start()
     assert isinstance(exchange, GssapiExchange)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LONG_TIMEOUT
     while not module._expired(exchange._credentials):
         assert time.monotonic() < until
     text = rf"the ticket for {SERVICE} has expired during the exchange: "

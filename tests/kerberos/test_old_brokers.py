@@ -17,7 +17,7 @@ from tests.kerberos.acceptor import NO_LAYER, Acceptor
 from tests.net.authenticating import beat
 from tests.net.bare import bare, framed
 from tests.net.peer import connected, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kerberos
 
@@ -56,6 +56,6 @@ async def test_tokens_without_requests(realm: Kdc, user: str, keytab: Path, hand
     mechanism = Gssapi(keytab=keytab)
     async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
         assert bool(line.versions.assumed) != handshake
-        assert (await line.send(beat(), timeout=PATIENCE)).error_code == 3
+        assert (await line.send(beat(), timeout=LONG_TIMEOUT)).error_code == 3
     assert [service.client for service in services] == [f"{user}@{REALM}"]
     assert services[0].selection == NO_LAYER + f"{user}@{REALM}".encode()

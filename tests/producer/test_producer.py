@@ -25,8 +25,8 @@ from aiokproto.producer.partitioner import key_hash
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
-from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Gate:
@@ -230,7 +230,7 @@ async def test_a_delivery_works_wherever_asyncio_takes_awaitables(make: Make) ->
             assert delivery.done() == done
             found = [
                 *await asyncio.gather(delivery, delivery),
-                await asyncio.wait_for(delivery, PATIENCE),
+                await asyncio.wait_for(delivery, LONG_TIMEOUT),
                 await asyncio.shield(delivery),
                 await asyncio.ensure_future(delivery),
             ]

@@ -35,7 +35,7 @@ BROKERS, PARTITIONS, BATCHES, UNTIL = 3, 2, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
 RUN = "query"
 RELEASES = (None, None, "3.9")
-PATIENCE = (0.3, 2.0, 30.0)
+LONG_TIMEOUT = (0.3, 2.0, 30.0)
 """How long Spark waits for a driver before it starts another one (s)."""
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Query:
         """Call a coordinator in a process of its own; None if it was killed, or hangs."""
         process = asyncio.create_task(self._process(call))
         self.left.add(process)
-        await asyncio.wait([process], timeout=self.random.choice(PATIENCE))
+        await asyncio.wait([process], timeout=self.random.choice(LONG_TIMEOUT))
         if not process.done():
             return None
         self.left.discard(process)

@@ -19,7 +19,7 @@ from tests.simulation.test_cancelling_consumers import at_every_suspension, left
 from tests.simulation.world import World
 
 PARTITIONS, RECORDS = 2, 12
-PATIENCE = 20.0
+LONG_TIMEOUT = 20.0
 
 
 class Reader:
@@ -102,10 +102,10 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                     await reader.next()
             was_cancelled = await cancelled(Suspensions(), CALLS[name](reader), at)
             while len(reader.given) < RECORDS:
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             expected = [(number % PARTITIONS, number // PARTITIONS, 1) for number in range(RECORDS)]
             assert sorted(reader.given) == sorted(expected), "each record once"
-            await asyncio.wait_for(reader.consumer.commit(), PATIENCE)
+            await asyncio.wait_for(reader.consumer.commit(), LONG_TIMEOUT)
         finally:
             began = simulation.time()
             await reader.consumer.close(3000)
@@ -162,7 +162,7 @@ def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
             accepted = (records[0].partition, records[0].offset)
             wanted = {(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)} - {accepted}
             while {each[:2] for each in other.given} - {accepted} != wanted:
-                await asyncio.wait_for(other.next(), PATIENCE)
+                await asyncio.wait_for(other.next(), LONG_TIMEOUT)
             if reader.outcomes[0].ok:
                 assert accepted not in {each[:2] for each in other.given}
             await other.consumer.close(3000)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 MAX_TURNS = 1000
 """Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
@@ -67,7 +67,7 @@ def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, A
     return simulation
 
 
-async def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
+async def until(condition: Callable[[], object], within: float = LONG_TIMEOUT) -> None:
     """Wait for something that must happen; raises AssertionError after ``within`` virtual seconds.
 
     Timers of clients and brokers never end: without a limit, a test would run forever.

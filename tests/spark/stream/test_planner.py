@@ -17,8 +17,8 @@ from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Stream:
         self._do(self.planner.fix_end())
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._worker.start(coroutine).result(PATIENCE)
+        return self._worker.start(coroutine).result(LONG_TIMEOUT)
 
 
 @pytest.fixture
