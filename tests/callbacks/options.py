@@ -36,7 +36,7 @@ MODULES = (
 
 OPTIONS = (
     ("aiokproto.security.option_types", "SaslOptions"),
-    ("aiokproto.config", "ConnectionOptions"),
+    ("aiokproto.config.connection", "ConnectionOptions"),
     ("aiokproto.broker.control.faults", "RequestFilter"),
 )
 """Options that many calls take by keyword."""
