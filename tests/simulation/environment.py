@@ -1,4 +1,4 @@
-"""What faults have an effect on."""
+"""The simulated brokers and network of a workload, and what workloads check at their ends."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 @dataclass
-class World:
-    """What faults have an effect on.
+class Environment:
+    """What a workload runs in, and what faults have an effect on.
 
     Attributes:
         simulation: The network, the threads, the clock.

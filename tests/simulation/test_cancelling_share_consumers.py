@@ -14,9 +14,9 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.share import AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
+from tests.simulation.environment import Environment
 from tests.simulation.sharing import OPTIONS, configure
 from tests.simulation.test_cancelling_consumers import at_every_suspension, left, members
-from tests.simulation.world import World
 
 PARTITIONS, RECORDS = 2, 12
 LONG_TIMEOUT = 20.0
@@ -85,9 +85,9 @@ async def fill(simulation: Simulation, cluster: Cluster) -> None:
     """Write records, one batch each."""
     await cluster.create_topic("t", PARTITIONS)
     await configure(cluster)
-    world = World(simulation, cluster, "t")
+    environment = Environment(simulation, cluster, "t")
     for number in range(RECORDS):
-        world.append(number % PARTITIONS, b"%d" % number)
+        environment.append(number % PARTITIONS, b"%d" % number)
 
 
 async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:

@@ -20,8 +20,8 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.errors import AuthenticationError, ClientClosedError, CommitError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
+from tests.simulation.environment import until
 from tests.simulation.members import Events, member_of, run, subscribed
-from tests.simulation.world import until
 
 
 def test_a_commit_in_flight_during_a_rebalance_is_repeated_for_partitions_still_owned() -> None:

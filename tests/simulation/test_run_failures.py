@@ -17,8 +17,8 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
+from tests.simulation.environment import until
 from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run
-from tests.simulation.world import until
 from tests.timeouts import LONG_TIMEOUT
 
 

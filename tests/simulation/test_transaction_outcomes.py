@@ -28,9 +28,9 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import PreparedTransaction, TransactionStatus
+from tests.simulation.environment import check_no_task_is_left
 from tests.simulation.one_producer import V1, abortable_then_silent, both, fail_a_record, make, run, visible, write
 from tests.simulation.test_prepared_transactions import two_phase
-from tests.simulation.world import check_no_task_is_left
 
 
 @both
