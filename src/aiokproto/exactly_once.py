@@ -287,7 +287,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         # A record that can never be written must not keep client and brokers busy.
         # guard: a session that aborts repeatedly pauses
         if self._aborts > 1:
-            await asyncio.sleep(self._consumer._engine.cluster.backoff(self._aborts - 1))
+            await asyncio.sleep(self._consumer._engine.cluster.backoff.delay(self._aborts - 1))
 
     def _note(self, progress: Progress, *, committed: bool) -> None:
         for where, position in progress.positions().items():

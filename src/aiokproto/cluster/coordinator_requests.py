@@ -96,7 +96,7 @@ class CoordinatorRequests:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
         except asyncio.CancelledError:
             if channel == HELD_BACK:
-                self._cluster.disconnect(node, channel)
+                self._cluster.pool.disconnect(node, channel)
             raise
 
     async def send(self, exchange: Exchange[R], at: float) -> R:
@@ -150,7 +150,7 @@ class CoordinatorRequests:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
-                pause = self._cluster.backoff(attempt)
+                pause = self._cluster.backoff.delay(attempt)
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
                 await asyncio.sleep(concurrent_pause(attempt, pause) if concurrent else pause)
 
@@ -192,9 +192,9 @@ class CoordinatorRequests:
         # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one, and not ready.
         if action is Action.FIND_COORDINATOR:
             # guard: a coordinator that does not respond is looked up again
-            self._cluster.forget_coordinator(self._kind, self.key)
+            self._cluster.coordinators.forget(self._kind, self.key)
         elif action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(reason)
+            self._cluster.metadata.invalidate(reason)
 
     @property
     def _owner(self) -> str:

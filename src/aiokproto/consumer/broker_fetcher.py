@@ -210,7 +210,7 @@ class BrokerFetcher:
         # One can be the end of a session's changes.
         if self._empty > 1:
             self.failure = f"broker {self.node} responds at once, and without records"
-            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._empty - 1)
+            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._empty - 1)
 
     def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
         """Return the next request, and everything that the broker has been requested by it and before."""
@@ -291,9 +291,9 @@ class BrokerFetcher:
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
             # guard: a broker that failed gets the next fetch after a pause -> 0.0
-            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)
+            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._failures)
         if action is not Action.NEW_SESSION:
-            self._cluster.invalidate(f"fetch: {error}")
+            self._cluster.metadata.invalidate(f"fetch: {error}")
             self._leave_followers()
 
     def _leave_followers(self) -> None:

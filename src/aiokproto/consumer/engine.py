@@ -346,7 +346,7 @@ class Engine(Lifecycle):
     async def _watch_cluster(self) -> None:
         generation = -1
         while True:
-            snapshot = await self.cluster.wait_for_update(generation)
+            snapshot = await self.cluster.metadata.wait_for_update(generation)
             generation = snapshot.generation
             self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:

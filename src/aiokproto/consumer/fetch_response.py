@@ -144,7 +144,7 @@ class FetchResponseHandler:
             # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
             # time.
             if fetch.moves > 1:
-                pause = self._cluster.backoff(fetch.moves - 1)
+                pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
                 self.place(cursor)
             self.results += 1
@@ -233,7 +233,9 @@ class FetchResponseHandler:
             leader = data.current_leader
             # KIP-951; before version 12 the field has its default, -1.
             if leader.leader_id >= 0:
-                self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch, endpoints)
+                self._cluster.metadata.update_leader(
+                    *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
+                )
             self._wait_for_leader(cursor, code, f"{context}: {code.name}", action)
 
     def _leave_follower(self, node: int, cursor: Cursor, code: ErrorCode) -> None:
@@ -254,7 +256,7 @@ class FetchResponseHandler:
 
     def _wait_for_leader(self, cursor: Cursor, code: ErrorCode, what: str, action: Action) -> None:
         if action in (Action.REFRESH_METADATA, Action.VALIDATE_OFFSET):
-            self._cluster.invalidate(what)
+            self._cluster.metadata.invalidate(what)
         if code in _MISSING:
             self.missing(cursor, code)
         else:
@@ -270,7 +272,7 @@ class FetchResponseHandler:
 
     def back_off(self, cursor: Cursor, failure: str) -> None:
         """Fetch a partition again after a backoff."""
-        pause = self._cluster.backoff(cursor.fetch.attempts + 1)
+        pause = self._cluster.backoff.delay(cursor.fetch.attempts + 1)
         cursor.fetch.failed(failure, asyncio.get_running_loop().time() + pause)
         self.place(cursor)
 

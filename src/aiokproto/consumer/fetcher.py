@@ -235,12 +235,14 @@ class Fetcher:
             if node not in snapshot.brokers:
                 # The broker may be newer than our metadata. Until that is refreshed, do not let the leader name it
                 # again.
-                self._cluster.invalidate(f"{cursor.partition}: its leader names broker {node}, which is not known")
+                self._cluster.metadata.invalidate(
+                    f"{cursor.partition}: its leader names broker {node}, which is not known"
+                )
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
             # On each placing; the pause of _mark_due() spaces them.
-            self._cluster.invalidate(f"{cursor.partition} has no leader")
+            self._cluster.metadata.invalidate(f"{cursor.partition} has no leader")
             if snapshot.partition(*cursor.partition) is None:
                 self._handler.missing(cursor, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if cursor.error is None:

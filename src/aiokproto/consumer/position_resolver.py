@@ -139,7 +139,7 @@ class PositionResolver(Lookups[StartLookup]):
         # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
-                asyncio.get_running_loop().time() + self._cluster.backoff(cursor.fetch.moves - 1),
+                asyncio.get_running_loop().time() + self._cluster.backoff.delay(cursor.fetch.moves - 1),
                 self._cluster.snapshot.generation,
             )
 

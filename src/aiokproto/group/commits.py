@@ -190,7 +190,7 @@ class Commits:
         async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
             # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
             # could still be set from before.
-            await asyncio.sleep(self._cluster.backoff(attempts))
+            await asyncio.sleep(self._cluster.backoff.delay(attempts))
             await self._member.catch_up(generation)
 
     @asynccontextmanager

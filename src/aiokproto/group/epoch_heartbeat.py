@@ -133,7 +133,7 @@ class EpochHeartbeat(Generic[Item]):
         try:
             while True:
                 if failures and self._membership.in_session:
-                    await asyncio.sleep(self._cluster.backoff(failures))
+                    await asyncio.sleep(self._cluster.backoff.delay(failures))
                 else:
                     await self._until_due()
                     await self._pause_after_losses()
@@ -152,7 +152,7 @@ class EpochHeartbeat(Generic[Item]):
         # guard: a member that the group loses repeatedly joins after a pause
         if losses > max(seen, 1):
             self._joined_at = asyncio.get_running_loop().time()
-            await asyncio.sleep(self._cluster.backoff(losses - 1))
+            await asyncio.sleep(self._cluster.backoff.delay(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
         """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""

@@ -301,7 +301,7 @@ class RebalanceLoop:
                     # tenth time.
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
-                    await asyncio.sleep(self._cluster.backoff(failures))
+                    await asyncio.sleep(self._cluster.backoff.delay(failures))
             return None
         finally:
             self.joining_since = None

@@ -281,7 +281,7 @@ class Reconciliation(Generic[Item]):
             log.debug("group %s: topics of the assignment: %s", self._group_id, error)
         if not self._owner.known(items):
             self.look_up_failure = self.look_up_failure or "the metadata lacks topics of the assignment"
-            await asyncio.sleep(self._cluster.backoff(attempt))
+            await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     def _log(self, added: int, revoked: int) -> None:
         log.info(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum, auto
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import KafkaError
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
@@ -36,9 +36,9 @@ class SequenceRestart(Enum):
     """Once nothing is in flight: the broker rejected the oldest batch, so those after it are not in the log either."""
 
 
-@twin
+@has_compiled_form
 class OpenBatchSlot:
-    """The open batch of a partition. A base class of its own for the compiled twin, which reads it for every record.
+    """The open batch of a partition. It's a class of its own for its compiled form, which is read for every record.
 
     Attributes:
         open: The batch that records are appended to; None until the next record.
@@ -252,7 +252,7 @@ class PartitionQueue(OpenBatchSlot):
             self.restart = restart
 
 
-@twin
+@has_compiled_form
 class TopicQueues:
     """The queues of a topic's partitions.
 

@@ -170,7 +170,7 @@ class ShareEngine(Lifecycle):
     async def _watch_cluster(self) -> None:
         generation = -1
         while True:
-            snapshot = await self.cluster.wait_for_update(generation)
+            snapshot = await self.cluster.metadata.wait_for_update(generation)
             generation = snapshot.generation
             self.fetcher.metadata_changed()
 

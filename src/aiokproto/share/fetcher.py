@@ -92,7 +92,7 @@ class ShareFetcher:
             placed.setdefault(leader, {})[info.topic_id, partition.partition] = partition
         if self._leaderless:
             topics = {partition.topic for partition in self._leaderless}
-            self._cluster.invalidate(f"{self._leaderless[0]} has no leader", topics)
+            self._cluster.metadata.invalidate(f"{self._leaderless[0]} has no leader", topics)
         for name, info in snapshot.topics.items():
             for number in range(len(info.partitions)):
                 if (leader := snapshot.leader(name, number)) is not None:
