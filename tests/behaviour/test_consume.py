@@ -367,7 +367,7 @@ async def test_an_offset_out_of_range_moves_to_the_nearest_end(
     await delete_records(cluster, topic, 15)
     options: dict[str, Any] = {"auto_offset_reset": "nearest", "on_offset_reset": note}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
-        # Without a committed offset it starts at the beginning.
+        # It starts at the first offset, because none is committed.
         assert places(await take(consumer, 1)) == [(0, 15)]
         consumer.seek((topic, 0), position)
         reading = asyncio.create_task(take(consumer, 1))
@@ -479,7 +479,7 @@ async def test_closing_ends_at_its_deadline_without_a_live_broker(topic: str) ->
         await take(consumer, 5)
         for node in (0, 1, 2):
             await brokers.stop_broker(node)
-        # Without its own deadline, close would wait an hour for a coordinator.
+        # close() has its own deadline, because otherwise it would wait an hour for a coordinator.
         await asyncio.wait_for(consumer.close(timeout_ms=1000), LONG_TIMEOUT)
         with pytest.raises(ClientClosedError):
             await anext(consumer)

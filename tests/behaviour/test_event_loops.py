@@ -70,7 +70,7 @@ asyncio.run(main())
 
 
 def test_clients_that_are_created_before_there_is_an_event_loop_work() -> None:
-    """As those of a module are, and again in another loop with new ones."""
+    """A module can create clients when it's imported; another loop then needs new ones."""
     with ThreadedCluster(Broker()) as cluster:
         for offset in range(2):
             producer = Producer(bootstrap_servers=cluster.bootstrap_servers)

@@ -20,7 +20,7 @@ def incremental(session_id: int, epoch: int, *, forget: Sequence[int] = (), topi
 
 
 async def begin(wire: Wire, topic: str) -> int:
-    """Begin a session with the topic's first partition, once its leader is elected."""
+    """Open a session with the topic's first partition, once its leader is elected."""
     while True:
         answer = await wire.ask(fetch_request(topic, session_epoch=0, max_wait_ms=0), VERSION)
         assert answer.session_id > 0

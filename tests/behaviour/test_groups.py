@@ -372,7 +372,7 @@ async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, to
         async with member(cluster, topic) as second:
             await until(lambda: len(second.assignment()) == 2, first, second)
             await until(lambda: len(first.assignment()) == 2, first, second)
-            # Before the other one leaves, which is another rebalance.
+            # Check this before the other member leaves, because that is another rebalance.
             assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
 
 
@@ -428,7 +428,7 @@ async def test_a_rebalance_waits_for_the_record_being_processed(cluster: Behavio
             assert len(first.assignment()) == 2
             assert not getting.done()
             handed += await take(first, 1)
-            # By then the group has a new generation, and the other member reads its part.
+            # Once the group has a new generation, the other member reads its part.
             after = await getting
             while sum(len(one.assignment()) for one in (first, joining)) < 2:
                 await first.committed(in_hand)
@@ -482,7 +482,7 @@ async def test_a_member_that_does_not_poll_leaves_until_it_polls_again(cluster: 
         assert lost == [TopicPartition(topic, 0)]
         assert idle.assignment() == frozenset()
         assert "max_poll_interval_ms" in str(idle.partition_state((topic, 0)))
-        # After it rejoined, records that the other member finished are not repeated.
+        # The member doesn't read records again that the other one finished while it was away.
         assert await take(idle, 1) == [(0, 3)]
 
 

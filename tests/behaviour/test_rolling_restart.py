@@ -52,7 +52,7 @@ class Group:
             "group_id": f"{topic}-{protocol}",
             "group_protocol": protocol,
             "auto_offset_reset": "earliest",
-            # With classic members a broker waits for a session; the others have theirs from the broker.
+            # A broker waits for the session of a classic member. The other members get theirs from the broker.
             "session_timeout_ms": LONG_TIMEOUT * 1000,
         }
         self.members = [Reader(Consumer(**options), topic, self.seen, news) for _ in range(MEMBERS)]

@@ -24,7 +24,7 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
 
 @asynccontextmanager
 async def positioned(cluster: BehaviourCluster, at: TopicPartition, **options: Any) -> AsyncIterator[Consumer]:
-    """A consumer that reads the partition from its beginning."""
+    """A consumer that reads the partition from its start."""
     consumer = Consumer(
         bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=LONG_TIMEOUT * 1000, **options
     )

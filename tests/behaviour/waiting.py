@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T:
     """Repeat a request until ``done`` accepts the response; return the last response after `LONG_TIMEOUT`."""
-    # Not the loop's clock, which a test may have moved ahead of a real broker's.
+    # The machine's clock, because a test may have moved the loop's clock ahead of a real broker's.
     end = time.monotonic() + LONG_TIMEOUT
     while not done(answer := await ask()) and time.monotonic() < end:
         await asyncio.sleep(0)

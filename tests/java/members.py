@@ -41,7 +41,7 @@ class JavaMembers:
         self._process.stdin.write(f"{line}\n".encode())
 
     async def read(self) -> None:
-        """Take note of what the members write, until they end."""
+        """Collect what the members write, until they end."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             name, *words = line.decode().split()

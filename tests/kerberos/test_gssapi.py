@@ -138,7 +138,7 @@ async def test_an_offer_that_is_malformed(realm: Kdc, keytab: Path, offer: bytes
 
 
 async def test_a_peer_without_the_key_is_not_the_broker(realm: Kdc, keytab: Path) -> None:
-    """Whatever it answers: nothing, noise, what it has heard, or what the broker has said to another."""
+    """It may answer nothing, noise, what it has heard, or what the broker has said to another client."""
     mechanism = Gssapi(keytab=keytab)
     other = acceptor(realm).accept(await mechanism.exchange(HOST).start())
     heard = await mechanism.exchange(HOST).start()
@@ -295,7 +295,7 @@ async def test_a_ticket_that_has_expired(realm: Kdc, keytab: Path, user: str) ->
 
 
 async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Path, user: str) -> None:
-    """Whatever the broker answers then is no fault of the broker's: the attempt is repeated, with another ticket."""
+    """The broker isn't to blame for its answer then, so the client tries again with another ticket."""
     mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "2s"))
     exchange = mechanism.exchange(HOST)
     await exchange.start()
@@ -313,7 +313,7 @@ async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Pat
 
 @pytest.mark.parametrize("challenge", [None, b"", b"noise"])
 async def test_challenges_without_end(realm: Kdc, keytab: Path, challenge: bytes | None) -> None:
-    """Of a peer that repeats itself, or the client, and of one that begins again with what the broker has said."""
+    """The peer repeats itself or the client, or starts again with what the broker has said."""
     service, exchange = acceptor(realm), Gssapi(keytab=keytab).exchange(HOST)
     first = await exchange.start()
     answer = service.accept(first) if challenge is None else challenge

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kerberos
 
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: Acceptor, token: bytes) -> None:
-    """Accept tokens that are frames of their own, of which the last has no answer; then answer a heartbeat."""
+    """Accept tokens in frames of their own; don't answer the last one; then answer a heartbeat."""
     while (challenge := service.accept(token)) is not None:
         writer.write(framed(challenge))
         token = await bare(reader)
@@ -38,7 +38,7 @@ async def test_tokens_without_requests(realm: Kdc, user: str, keytab: Path, hand
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await bare(reader)
-        # A GSSAPI token begins with 0x60 (RFC 2743 §3.1), and a request with its ApiKey.
+        # A GSSAPI token starts with 0x60 (RFC 2743 §3.1), and a request starts with its ApiKey.
         if first[0] != 0x60:
             if not handshake:
                 raise ConnectionResetError

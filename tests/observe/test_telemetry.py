@@ -50,7 +50,7 @@ async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
 
 
 def names(data: bytes) -> set[str]:
-    """The metrics in a push: their names are the only texts that begin so."""
+    """Return the metrics in a push. Their names are the only texts with this prefix."""
     prefix = b"org.apache.kafka."
     found = data.split(prefix)[1:]
     starts = [len(prefix) + data.index(prefix + rest) for rest in found]

@@ -85,7 +85,7 @@ async def _running(kind: type[Server], *command: object) -> AsyncIterator[Server
         assert line, f"it has ended: {command}"
         yield kind(process, line.decode().strip())
     finally:
-        # With communicate() the transports of all pipes are closed too.
+        # communicate() also closes the transports of all pipes.
         if process.returncode is None:
             process.kill()
         await process.communicate()

@@ -1,4 +1,4 @@
-"""What the set-up finds on a machine, and what it says of what it does not find."""
+"""What the set-up finds on a machine, and what it says about what is missing."""
 
 from __future__ import annotations
 
