@@ -392,7 +392,7 @@ def test_records_that_are_open_are_not_delivered_to_another_thread(kafka: Thread
     assert asyncio.run(read()) == [b"0", b"1", b"2"]
 
 
-def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:
+def test_positions_of_consumers_in_all_threads_are_distinguished() -> None:
     """A response for one version of a cursor is never taken for that of another."""
 
     def seek(number: int) -> list[object]:

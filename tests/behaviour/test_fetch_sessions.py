@@ -38,7 +38,7 @@ async def test_a_session_without_partitions_left_ends(cluster: BehaviourCluster,
         assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_session_may_begin_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_session_may_start_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with connect(cluster) as wire:
         first = await wire.ask(incremental(0, 0), VERSION)

@@ -314,7 +314,7 @@ async def test_a_batch_has_records_of_one_partition(cluster: BehaviourCluster, t
     assert await committed(cluster, topic, 2) == [30, 30]
 
 
-async def test_of_a_batch_that_keeps_failing_only_the_bad_record_is_a_dead_letter(
+async def test_only_the_bad_record_of_a_batch_that_keeps_failing_is_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -550,7 +550,7 @@ async def test_a_function_that_is_no_coroutine_function_finishes_no_record(
     assert await committed(cluster, topic) == [0]
 
 
-async def test_a_cancelled_error_of_a_handler_that_nobody_cancelled_is_retried_and_becomes_a_dead_letter(
+async def test_a_cancelled_error_of_a_handler_that_was_not_cancelled_is_retried_and_becomes_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -582,7 +582,9 @@ async def test_a_function_that_tells_lanes_decides_the_order(cluster: BehaviourC
         await run
 
 
-async def test_a_key_that_cannot_be_told_ends_the_run_and_loses_nothing(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_key_that_cannot_be_determined_ends_the_run_and_loses_nothing(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
     async with member(cluster, topic) as consumer:

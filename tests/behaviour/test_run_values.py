@@ -208,7 +208,7 @@ async def test_a_seek_while_a_deserializer_is_awaited_decides(cluster: Behaviour
     assert await committed(cluster, topic) == [5]
 
 
-async def test_a_run_does_not_begin_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_run_does_not_start_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await produce(cluster, topic, (None, b"0"))
     began, goes_on = asyncio.Event(), asyncio.Event()

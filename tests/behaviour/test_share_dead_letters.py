@@ -111,7 +111,7 @@ async def test_records_that_are_given_up_are_written_to_the_dead_letter_topic(
     assert [(record.key, record.value) for record in records] == expected
 
 
-async def test_gaps_and_accepted_records_are_no_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
+async def test_gaps_and_accepted_records_are_not_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
     async with dead_letters(cluster, topic) as (at, queue):
         await at.produce(4)
         async with at.member() as one:

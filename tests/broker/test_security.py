@@ -244,7 +244,7 @@ async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
         assert {each.user for each in known.results} == {"admin", "carol"}
 
 
-async def test_nobody_else_can_read_the_credentials_even_while_they_are_written(
+async def test_only_the_user_can_read_the_credentials_even_while_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a broker leaves it that was killed before the rename.

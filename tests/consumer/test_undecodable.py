@@ -381,7 +381,7 @@ async def test_what_is_not_about_the_record_is_raised_and_tried_again(error: Exc
     assert partition.undecodable.count == 0
 
 
-def test_a_damaged_size_stops_the_partition_whatever_the_policy() -> None:
+def test_a_damaged_size_stops_the_partition_with_every_policy() -> None:
     async def run() -> None:
         partition = Partition([StoredBatch([b"1"]), StoredBatch([END])], "skip", is_async=False)
         base, raw = partition.raw[1]
@@ -420,7 +420,7 @@ def test_deserializers_get_no_nulls_and_errors_have_the_record() -> None:
 
 @pytest.mark.parametrize("read", [one, three])
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_a_coroutine_that_nobody_awaits_is_no_value(read: Read, policy: PolicyName) -> None:
+async def test_a_coroutine_that_is_not_awaited_is_not_a_value(read: Read, policy: PolicyName) -> None:
     partition = Partition([StoredBatch([b"1", END])], policy, is_async=False)
     partition.records._deserializers = Deserializers(None, lambda raw: later(raw))
     partition.pump()

@@ -37,7 +37,7 @@ def field(json: Json, name: str) -> Json:
     raise KeyError(name)
 
 
-def test_declarations_are_those_of_kafka(kafka: list[list[definitions.Definition]]) -> None:
+def test_declarations_are_the_same_as_in_kafka(kafka: list[list[definitions.Definition]]) -> None:
     report = check(kafka)
     assert report.findings == []
     assert report.known == list(KNOWN)

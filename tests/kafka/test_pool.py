@@ -88,7 +88,7 @@ def test_a_leased_cluster_starts_once_and_is_used_like_a_local_one(pool: KafkaPo
     assert fake.started == 1
 
 
-def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeCluster) -> None:
+def test_an_unused_cluster_is_stopped_until_a_test_needs_it(fake: FakeCluster) -> None:
     pool = LocalPool({"one": lambda: cast("KafkaCluster", fake)}, idle_seconds=0)
     try:
         for number in (1, 2):

@@ -99,7 +99,7 @@ async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> 
         assert broker.requests == []
 
 
-async def test_an_application_can_decide_to_verify_nobody() -> None:
+async def test_an_application_can_decide_to_verify_no_server() -> None:
     unverified = anonymous(ssl.Purpose.SERVER_AUTH)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
@@ -131,7 +131,7 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "kafka.example", lambda host, port: f"{host}.example"])
-async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(server: ssl.SSLContext, name: Any) -> None:
+async def test_the_server_name_is_the_advertised_host_or_the_option(server: ssl.SSLContext, name: Any) -> None:
     """Also if the address is mapped: proxies that route by the server name (SNI) need it."""
     seen: list[str | None] = []
     server.sni_callback = lambda connection, host, context: seen.append(host)

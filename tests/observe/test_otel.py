@@ -233,7 +233,7 @@ async def test_without_an_sdk_nothing_happens(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", None, b"", b"00-zz-zz-01"])
-def test_a_header_that_is_no_context_is_no_link(value: bytes | None) -> None:
+def test_a_header_that_is_not_a_context_is_not_a_link(value: bytes | None) -> None:
     otel = sdk()
     record = Record("flights", 0, 0, 0, None, b"a", (("traceparent", value),))
     with otel.tracing().process(record):
@@ -252,7 +252,7 @@ def test_the_current_span_is_not_taken_for_the_context_of_a_record_without_one()
     assert span.parent is not None, "it is a part of what goes on"
 
 
-def test_no_records_are_no_span() -> None:
+def test_without_records_there_is_no_span() -> None:
     otel = sdk()
     with otel.tracing().process([]):
         pass

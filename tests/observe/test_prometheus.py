@@ -117,7 +117,7 @@ async def test_partitions_are_reported_on_request() -> None:
     assert value(samples, "aiokproto_lag") == value(samples, "aiokproto_lag_max") == 2
 
 
-async def test_two_clients_of_one_name_are_told_apart() -> None:
+async def test_two_clients_with_one_name_are_distinguished() -> None:
     async with Broker() as broker:
         servers = broker.bootstrap_servers
         async with Client(bootstrap_servers=servers) as one, Client(bootstrap_servers=servers) as two:

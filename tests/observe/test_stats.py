@@ -151,7 +151,7 @@ async def test_no_broker_to_be_reached_is_a_failure_that_passes() -> None:
             await until(lambda: client.health().status is HealthStatus.OK)
 
 
-async def test_one_broker_of_several_that_is_gone_degrades_a_client() -> None:
+async def test_one_missing_broker_of_several_degrades_a_client() -> None:
     async with Cluster(brokers=2) as cluster:
         client = Client(bootstrap_servers=cluster.bootstrap_servers)
         async with client:

@@ -117,7 +117,7 @@ async def test_a_consumer_pushes_its_metrics_with_its_group() -> None:
     assert b"report" in data
 
 
-async def test_metrics_of_the_application_are_pushed_with_those_of_the_client() -> None:
+async def test_metrics_of_the_application_are_pushed_with_the_clients_own() -> None:
     metrics = [Metric("com.example.open", 3), Metric("com.other.open", 4)]
     async with Broker() as broker:
         wanted = "com.example.,org.apache.kafka.producer.connection."

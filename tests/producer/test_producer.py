@@ -126,7 +126,7 @@ async def test_a_record_that_cannot_be_sent_says_why(make: Make, record: dict[st
         assert isinstance(await producer.send("flights", b"good"), RecordMetadata)
 
 
-async def test_a_topic_that_is_no_text_is_refused_by_every_call(make: Make) -> None:
+async def test_a_topic_that_is_not_a_string_is_refused_by_every_call(make: Make) -> None:
     async with make(FakeCluster()) as producer:
         topic: Any = None
         for call in (producer.send, producer.post):

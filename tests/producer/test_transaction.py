@@ -47,7 +47,7 @@ async def test_a_commit_that_closing_interrupts_has_an_unknown_outcome(broker: B
             await committing
 
 
-async def test_a_fenced_producer_is_told_so_and_no_abort_is_awaited(
+async def test_a_fenced_producer_raises_at_once_and_awaits_no_abort(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with transactional(broker) as producer:

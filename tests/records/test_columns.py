@@ -144,7 +144,7 @@ def test_between_keeps_a_range_of_offsets() -> None:
     assert columns.between(30, 40).to_arrow("t", 0).num_rows == 0
 
 
-def test_arrow_schema_is_that_of_sparks_source() -> None:
+def test_the_arrow_schema_is_the_same_as_sparks_source_has() -> None:
     """Spark compares types and names for equality, large_binary and other list item names are refused there."""
     schema = arrow_schema(headers=True)
     assert [(field.name, str(field.type)) for field in schema] == [
@@ -215,7 +215,7 @@ def test_columns_of_many_single_record_batches() -> None:
     assert rows(to_columns(decode(data))) == objects(data)
 
 
-def test_a_count_that_is_not_that_of_the_batch_raises() -> None:
+def test_a_count_that_differs_from_the_batchs_raises() -> None:
     for count in (99, 101):
         data = bytearray(encode(simple_records(100)))
         struct.pack_into(">i", data, 57, count)

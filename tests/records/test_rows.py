@@ -67,7 +67,7 @@ def only(table: Any) -> Rows:
 
 @each_form_of_append
 @given(rows=given_rows, cut=st.integers(0, 20), large=st.booleans())
-def test_records_are_those_of_the_table(append_rows: Any, rows: list[Any], cut: int, large: bool) -> None:
+def test_records_are_the_rows_of_the_table(append_rows: Any, rows: list[Any], cut: int, large: bool) -> None:
     """Also where it is in pieces, each of them a part of something larger."""
     table = table_of(rows, pa.large_binary() if large else pa.binary())
     assert written(append_rows, table) == records_of(rows)
@@ -173,7 +173,7 @@ def test_partitions() -> None:
 
 
 @given(given_rows)
-def test_sizes_are_those_of_the_estimate_or_less(rows: list[Any]) -> None:
+def test_sizes_are_at_most_the_estimate(rows: list[Any]) -> None:
     for piece in from_arrow(table_of(rows), NOW):
         for size, row in zip(piece.sizes().tolist(), rows, strict=True):
             assert size <= estimate_size(row[0], row[1], row[3]) + 5

@@ -105,7 +105,7 @@ def test_a_cancelled_poll_leaves_what_it_has_collected_to_any_other_read(deseria
     run(program, value_deserializer=deserializer)
 
 
-def test_batches_continues_behind_what_poll_has_returned_of_several_batches() -> None:
+def test_batches_continues_after_what_poll_has_returned_of_several_batches() -> None:
     async def program(environment: Environment, consumer: Consumer) -> None:
         assert len(await consumer.poll(5000, 7, min_records=7)) == 7
         with pytest.raises(asyncio.TimeoutError):

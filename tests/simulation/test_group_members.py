@@ -179,7 +179,7 @@ def test_partitions_are_revoked_though_the_last_commit_fails() -> None:
     run(program)
 
 
-def test_a_commit_behind_one_without_a_response_ends_at_its_deadline() -> None:
+def test_a_commit_after_one_without_a_response_ends_at_its_deadline() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "auto_commit_interval_ms": 300}) as consumer:
             silence = cluster.faults.drop(OffsetCommitRequest)

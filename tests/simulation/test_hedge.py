@@ -101,7 +101,7 @@ def test_cancelling_cancels_all_requests() -> None:
     assert brokers.cancelled == [0, 1]
 
 
-def test_a_request_that_others_cancel_is_no_cancellation_of_the_caller() -> None:
+def test_a_request_that_others_cancel_does_not_cancel_the_caller() -> None:
     """As by "cancel all tasks", of a debugger or a framework for tests."""
     simulation = Simulation()
     brokers = Brokers(simulation, 100.0, 100.0)
@@ -132,7 +132,7 @@ STEP = 0.001
 
 
 @pytest.mark.parametrize("kind", CUT)
-def test_a_task_that_others_cancel_during_a_start_is_no_cancellation_of_the_caller(kind: str) -> None:
+def test_a_task_that_others_cancel_during_a_start_does_not_cancel_the_caller(kind: str) -> None:
     """Each of the client's own tasks, at each turn of the loop: it starts, or raises the library's error."""
 
     cut: set[str] = set()

@@ -326,7 +326,7 @@ def test_a_request_that_was_under_way_during_a_loss_is_refused(protocol: str) ->
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_automatic_commit_does_not_undo_that_of_another_member(protocol: str) -> None:
+def test_an_automatic_commit_does_not_undo_another_members_commit(protocol: str) -> None:
     """The record that the application still has is one of before the loss: it says nothing about the new position."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
@@ -447,7 +447,7 @@ def test_a_revocation_that_leaves_records_uncommitted_is_a_loss() -> None:
     run(program)
 
 
-def test_what_was_committed_before_a_rebalance_is_no_loss() -> None:
+def test_what_was_committed_before_a_rebalance_is_not_lost() -> None:
     """By commit(), and by a transaction: the calls after it are not disturbed."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def test_a_partition_added_while_the_group_reads_is_read_from_its_first_record(
 
 
 @pytest.mark.parametrize("reset", ["latest", "none", "by_duration:PT0S"])
-def test_a_new_partition_is_read_from_its_first_record_whatever_auto_offset_reset_says(reset: str) -> None:
+def test_a_new_partition_is_read_from_its_first_record_with_any_auto_offset_reset(reset: str) -> None:
     async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as first:
             first_commit = {("t", number): OffsetAndMetadata(1, "") for number in range(2)}

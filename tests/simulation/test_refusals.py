@@ -88,7 +88,7 @@ async def _read(cluster: Cluster) -> set[int]:
         ("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_what_is_refused_for_ever_is_repeated_after_pauses(api: str, code: ErrorCode) -> None:
+def test_a_request_that_is_refused_forever_is_repeated_after_pauses(api: str, code: ErrorCode) -> None:
     """The first repetition comes at once, as it usually succeeds. Without pauses there were hundreds in a second."""
     counts: list[int] = []
 

@@ -280,7 +280,7 @@ def test_health_is_degraded_while_a_handler_hangs() -> None:
     run(program)
 
 
-def test_health_is_degraded_while_a_handler_goes_on_that_was_left_alone() -> None:
+def test_health_is_degraded_while_an_abandoned_handler_runs() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         released = asyncio.Event()
 

@@ -339,7 +339,7 @@ def test_a_handler_that_cannot_be_cancelled_keeps_its_partition_from_starting_ag
     run(program)
 
 
-def test_a_paused_partition_starts_nothing_more_and_a_sought_one_begins_there() -> None:
+def test_a_paused_partition_starts_nothing_more_and_a_sought_one_starts_there() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         done: list[tuple[int, int]] = []
 
@@ -455,7 +455,7 @@ def test_a_second_cancellation_waits_for_no_handler() -> None:
     run(program)
 
 
-def test_a_call_that_is_cancelled_has_not_failed_whatever_it_raises() -> None:
+def test_a_cancelled_call_has_not_failed_even_if_it_raises() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         calls: list[int] = []
 
@@ -476,7 +476,7 @@ def test_a_call_that_is_cancelled_has_not_failed_whatever_it_raises() -> None:
     run(program)
 
 
-def test_no_call_begins_once_the_run_is_being_ended() -> None:
+def test_no_call_starts_once_the_run_is_being_ended() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         calls: list[int] = []
 

@@ -274,7 +274,7 @@ def test_idle_connections_stay_open_while_records_are_locked() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
-def test_a_member_that_is_refused_for_ever_pauses_before_it_joins_again(code: ErrorCode) -> None:
+def test_a_member_that_is_refused_forever_pauses_before_it_joins_again(code: ErrorCode) -> None:
     async def program() -> None:
         async with broker(1) as cluster, consumer(cluster) as jobs:
             await read(jobs, 1)

@@ -152,7 +152,7 @@ def test_no_two_prepared_transactions_have_the_same_name() -> None:
     two_phase(program)
 
 
-def test_the_text_of_a_decision_is_no_decision() -> None:
+def test_the_text_of_a_decision_is_not_a_decision() -> None:
     """It would equal no transaction, and abort the one that it names."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
@@ -186,7 +186,7 @@ def test_a_decision_that_was_begun_is_not_reversed() -> None:
 
 
 @both
-def test_a_producer_whose_first_request_was_lost_begins_without_another_epoch(release: str | None) -> None:
+def test_a_producer_whose_first_request_was_lost_starts_without_another_epoch(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.drop(InitProducerIdRequest, "response", times=1):
             successor = make(cluster)
@@ -223,9 +223,7 @@ def test_a_coordinator_that_is_down_when_the_epoch_is_bumped_does_not_end_the_pr
     ("code", "fatal"),
     [(ErrorCode.PRODUCER_FENCED, FencedError), (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, AuthorizationError)],
 )
-def test_a_commit_that_is_confirmed_returns_whatever_becomes_of_the_next_epoch(
-    code: ErrorCode, fatal: type[KafkaError]
-) -> None:
+def test_a_confirmed_commit_returns_even_if_the_next_epoch_fails(code: ErrorCode, fatal: type[KafkaError]) -> None:
     """Its first request had no response. A producer that is fenced has failed; an ACL can be granted."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
@@ -268,7 +266,7 @@ def test_every_call_after_the_end_says_why_the_transaction_was_aborted(
     run(program, release)
 
 
-def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:
+def test_a_failed_transaction_is_called_aborted_even_if_the_next_epoch_fails() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(InitProducerIdRequest, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
             await fail_a_record(cluster, producer)
@@ -324,7 +322,7 @@ def test_offsets_that_are_refused_during_an_abort_say_why(release: str | None) -
 
 
 @both
-def test_closing_while_a_transaction_begins_begins_none(release: str | None) -> None:
+def test_closing_while_a_transaction_starts_starts_none(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = producer.transaction()
         # It asks the coordinator for the version of transactions, for which it has to connect.

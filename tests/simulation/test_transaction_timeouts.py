@@ -134,7 +134,7 @@ def test_a_producer_that_was_taken_over_is_fenced(
     run(program, RELEASES[release])
 
 
-def test_a_producer_whose_end_was_not_answered_takes_nobodys_epoch() -> None:
+def test_a_producer_whose_end_was_not_answered_takes_no_other_producers_epoch() -> None:
     """In version 1: its commit was executed, its successor has the next epoch, and the repeated commit is refused."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def test_a_session_repeats_a_batch_that_took_too_long(release: str, how: str) ->
     run(program, RELEASES[release])
 
 
-def test_the_blocks_own_error_is_not_replaced_by_that_of_closing() -> None:
+def test_the_blocks_own_error_is_not_replaced_by_the_error_of_closing() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, "enable_auto_commit": False, "isolation_level": "read_committed"}
 

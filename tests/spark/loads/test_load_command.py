@@ -202,7 +202,7 @@ LOAD = ["append", "a", "/out", *NEEDED, "--no-progress"]
 DONE = LoadResult("000001-ab", 5, ())
 
 
-def test_a_load_that_is_done_is_reported_whatever_stops_the_session(
+def test_a_load_that_is_done_is_reported_however_the_session_stops(
     monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loading(monkeypatch, DONE)
@@ -251,7 +251,7 @@ def test_a_wrong_option_that_spark_reports_is_one_too(
     assert capsys.readouterr().err == "error: value.schema is required\n"
 
 
-def test_output_that_is_not_read_is_no_failure(
+def test_output_that_is_not_read_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loading(monkeypatch, DONE)

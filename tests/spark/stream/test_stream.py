@@ -162,7 +162,7 @@ def test_a_group_has_the_offsets_of_the_last_batch(
 
 
 @pytest.mark.extended
-def test_columns_and_headers_are_those_of_a_batch(
+def test_columns_and_headers_are_the_same_as_in_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic, 1)
