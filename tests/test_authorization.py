@@ -81,7 +81,7 @@ def test_the_command_has_the_principal_and_all_topics() -> None:
         ({"sasl_mechanism": "PLAIN", "sasl_username": lambda: "later"}, ""),
     ],
 )
-def test_the_principal_is_that_of_the_user_name(options: dict[str, Any], principal: str) -> None:
+def test_the_principal_comes_from_the_user_name(options: dict[str, Any], principal: str) -> None:
     servers = {"bootstrap_servers": "localhost", "security_protocol": "SASL_SSL", "sasl_password": "x"}
     assert ClusterConfig.parse(servers | options).principal == principal
 

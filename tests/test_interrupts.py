@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto.cli import broker, main
 from aiokproto.cli.codec import main as codec
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def interrupt(*args: Any, **options: Any) -> Any:
@@ -21,7 +21,7 @@ def interrupt(*args: Any, **options: Any) -> Any:
 def test_processes_that_tests_start_can_be_interrupted() -> None:
     """Also where the tests run in the background of a shell, which has Ctrl-C ignored."""
     program = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    subprocess.run([sys.executable, "-c", program], timeout=PATIENCE, check=True)
+    subprocess.run([sys.executable, "-c", program], timeout=LONG_TIMEOUT, check=True)
 
 
 @pytest.mark.parametrize("through_main", [False, True])

@@ -31,7 +31,7 @@ from aiokproto.records.builder import BatchBuilder
 from aiokproto.records.compression import Compression
 from aiokproto.types import TopicPartition
 from tests.accelerator.forms import not_compiled
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 THREADS = 4
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
     start = threading.Barrier(THREADS)
 
     def run(number: int) -> T:
-        start.wait(PATIENCE)
+        start.wait(LONG_TIMEOUT)
         return work(number)
 
     with ThreadPoolExecutor(THREADS) as threads:
@@ -85,7 +85,7 @@ start = threading.Barrier({THREADS})
 failed = []
 
 def use(name):
-    start.wait({PATIENCE})
+    start.wait({LONG_TIMEOUT})
     try:
         import aiokproto
         getattr(aiokproto, name).__mro__
@@ -127,7 +127,7 @@ async def flow(number: int, servers: str) -> list[bytes]:
     found: list[bytes] = []
     async with Consumer("shared", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         while len(found) < THREADS * count:
-            found += [record.value or b"" for record in await consumer.poll(timeout_ms=int(PATIENCE * 1000))]
+            found += [record.value or b"" for record in await consumer.poll(timeout_ms=int(LONG_TIMEOUT * 1000))]
     return found
 
 
@@ -187,7 +187,7 @@ def test_a_client_is_refused_to_other_threads_while_its_own_goes_on(kafka: Threa
             return (await producer.send("flights", b"last")).offset
 
     async def intruder() -> int:
-        assert there.wait(PATIENCE)
+        assert there.wait(LONG_TIMEOUT)
         refused = 0
         while not refused or not stop.is_set():
             with pytest.raises(ConfigurationError, match="event loop"):
@@ -392,7 +392,7 @@ def test_records_that_are_open_are_not_delivered_to_another_thread(kafka: Thread
     assert asyncio.run(read()) == [b"0", b"1", b"2"]
 
 
-def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:
+def test_positions_of_consumers_in_all_threads_are_distinguished() -> None:
     """A response for one version of a cursor is never taken for that of another."""
 
     def seek(number: int) -> list[object]:

@@ -242,7 +242,7 @@ def test_examples_are_run_by_a_test() -> None:
             assert any(name in test for test in tests), f"no test names {name}"
 
 
-def test_tasks_begin_as_the_runtime_says() -> None:
+def test_tasks_start_as_the_runtime_says() -> None:
     """A loop's own task factory may begin one before its creator is done (`aiokproto.runtime.create_task`)."""
     package = ROOT / "src" / "aiokproto"
     modules = (

@@ -17,8 +17,8 @@ from aiokproto.producer.limits import BufferLimits
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.forms import each_form
-from tests.patience import PATIENCE
 from tests.producer.sticky import lowest
+from tests.timeouts import LONG_TIMEOUT
 
 HANDING = "aiokproto.consumer.delivery"
 LIMITS = BufferLimits(
@@ -106,7 +106,7 @@ async def test_cancelling_takes_none(form: Any) -> None:
         await task
     assert not source.waiting
     source.fill(7)
-    assert (await asyncio.wait_for(records.__anext__(), PATIENCE)).offset == 7
+    assert (await asyncio.wait_for(records.__anext__(), LONG_TIMEOUT)).offset == 7
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))

@@ -116,7 +116,7 @@ def test_room_that_is_given_later(form: Any) -> None:
 
 
 @each_writer
-def test_what_was_taken_is_the_takers(form: Any) -> None:
+def test_what_was_taken_belongs_to_the_taker(form: Any) -> None:
     writer = form()
     writer.append(1, None, b"value")
     data = writer.take()

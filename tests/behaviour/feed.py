@@ -12,7 +12,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, check
 from aiokproto.records import BatchRecord, Compression, encode
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 HOUR_MS = 3_600_000
 EPOCH = int(time.time() * 1000)
@@ -32,7 +32,7 @@ async def append(
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
-        timeout_ms=int(PATIENCE * 1000),
+        timeout_ms=int(LONG_TIMEOUT * 1000),
         topic_data=[TopicProduceData(name=topic, topic_id=info.topic_id, partition_data=partitions)],
     )
     while True:

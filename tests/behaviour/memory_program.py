@@ -1,6 +1,6 @@
 """A program that reads large records slowly: `python -m tests.behaviour.memory_program SERVERS TOPIC RECORDS BUDGET`.
 
-It prints the bytes by which the memory of the process has grown at most.
+It prints by how many bytes the memory of the process has grown at most.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ Outcome = frozenset[str]
 class User(NamedTuple):
     """A user who has one operation on all resources of a type, or all others on resources of all types.
 
-    Or, with ``first``, lacks it on the first of two resources alone, whose name begins with the user's.
+    With ``first``, the user lacks the operation only on the first of two resources, whose name starts with the user's.
     """
 
     name: str
@@ -83,7 +83,7 @@ class User(NamedTuple):
         permission = ALLOW if self.only else DENY
         name, pattern = _all_of(self.resource_type), LITERAL
         if self.first:
-            # Some requests must name a resource that does not exist. Its name has the same beginning.
+            # Some requests must name a resource that does not exist. Its name starts with the same letters.
             name, pattern = f"{self.name.split('-')[0]}-{_FIRST[self.resource_type]}", PREFIXED
         yield rule(self.name, self.resource_type, name, self.operation, permission=permission, pattern=pattern)
 
@@ -97,7 +97,7 @@ def _all_of(kind: ResourceType) -> str:
 
 
 def users(prefix: str) -> list[User]:
-    """Return all of them, with names that begin alike."""
+    """Return all of them, with names that start alike."""
     return [
         User(f"{prefix}-{number}-{only}", *pair, only) for number, pair in enumerate(PAIRS) for only in (False, True)
     ]
@@ -186,7 +186,7 @@ async def outcomes(secured: Secured, user: User, samples: Iterable[Sample], name
     """Send requests as a user; return what was refused, by request."""
     left, found = list(samples), {}
     while left:
-        # Again after a request that the broker answers by closing the connection.
+        # Connect again after a request that the broker answers by closing the connection.
         async with as_user(secured, user.name) as wire:
             while left:
                 sample = left.pop(0)

@@ -72,7 +72,7 @@ def samples(names: Names, served: Mapping[int, Versions] = UNSTABLE) -> Iterator
 
 
 def _build(struct: type[Any], version: int, values: Mapping[str, Any]) -> Any:
-    """Return a struct with those of the values that the version has."""
+    """Return a struct with the values that the version has a field for."""
     specs = {spec.name: spec for spec in struct.fields()}
     found = {}
     for name, value in values.items():
@@ -280,7 +280,7 @@ def _of_offsets(names: Names) -> dict[str, dict[str, Any]]:
 
 
 def _of_new_groups(names: Names) -> dict[str, dict[str, Any]]:
-    # Of no group: what heartbeats change depends on the group.
+    # The group doesn't exist, because what a heartbeat changes depends on the group.
     group, topics = f"{names.groups[0]}-unknown", list(names.topics)
     heartbeat = {"group_id": group, "member_id": "unknown", "member_epoch": 9}
     return {
@@ -288,7 +288,7 @@ def _of_new_groups(names: Names) -> dict[str, dict[str, Any]]:
         "ConsumerGroupDescribe": {"group_ids": list(names.groups)},
         "ShareGroupHeartbeat": {**heartbeat, "subscribed_topic_names": topics},
         "ShareGroupDescribe": {"group_ids": list(names.groups)},
-        # Without the rebalance timeout that joining needs.
+        # It lacks the rebalance timeout, which a member that joins has to send.
         "StreamsGroupHeartbeat": {
             **heartbeat,
             "member_epoch": 0,

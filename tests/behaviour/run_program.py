@@ -1,7 +1,7 @@
 """A program that handles records until it is killed: `python -m tests.behaviour.run_program SERVERS TOPIC ORDER`.
 
-ORDER is that of ``run()``, or "loop" for ``async for``. It writes a line for each record, before the handler returns or
-the loop requests the next record.
+ORDER is the order of ``run()``, or "loop" for ``async for``. It writes a line for each record, before the handler
+returns or the loop requests the next record.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from aiokproto.records import decode
 from tests.broker.wire import Wire, batch, connect_to
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 GROUP_RESOURCE = 32
 INTERVAL_MS = HEARTBEAT_MS + 1
@@ -205,7 +205,7 @@ class ShareHarness:
             while code:
                 assert code.retriable, code
                 answer = await self.client.request(
-                    ProduceRequest(acks=-1, timeout_ms=int(PATIENCE * 1000), topic_data=[written])
+                    ProduceRequest(acks=-1, timeout_ms=int(LONG_TIMEOUT * 1000), topic_data=[written])
                 )
                 code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
 

@@ -106,7 +106,7 @@ async def test_each_permission_suffices_for_its_request(secured: Secured, topic:
         request, version = REQUESTS[api].make(topic, group), REQUESTS[api].version
         try:
             response = await permitted(client, request, version)
-            # Not a refusal: producer ids may not be allocated yet, and SCRAM users not created.
+            # These two aren't refusals: producer ids may not be allocated yet, and SCRAM users not created.
             assert errors(response) <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.RESOURCE_NOT_FOUND}, response
         finally:
             await revoke(admin, user)

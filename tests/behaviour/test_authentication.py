@@ -156,7 +156,7 @@ async def test_rejected_credentials_end_the_start(
     assert password not in str(raised.value)
 
 
-async def test_a_client_without_authentication_is_told_what_is_missing(secured: Secured) -> None:
+async def test_a_client_without_authentication_learns_what_is_missing(secured: Secured) -> None:
     with pytest.raises(KafkaError, match=r"the listener expects authentication \(security_protocol='SASL_SSL' or"):
         async with Producer(bootstrap_servers=secured.bootstrap_servers, bootstrap_resolve_timeout_ms=0):
             raise AssertionError

@@ -128,7 +128,7 @@ async def test_the_session_timeout_is_checked_before_the_coordinator(cluster3: B
                 assert ErrorCode((await wire.ask(request)).error_code) is error
 
 
-async def test_a_group_of_another_type_refuses_whatever_id_a_classic_member_has(
+async def test_a_group_of_another_type_refuses_a_classic_member_with_any_id(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     async with coordinator(cluster, topic) as at:

@@ -29,7 +29,7 @@ from aiokproto.types import Record, TimestampType, TopicPartition
 from tests.behaviour.feed import EPOCH, append, fill, value
 from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster, embedded_cluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 Reset = Literal["earliest", "latest", "none"]
@@ -147,7 +147,7 @@ async def test_poll_is_bounded_in_records_and_time(cluster: BehaviourCluster, to
     async with reader(cluster, topic) as consumer:
         seen: list[Place] = []
         while len(seen) < 25:
-            some = await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000)
+            some = await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000)
             assert 1 <= len(some) <= 7
             seen += places(some)
         assert seen == everything(1, 25)
@@ -161,9 +161,9 @@ async def test_poll_collects_min_records_from_several_partitions_and_fetches(
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 20, [0, 1])
     async with reader(cluster, topic, group_id=topic if in_group else None, max_partition_fetch_bytes=100) as consumer:
-        records = await consumer.poll(PATIENCE * 1000, 40, min_records=40)
+        records = await consumer.poll(LONG_TIMEOUT * 1000, 40, min_records=40)
         assert sorted(places(records)) == sorted(everything(2, 20))
-        collecting = asyncio.create_task(consumer.poll(PATIENCE * 1000, min_records=2))
+        collecting = asyncio.create_task(consumer.poll(LONG_TIMEOUT * 1000, min_records=2))
         await fill(cluster, topic, 1, [0, 1])
         assert [record.offset for record in await collecting] == [20, 20]
         assert await consumer.poll(1, 2, min_records=2) == []
@@ -367,11 +367,11 @@ async def test_an_offset_out_of_range_moves_to_the_nearest_end(
     await delete_records(cluster, topic, 15)
     options: dict[str, Any] = {"auto_offset_reset": "nearest", "on_offset_reset": note}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
-        # Without a committed offset it starts at the beginning.
+        # It starts at the first offset, because none is committed.
         assert places(await take(consumer, 1)) == [(0, 15)]
         consumer.seek((topic, 0), position)
         reading = asyncio.create_task(take(consumer, 1))
-        await asyncio.wait_for(moved.wait(), PATIENCE)
+        await asyncio.wait_for(moved.wait(), LONG_TIMEOUT)
         await fill(cluster, topic, 1, start=20)
         assert places(await reading) == [(0, continues)]
     assert [(each.reason, each.position, each.offset) for each in resets] == [
@@ -390,7 +390,7 @@ async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: 
         consumer.seek((topic, 0), 99)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0 at offset 99"):
-                await consumer.poll(timeout_ms=PATIENCE * 1000)
+                await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000)
         consumer.seek((topic, 0), 19)
         assert places(await take(consumer, 1)) == [(0, 19)]
 
@@ -442,7 +442,7 @@ async def test_a_record_can_be_requested_from_another_thread(cluster: BehaviourC
         loop = asyncio.get_running_loop()
 
         def work() -> Record:
-            return asyncio.run_coroutine_threadsafe(anext(consumer), loop).result(PATIENCE)
+            return asyncio.run_coroutine_threadsafe(anext(consumer), loop).result(LONG_TIMEOUT)
 
         assert (await asyncio.to_thread(work)).offset == 0
 
@@ -479,8 +479,8 @@ async def test_closing_ends_at_its_deadline_without_a_live_broker(topic: str) ->
         await take(consumer, 5)
         for node in (0, 1, 2):
             await brokers.stop_broker(node)
-        # Without its own deadline, close would wait an hour for a coordinator.
-        await asyncio.wait_for(consumer.close(timeout_ms=1000), PATIENCE)
+        # close() has its own deadline, because otherwise it would wait an hour for a coordinator.
+        await asyncio.wait_for(consumer.close(timeout_ms=1000), LONG_TIMEOUT)
         with pytest.raises(ClientClosedError):
             await anext(consumer)
 
@@ -494,7 +494,7 @@ def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], sty
         if style == "record":
             return places([await anext(consumer)])
         if style == "poll":
-            return places(await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000))
+            return places(await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000))
         return places(list(await anext(consumer.batches())))
 
     async def run() -> None:

@@ -263,7 +263,7 @@ async def test_a_token_is_renewed_by_its_owner_and_its_renewers(secured: Secured
         assert 3_600_000 <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
         while (await known(alice, made)).expiry_timestamp != answer.expiry_timestamp_ms:
             pass
-        # For longer than the broker's limit; and beyond the token's own end.
+        # Ask for longer than the broker's limit, and then for longer than the token lives.
         answer = await bob.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=5 * DAY), 1)
         assert DAY <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < 2 * DAY
         late = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=5 * DAY), 1)

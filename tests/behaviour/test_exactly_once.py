@@ -184,7 +184,7 @@ async def test_a_loop_that_is_left_in_the_middle_of_a_batch_loses_nothing(
         with pytest.raises(ZeroDivisionError):
             await one.run(_fail_halfway(input_topic), max_records=20)
         await _copy_all(cluster, one, input_topic)
-        # And the last loop of a session, which nobody follows.
+        # Break out of the session's last loop, too.
         async for records, txn in one.batches():
             await copy(records, txn, input_topic)
             break

@@ -20,7 +20,7 @@ def incremental(session_id: int, epoch: int, *, forget: Sequence[int] = (), topi
 
 
 async def begin(wire: Wire, topic: str) -> int:
-    """Begin a session with the topic's first partition, once its leader is elected."""
+    """Open a session with the topic's first partition, once its leader is elected."""
     while True:
         answer = await wire.ask(fetch_request(topic, session_epoch=0, max_wait_ms=0), VERSION)
         assert answer.session_id > 0
@@ -38,7 +38,7 @@ async def test_a_session_without_partitions_left_ends(cluster: BehaviourCluster,
         assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_session_may_begin_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_session_may_start_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with connect(cluster) as wire:
         first = await wire.ask(incremental(0, 0), VERSION)

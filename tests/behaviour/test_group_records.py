@@ -24,7 +24,7 @@ EARLIEST = -2
 
 
 async def written(at: Coordinator) -> dict[bytes, bytes]:
-    """The records of all groups in the group's partition, without those of aborted transactions."""
+    """Return the records of all groups in the group's partition, without the records of aborted transactions."""
     latest: dict[bytes, bytes] = {}
     for record in await everything(await at.connect(), OFFSETS, await at.partition()):
         assert record.key is not None

@@ -14,7 +14,7 @@ from aiokproto.consumer import Consumer
 from aiokproto.types import TopicPartition
 from tests.clusters import BehaviourCluster
 from tests.java.members import JavaMembers, java_members
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -81,7 +81,7 @@ class MixedGroup:
                 await asyncio.sleep(0)
 
         try:
-            await asyncio.wait_for(wait(), PATIENCE)
+            await asyncio.wait_for(wait(), LONG_TIMEOUT)
         except asyncio.TimeoutError:
             pytest.fail(f"the group does not settle: {self.assigned}")
         return self.assigned

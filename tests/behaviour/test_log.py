@@ -1,4 +1,4 @@
-"""What becomes of records with time: compaction keeps the newest of each key, deletion moves the beginning."""
+"""What happens to old records: compaction keeps the newest of each key, and deletion moves the log's start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_compaction(cluster: BehaviourCluster, topic: str) -> None:
         for number in range(40):
             value = None if number == 37 else b"v%d" % number
             await producer.send(topic, value, key=b"k%d" % (number % 4), timestamp=now - 10_000)
-        # The newest segment is left alone; this begins it.
+        # Compaction leaves the newest segment alone. This record opens it.
         await producer.send(topic, b"newest", key=b"k0", timestamp=now)
     found = await until(lambda: read(cluster, topic), lambda found: 0 < len(found) <= 6)
     kept = [(record.offset, record.key, record.value) for record in found]

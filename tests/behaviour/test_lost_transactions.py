@@ -124,7 +124,7 @@ async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had
         with pytest.raises(TransactionAbortedError) as caught:
             await copy(records, removed=True)
         assert isinstance(caught.value.__cause__, CommitError)
-        # They come again, from the committed offsets, of which there are none.
+        # The records are delivered again from the start, because no offset is committed.
         await copy(await read_all(consumer), removed=False)
     assert await copied(cluster, source) == Counter(b"%d" % number for number in range(COUNT))
 

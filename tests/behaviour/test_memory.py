@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE
 
 from aiokproto import Producer
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PARTITIONS, SIZE = 100, 900_000
 BUDGET = 32 * 1024 * 1024
@@ -21,7 +21,7 @@ async def growth(cluster: BehaviourCluster, topic: str, budget: int) -> int:
     program = (sys.executable, "-m", "tests.behaviour.memory_program", *arguments)
     process = await asyncio.create_subprocess_exec(*program, stdout=PIPE, env=dict(os.environ))
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        printed, _ = await asyncio.wait_for(process.communicate(), LONG_TIMEOUT)
     finally:
         if process.returncode is None:
             process.kill()

@@ -295,7 +295,7 @@ async def test_a_new_key_is_loaded_when_a_token_names_it() -> None:
                 except AuthenticationError:
                     continue
                 break
-            # Of the same key only once in a while, however many tokens name it.
+            # The broker looks up the same unknown key only once in a while, however many tokens name it.
             for _ in range(3):
                 with pytest.raises(AuthenticationError):
                     await start(cluster, provider.issuer.token(kid="never"))

@@ -31,7 +31,7 @@ from tests.kafka.cluster import KafkaCluster
 from tests.observe.recording import Recording
 from tests.observe.test_telemetry import names
 from tests.observe.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import kafka_jars
 
 SET, DELETE = 0, 1
@@ -40,7 +40,7 @@ CLIENT_METRICS = 16
 
 async def patiently(question: Callable[[], Awaitable[bool]], answer: bool) -> None:
     """Ask until the answer is that: what one broker has changed, the others learn later."""
-    async with timeout_at(asyncio.get_running_loop().time() + PATIENCE):
+    async with timeout_at(asyncio.get_running_loop().time() + LONG_TIMEOUT):
         while await question() is not answer:
             await asyncio.sleep(0)
 
@@ -67,7 +67,7 @@ async def test_hooks_statistics_and_health_agree(cluster: BehaviourCluster, topi
     )
     async with consumer:
         for _ in range(500):
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
         await consumer.commit()
         seen = consumer.stats()
         assert str(consumer.health()) == "ok"
@@ -128,7 +128,7 @@ async def test_without_a_subscription_a_client_pushes_nothing_and_works(cluster:
         reporter.start()
         assert reporter._task is not None
         if cluster.kind == "kafka":
-            await asyncio.wait_for(reporter._task, PATIENCE)
+            await asyncio.wait_for(reporter._task, LONG_TIMEOUT)
         else:
             await until(lambda: reporter.client_instance_id)
         await reporter.close(1.0)
@@ -177,7 +177,7 @@ async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None
         reporter.start()
         await until(lambda: len(receiving.pushes()) >= 3)
         assert reporter.client_instance_id
-        await reporter.close(PATIENCE)
+        await reporter.close(LONG_TIMEOUT)
         await until(lambda: receiving.pushes(last=True))
     for data in receiving.pushes():
         assert "org.apache.kafka.admin.client.connection.creation.total" in names(data)

@@ -52,7 +52,7 @@ def needed(sample: Sample) -> list[Required]:
 
 
 def lacked(user: User, required: Iterable[Required]) -> list[Required]:
-    """What a user does not have of what is required."""
+    """Return which of the required operations a user lacks."""
     return [
         each
         for each in required
@@ -97,12 +97,13 @@ def check_declarations(outcomes: Outcomes, everyone: Iterable[User]) -> None:
         where = (user, title)
         if not missing:
             assert (where, refusals) == (where, set())
-        # In the order of the declaration; what handlers decide themselves they may do without an error.
+        # The first in the order of the declaration counts. Where handlers decide themselves, they may do without an
+        # error.
         first = next((each for each in missing if not each.otherwise), None)
         if first is None:
             continue
         kind = first.resource_type
-        # Of a request for all topics there is nothing to refuse.
+        # A request for all topics has nothing that could be refused.
         hidden = ALL[title].lists and not any(kind.name.lower() in place for place in outcome)
         assert (where, hidden or REFUSALS[kind].name in refusals) == (where, True), outcome
 

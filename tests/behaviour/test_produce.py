@@ -23,7 +23,7 @@ from aiokproto.records import BatchRecord, RecordBatch, decode
 from aiokproto.types import RecordMetadata
 from tests.behaviour.waiting import until
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 LAST_FETCH_WITH_NAMES = 12
 KEEP = {"retention.ms": "-1"}
@@ -35,7 +35,7 @@ async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch
     cluster = ClusterClient(ClusterConfig.parse({"bootstrap_servers": servers}))
     await cluster.start()
     try:
-        info = await cluster.topic(topic, PATIENCE)
+        info = await cluster.topic(topic, LONG_TIMEOUT)
         return {
             number: await _log(cluster, topic, number, partition.leader)
             for number, partition in enumerate(info.partitions)
@@ -220,10 +220,10 @@ async def test_flush_and_close(cluster: BehaviourCluster, topic: str) -> None:
     writer = producer(cluster, linger_ms=hour_ms, delivery_timeout_ms=2 * hour_ms)
     await writer.start()
     flushed = await writer.post(topic, b"1")
-    await writer.flush(timeout_ms=PATIENCE * 1000)
+    await writer.flush(timeout_ms=LONG_TIMEOUT * 1000)
     assert flushed.result().offset == 0
     closed = await writer.post(topic, b"2")
-    await writer.close(timeout_ms=PATIENCE * 1000)
+    await writer.close(timeout_ms=LONG_TIMEOUT * 1000)
     assert closed.result().offset == 1
 
 
@@ -255,7 +255,7 @@ async def stream_through_leader_moves(cluster: BehaviourCluster, topic: str, wri
             seen = len(deliveries)
             while len(deliveries) < seen + 200:
                 posted.clear()
-                await asyncio.wait_for(posted.wait(), PATIENCE)
+                await asyncio.wait_for(posted.wait(), LONG_TIMEOUT)
             await cluster.move_leader(topic, round_number % 2)
     finally:
         moving = False
@@ -312,7 +312,7 @@ async def _leaders(cluster: BehaviourCluster, topic: str) -> list[int]:
     client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers}))
     await client.start()
     try:
-        return [partition.leader for partition in (await client.topic(topic, PATIENCE)).partitions]
+        return [partition.leader for partition in (await client.topic(topic, LONG_TIMEOUT)).partitions]
     finally:
         await client.close()
 

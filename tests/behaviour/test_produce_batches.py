@@ -22,7 +22,7 @@ from tests.behaviour.transactional import V1
 from tests.behaviour.transactional import Producer as Transactional
 from tests.clusters import BehaviourCluster
 from tests.decompressions import count_decompressions
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START = time.time_ns() // 1_000_000
@@ -136,7 +136,7 @@ async def test_confluent_kafka_reads_the_copy(cluster: BehaviourCluster, topic: 
         consumer = confluent.Consumer(options)
         consumer.assign([confluent.TopicPartition(copy, 0, 0)])
         try:
-            messages = consumer.consume(len(RECORDS), PATIENCE)
+            messages = consumer.consume(len(RECORDS), LONG_TIMEOUT)
         finally:
             consumer.close()
         assert not any(message.error() for message in messages)

@@ -27,7 +27,7 @@ class Stream:
 
 
 def places(outcomes: Any) -> list[tuple[int, int]]:
-    """Partition and offset of each record, all of which were stored."""
+    """Return partition and offset of each record; all records must have been stored."""
     assert outcomes.errors == {}
     found = list(outcomes)
     assert all(isinstance(one, RecordMetadata) for one in found)

@@ -14,9 +14,9 @@ from aiokproto.errors import ConfigurationError, DeadlineError
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-LONG = PATIENCE * 1000
+LONG = LONG_TIMEOUT * 1000
 
 
 def reader(cluster: BehaviourCluster, *topics: str, isolation: str = "read_uncommitted") -> Consumer:
@@ -36,7 +36,7 @@ async def test_it_ends_where_the_log_ended_when_it_began(cluster: BehaviourClust
         seen: list[tuple[int, int]] = []
         async for record in consumer.read_to_end():
             if not seen:
-                # Also into the batch that is being read, as far as the consumer knows.
+                # For all that the consumer knows, these records belong to the batch that it reads.
                 await fill(cluster, topic, 5, [0, 1, 2], start=25)
             seen.append((record.partition, record.offset))
         assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(25)]

@@ -19,7 +19,7 @@ from tests.net.peer import Answer, HangUp, Peer, peer, serves
 
 
 class Leaving:
-    """A cluster of one broker that is about to be replaced; its address is that of the next one from then on."""
+    """A cluster of one broker, which can be replaced by another one at the same address."""
 
     def __init__(self, successor: str) -> None:
         self.left = False

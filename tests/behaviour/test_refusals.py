@@ -28,7 +28,7 @@ from tests.broker.secure import (
     grant,
     unsecured,
 )
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Unsecured:
@@ -212,7 +212,7 @@ async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
         try:
             if granted:
                 async with consumer:
-                    found = await asyncio.wait_for(until_all_are_named(), PATIENCE)
+                    found = await asyncio.wait_for(until_all_are_named(), LONG_TIMEOUT)
             else:
                 with pytest.raises(AuthorizationError) as raised:
                     await consumer.start()

@@ -17,7 +17,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.types import Record, TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 
@@ -105,7 +105,7 @@ async def until(condition: Any) -> None:
         while not condition():
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(turn(), PATIENCE)
+    await asyncio.wait_for(turn(), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("order", ["partition", "key", "none"])
@@ -314,7 +314,7 @@ async def test_a_batch_has_records_of_one_partition(cluster: BehaviourCluster, t
     assert await committed(cluster, topic, 2) == [30, 30]
 
 
-async def test_of_a_batch_that_keeps_failing_only_the_bad_record_is_a_dead_letter(
+async def test_only_the_bad_record_of_a_batch_that_keeps_failing_is_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -461,7 +461,7 @@ async def test_the_event_loops_own_handler_of_a_signal_comes_back_after_the_run(
         async with member(cluster, topic) as consumer:
             await consumer.run(handle, handle_signals=True)
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(heard.wait(), PATIENCE)
+        await asyncio.wait_for(heard.wait(), LONG_TIMEOUT)
     finally:
         assert loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
@@ -519,7 +519,7 @@ async def test_a_run_has_the_consumer_for_itself(cluster: BehaviourCluster, topi
                 await call
         consumer.stop_run()
         await until(lambda: not status(consumer).active)
-        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=PATIENCE * 1000))
+        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=LONG_TIMEOUT * 1000))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="another task is waiting"):
             await consumer.run(handler)
@@ -550,7 +550,7 @@ async def test_a_function_that_is_no_coroutine_function_finishes_no_record(
     assert await committed(cluster, topic) == [0]
 
 
-async def test_a_cancelled_error_of_a_handler_that_nobody_cancelled_is_retried_and_becomes_a_dead_letter(
+async def test_a_cancelled_error_of_a_handler_that_was_not_cancelled_is_retried_and_becomes_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -582,7 +582,9 @@ async def test_a_function_that_tells_lanes_decides_the_order(cluster: BehaviourC
         await run
 
 
-async def test_a_key_that_cannot_be_told_ends_the_run_and_loses_nothing(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_key_that_cannot_be_determined_ends_the_run_and_loses_nothing(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
     async with member(cluster, topic) as consumer:

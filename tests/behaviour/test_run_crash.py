@@ -20,7 +20,7 @@ from aiokproto import Consumer
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PARTITIONS, RECORDS = 3, 800
 KILLS = 3
@@ -44,7 +44,7 @@ class Victim:
         """Wait for some more records."""
         assert self._process.stdout is not None
         for _ in range(records):
-            self._take(await asyncio.wait_for(self._process.stdout.readline(), PATIENCE))
+            self._take(await asyncio.wait_for(self._process.stdout.readline(), LONG_TIMEOUT))
 
     async def kill(self) -> None:
         """Kill it, and read what it has written by then."""

@@ -100,7 +100,7 @@ def status_of(consumer: Consumer) -> int:
     return sum(each.pending for each in status.partitions.values())
 
 
-async def test_a_new_member_begins_where_the_handlers_of_the_last_one_ended(
+async def test_a_new_member_starts_where_the_handlers_of_the_last_one_ended(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)

@@ -32,7 +32,7 @@ async def letters_of(cluster: BehaviourCluster, topic: str, count: int) -> list[
 @each_deserializer
 async def test_a_handler_gets_deserialized_records(cluster: BehaviourCluster, topic: str, load: Any) -> None:
     await cluster.create_topic(topic)
-    # Keys that have no hash once they are deserialized: their order is that of the bytes.
+    # These keys can't be hashed once they are deserialized, so the order goes by their bytes.
     await produce(cluster, topic, *((b'{"k": %d}' % (number % 2), b"[%d]" % number) for number in range(20)))
     seen: dict[int, list[int]] = {0: [], 1: []}
 
@@ -115,7 +115,7 @@ async def test_a_record_that_cannot_be_decoded_ends_the_run_and_is_not_committed
         seen.append(record.value)
 
     async with member(cluster, topic, value_deserializer=load) as consumer:
-        # A call that runs may end, and what has not begun comes again.
+        # A running call may end, and records whose call hasn't started are delivered again.
         while 1 not in seen:
             with pytest.raises(RecordDeserializationError, match=f"{topic}-0: the value .* at offset 2"):
                 await consumer.run(handle)
@@ -208,7 +208,7 @@ async def test_a_seek_while_a_deserializer_is_awaited_decides(cluster: Behaviour
     assert await committed(cluster, topic) == [5]
 
 
-async def test_a_run_does_not_begin_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_run_does_not_start_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await produce(cluster, topic, (None, b"0"))
     began, goes_on = asyncio.Event(), asyncio.Event()
@@ -244,7 +244,7 @@ async def test_an_order_function_that_raises_loses_no_unfinished_record(cluster:
 
     def lane(record: Record) -> int:
         if record.value == b"2":
-            # The calls before it can end now; one has not begun.
+            # The earlier calls can end now. One hasn't started.
             goes_on.set()
             raise LookupError("no lane")
         return 0

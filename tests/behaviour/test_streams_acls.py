@@ -42,7 +42,7 @@ async def test_describe_permission_is_needed_for_all_topics_of_the_topology(
             await grant(admin, rule(user, GROUP, group, READ), rule(user, TOPIC, topic, DESCRIBE))
             refused = await beat(client, group, "a", 0, **joining(topic))
             assert (refused.error_code, refused.member_id) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
-            # Also before anything that is wrong with the request, such as the missing timeout.
+            # The broker checks permissions before it checks the request, whose timeout is missing here.
             refused = await beat(client, group, "a", 0, **joining(topic) | {"rebalance_timeout_ms": -1})
             assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             seen = await describe(client, group)

@@ -23,7 +23,7 @@ from tools.setup.system import find_java
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """Those of the embedded brokers."""
+    """The certificates of the embedded brokers."""
     files = make(tmp_path_factory.mktemp("tls"))
     if find_java() is not None:
         add_java_stores(files, "broker", "client")

@@ -183,7 +183,7 @@ async def test_a_transaction_that_times_out_is_aborted(
     found = await until(producer.describe, lambda answer: answer.transaction_state == "CompleteAbort")
     assert (found.transaction_state, found.producer_epoch) == ("CompleteAbort", producer.epoch + 1)
     assert await producer.produce(topic, 0, producer.batch(b"later", 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    # In the newer version, the producer may have aborted before without receiving the response.
+    # In version 2, the coordinator assumes that the producer may have aborted it without receiving the response.
     refused = ErrorCode.PRODUCER_FENCED if version == V1 else ErrorCode.INVALID_TXN_STATE
     assert (await producer.ask_to_end(commit=True)).error_code == refused
     await read_when(client, topic, [])

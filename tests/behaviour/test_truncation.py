@@ -15,7 +15,7 @@ from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 from tests.behaviour.feed import fill
 from tests.behaviour.unclean import UncleanElection
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
@@ -24,8 +24,10 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
 
 @asynccontextmanager
 async def positioned(cluster: BehaviourCluster, at: TopicPartition, **options: Any) -> AsyncIterator[Consumer]:
-    """A consumer that reads the partition from its beginning."""
-    consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=PATIENCE * 1000, **options)
+    """A consumer that reads the partition from its start."""
+    consumer = Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=LONG_TIMEOUT * 1000, **options
+    )
     async with consumer:
         consumer.assign(at)
         consumer.seek(at, 0)

@@ -91,7 +91,7 @@ async def test_a_prepared_transaction_is_committed_or_aborted_as_decided(
 async def test_no_two_prepared_transactions_have_the_same_name(
     allowing: BehaviourCluster, client: Client, topic: str
 ) -> None:
-    """Nor have empty ones, of which the coordinator knows nothing."""
+    """Empty transactions have different ids, too, although the coordinator knows nothing about them."""
     await allowing.create_topic(topic)
     async with started(allowing, topic) as producer:
         names = []

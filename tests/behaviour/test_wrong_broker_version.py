@@ -19,7 +19,7 @@ from aiokproto.codec.schema import Request
 from aiokproto.errors import DeadlineError
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
 from tests.conftest import ON_BOTH
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Release: TypeAlias = Literal["0.8.2", "0.9"]
 
@@ -79,7 +79,7 @@ async def test_a_broker_that_closes_connections_on_old_versions_is_a_warning(
     with caplog.at_level(logging.WARNING, "aiokproto.cluster"):
         works = asyncio.ensure_future(work(newer.bootstrap_servers, topic, release))
         try:
-            await asyncio.wait_for(seen(), PATIENCE)
+            await asyncio.wait_for(seen(), LONG_TIMEOUT)
             if api == "Produce":
                 await works
         finally:

@@ -38,7 +38,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.isolation import visible
 from tests.behaviour.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 UNCOMMITTED, COMMITTED = 0, 1
 
@@ -110,7 +110,7 @@ class Producer:
         request = ProduceRequest(
             transactional_id=self.name if name == "" else name,
             acks=-1,
-            timeout_ms=int(PATIENCE * 1000),
+            timeout_ms=int(LONG_TIMEOUT * 1000),
             topic_data=[
                 TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
             ],

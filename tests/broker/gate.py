@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Gate:
@@ -31,7 +31,7 @@ class Gate:
         if threading.current_thread() is not threading.main_thread():
             self.in_threads += 1
             self.entered.set()
-            assert self.is_open.wait(PATIENCE)
+            assert self.is_open.wait(LONG_TIMEOUT)
         return self._function(*args)
 
     async def wait(self) -> None:

@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tests.java.compiler import compiled
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import tools_jars
 from tools.setup.system import find_java
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SECONDS = 3 * PATIENCE
+SECONDS = 3 * LONG_TIMEOUT
 """The longest that a tool may take."""
 
 PACKAGES = {
@@ -207,7 +207,7 @@ def play(
         if "{servers}" not in step.line:
             arguments = ["--bootstrap-server", servers, *arguments]
         wanted = like[len(transcript)] if like is not None and step.looks else None
-        until = time.monotonic() + (PATIENCE if like is not None or step.ends_early else 0)
+        until = time.monotonic() + (LONG_TIMEOUT if like is not None or step.ends_early else 0)
         while True:
             written = tools.call(tool, *arguments, typed=step.typed)
             lines = step.transcript(written, servers)

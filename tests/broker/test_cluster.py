@@ -48,7 +48,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.ports import free_port
 from tests.broker.wire import Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 SUBSCRIPTION = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
 
@@ -348,7 +348,7 @@ async def test_closing_does_not_wait_for_delayed_joins(broker: Broker, wire: Wir
         await other.writer.drain()
         while (await described(wire)).group_state == "Stable":
             await asyncio.sleep(0)
-        await asyncio.wait_for(broker.close(), PATIENCE)
+        await asyncio.wait_for(broker.close(), LONG_TIMEOUT)
         assert await other.closed()
 
 

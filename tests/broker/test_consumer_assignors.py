@@ -36,7 +36,7 @@ def test_every_subscribed_partition_is_assigned_to_one_subscriber(
 
 @pytest.mark.parametrize("name", ["uniform", "range_"])
 @given(seed=st.integers(0, 1 << 32))
-def test_assignments_are_those_of_the_plain_assignors(name: str, seed: int) -> None:
+def test_assignments_are_the_same_as_of_the_plain_assignors(name: str, seed: int) -> None:
     """The subscriptions and the owners before are random."""
     random_ = random.Random(seed)
     sizes = {topic_id: random_.randrange(random_.choice([2, 9, 30])) for topic_id in random_.sample(TOPICS, 3)}

@@ -30,8 +30,8 @@ from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.wire import Wire, batch, connect, fetch_request, produce, produce_request, records_of
-from tests.patience import PATIENCE
 from tests.simulation.reachable import held_items
+from tests.timeouts import LONG_TIMEOUT
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -247,7 +247,7 @@ async def test_a_connection_can_be_closed_before_the_request_or_within_the_respo
         async with connect(broker) as wire:
             with broker.faults.cut(ProduceRequest, after=after):
                 wire.send(produce_request("t", batch([b"x"])), 9)
-                assert len(await asyncio.wait_for(wire.reader.read(), PATIENCE)) == (after or 0)
+                assert len(await asyncio.wait_for(wire.reader.read(), LONG_TIMEOUT)) == (after or 0)
         async with connect(broker) as wire:
             found = records_of(await wire.ask(fetch_request("t", min_bytes=0), 11))
             assert [record.value for record in found] == stored

@@ -14,7 +14,7 @@ from aiokproto import Producer
 from aiokproto.broker import Broker
 from tests.broker.kafka_tools import Tools
 from tests.broker.test_kafka_files import write
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -32,18 +32,18 @@ def transact(servers: str, commit: bool) -> None:
     """Records of a transaction, and the offsets of a group."""
     confluent: Any = pytest.importorskip("confluent_kafka")
     producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": f"commits {commit}"})
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(LONG_TIMEOUT)
     consumer = confluent.Consumer({"bootstrap.servers": servers, "group.id": "in transactions"})
     for _ in range(5):
         producer.begin_transaction()
         for number in range(20):
             producer.produce("transactions", b"%d" % number)
         offsets = [confluent.TopicPartition("transactions", 0, 1)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), LONG_TIMEOUT)
         if commit:
-            producer.commit_transaction(PATIENCE)
+            producer.commit_transaction(LONG_TIMEOUT)
         else:
-            producer.abort_transaction(PATIENCE)
+            producer.abort_transaction(LONG_TIMEOUT)
     consumer.close()
 
 
@@ -52,7 +52,7 @@ def read_in_group(servers: str, protocol: str) -> None:
     options = {"bootstrap.servers": servers, "group.id": protocol, "group.protocol": protocol}
     consumer = confluent.Consumer({**options, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["transactions"])
-    assert len(consumer.consume(50, PATIENCE)) == 50
+    assert len(consumer.consume(50, LONG_TIMEOUT)) == 50
     consumer.commit(asynchronous=False)
     consumer.close()
 

@@ -142,7 +142,7 @@ def assert_no_frame_has(exc_info: Any, token: bytes) -> None:
 
 @pytest.mark.parametrize("handshake", [0, 1], ids=["bare", "wrapped"])
 @pytest.mark.parametrize("result", RESULTS)
-async def test_a_validator_that_returns_no_token_of_a_user_lets_nobody_in(
+async def test_a_validator_that_returns_no_token_of_a_user_lets_no_client_in(
     result: str, handshake: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "aiokproto"):
@@ -153,12 +153,12 @@ async def test_a_validator_that_returns_no_token_of_a_user_lets_nobody_in(
     assert_no_frame_has(record.exc_info, BEARER)
 
 
-async def test_a_password_that_is_no_text_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_password_that_is_not_a_string_lets_no_client_in(caplog: pytest.LogCaptureFixture) -> None:
     assert await failed_login(lambda: 3, "PLAIN", 1) == []
     assert "what verifies logins by PLAIN raised AttributeError" in caplog.text
 
 
-async def test_what_a_validator_refuses_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_of_a_validator_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """ValueError is how it does; its text goes nowhere."""
     security = Misbehaving(raising(lambda: ValueError(SECRET))).security("OAUTHBEARER")
     with caplog.at_level(logging.DEBUG, "aiokproto"):

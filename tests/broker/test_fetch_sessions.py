@@ -72,7 +72,7 @@ async def test_the_partitions_of_all_sessions_have_a_limit(monkeypatch: pytest.M
         assert await begun(wire, 4)
 
 
-async def test_who_may_read_nothing_has_no_session() -> None:
+async def test_a_user_who_may_read_nothing_has_no_session() -> None:
     async with guarded(**TWO) as broker, logged_in(broker, "admin") as admin, logged_in(broker, "alice") as alice:
         await broker.create_topic("t")
         await broker.create_topic("hers")

@@ -442,7 +442,7 @@ def test_commits_are_checked_against_the_member() -> None:
     assert harness.heartbeat(joined) is ErrorCode.NONE, "a commit counts as a heartbeat"
 
 
-def test_a_new_member_that_is_gone_does_not_block_the_group_for_ever() -> None:
+def test_a_new_member_that_has_left_does_not_block_the_group_forever() -> None:
     harness = Harness()
     first = harness.stable("a")["a"]
     harness.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_JOIN_TIMEOUT))

@@ -16,9 +16,9 @@ from tests.behaviour.feed import fill
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-PARTITIONS, SECONDS = 4, 2 * PATIENCE
+PARTITIONS, SECONDS = 4, 2 * LONG_TIMEOUT
 
 Place = tuple[int, int]
 

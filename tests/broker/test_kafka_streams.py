@@ -22,11 +22,11 @@ from aiokproto.producer import Producer
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import tools_jars
 
 APPLICATION = "word-count"
-SECONDS = 2 * PATIENCE
+SECONDS = 2 * LONG_TIMEOUT
 
 
 @pytest.fixture

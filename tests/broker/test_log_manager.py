@@ -25,7 +25,7 @@ from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.records.patch import update_crc
 from aiokproto.records.record import read_slice
 from tests.broker.wire import Wire, connect
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 DAY = 86_400
 COMPACT: dict[str, str | int | float] = {"cleanup.policy": "compact", "segment.bytes": 300}
@@ -151,7 +151,7 @@ async def test_a_compaction_that_is_cancelled_ends_with_its_step(
 
     def build(*args: Any) -> Generator[None, None, bool]:
         entered.set()
-        assert leave.wait(PATIENCE)
+        assert leave.wait(LONG_TIMEOUT)
         return (yield from build_offset_map(*args))
 
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:

@@ -38,7 +38,7 @@ from tests.broker.secure import (
     plain,
 )
 from tests.broker.wire import Wire, batch, connect, connect_to, fetch_request, produce_request
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificat
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
         wire.send(MetadataRequest(topics=[]), 9)
         # A record with a fatal alert.
-        alert = await asyncio.wait_for(wire.reader.readexactly(7), PATIENCE)
+        alert = await asyncio.wait_for(wire.reader.readexactly(7), LONG_TIMEOUT)
         assert alert[:2] == b"\x15\x03"
         assert alert[5] == 2
         wire.send(MetadataRequest(topics=[]), 9)
@@ -244,7 +244,7 @@ async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
         assert {each.user for each in known.results} == {"admin", "carol"}
 
 
-async def test_nobody_else_can_read_the_credentials_even_while_they_are_written(
+async def test_only_the_user_can_read_the_credentials_even_while_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a broker leaves it that was killed before the rename.

@@ -68,7 +68,7 @@ async def test_a_mechanism_is_on_if_it_is_named_or_its_secret_is_given(
         assert await offered(broker) == expected
 
 
-async def test_nobody_logs_in_with_an_unsigned_token_beside_passwords() -> None:
+async def test_an_unsigned_token_is_refused_where_passwords_are_used() -> None:
     async with Broker(security=Security("SASL_PLAINTEXT", users=USERS)) as broker, connect(broker) as wire:
         answer = await wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"))
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM

@@ -128,7 +128,7 @@ async def test_a_request_that_ends_does_not_end_the_write_of_others(tmp_path: Pa
     await second
 
 
-async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_acknowledged_record_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And written in a thread."""
     threads: list[int] = []
     replace = security_state.replace_file
@@ -199,7 +199,7 @@ async def test_a_request_with_many_changes_writes_once(monkeypatch: pytest.Monke
         assert len(written) == 1
 
 
-def test_nobody_takes_all_delegation_tokens() -> None:
+def test_no_user_can_use_up_all_delegation_tokens() -> None:
     store = Store()
     token = store.tokens.create(ALICE, ALICE, [], -1)
     for _ in range(MAX_OWNED - 1):

@@ -17,8 +17,8 @@ from aiokproto.records import BatchRecord, encode
 from tests.broker.test_third_party_clients import SECONDS
 from tests.java.compiler import PROGRAMS, command
 from tests.observe.test_telemetry import names, subscribe
-from tests.patience import PATIENCE
 from tests.simulation.sharing import OPTIONS, configure
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 WORKER = PROGRAMS / "sharing" / "Worker.java"
@@ -106,7 +106,7 @@ async def test_java_and_python_members_share_the_records_of_a_group(
                         in_python.append((record.partition, record.offset))
             assert all(each.ok for each in await consumer.commit())
             worker.stdin.write(b"\n")
-            await asyncio.wait_for(worker.wait(), PATIENCE)
+            await asyncio.wait_for(worker.wait(), LONG_TIMEOUT)
             await listening
         pushed = [push for push in cluster.pushed_metrics() if push.terminating]
     ours, of_java = (
@@ -127,7 +127,7 @@ async def test_the_records_of_a_killed_process_are_delivered_again() -> None:
         async with process(sys.executable, "-c", KILLED, cluster.bootstrap_servers) as worker:
             assert worker.stdout is not None
             for offset in range(5):
-                line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE)
+                line = await asyncio.wait_for(worker.stdout.readline(), LONG_TIMEOUT)
                 assert int(line) == offset
             worker.kill()
             await worker.wait()
@@ -135,7 +135,7 @@ async def test_the_records_of_a_killed_process_are_delivered_again() -> None:
             # 0 to 2 were committed; 3 was accepted when 4 was requested, which may have been sent.
             counts: dict[int, int] = {}
             while not {4, 5} <= counts.keys():
-                record = await asyncio.wait_for(anext(consumer), PATIENCE)
+                record = await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
                 counts[record.offset] = record.delivery_count
             counts.pop(3, None)
             assert counts == {4: 2, 5: 2}

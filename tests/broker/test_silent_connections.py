@@ -56,7 +56,7 @@ async def test_an_address_has_no_more_silent_sockets_than_connections(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_silent_sockets_of_which_the_client_closes_some_make_room(
+async def test_silent_sockets_that_the_client_closes_make_room(
     protocol: SecurityProtocol, certificates: Certificates
 ) -> None:
     config = {"max.connections.per.ip": LIMIT}
@@ -163,7 +163,7 @@ async def test_a_request_may_come_with_the_end_of_the_handshake(certificates: Ce
         assert answers == numbers
 
 
-async def test_who_speaks_no_tls_gets_an_alert(certificates: Certificates) -> None:
+async def test_a_client_that_does_not_speak_tls_gets_an_alert(certificates: Certificates) -> None:
     async with secured("SSL", certificates) as broker, connect(broker) as wire:
         wire.send(ApiVersionsRequest(), 3)
         assert await alert(wire) == b"\x15\x03\x03"

@@ -20,11 +20,11 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 )
 from tests.broker.conftest import THIRD_PARTY
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup import project
 
 COUNT = 200
-SECONDS = 4 * PATIENCE
+SECONDS = 4 * LONG_TIMEOUT
 """The longest that a program may take, all its work together."""
 DUMP_SECONDS = 5
 """How long a program that has not ended may take to write its stacks."""
@@ -161,14 +161,14 @@ def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | No
         options["api_version"] = release
     producer = module.KafkaProducer(acks="all", **options)
     for future in [producer.send("t", value) for value in values]:
-        future.get(PATIENCE)
+        future.get(LONG_TIMEOUT)
     producer.close()
     consumer = module.KafkaConsumer(
         "t",
         group_id="g" if with_group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=PATIENCE * 1000,
+        consumer_timeout_ms=LONG_TIMEOUT * 1000,
         **options,
     )
     found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
@@ -219,11 +219,11 @@ async def test_librdkafka_with_old_brokers(release: str) -> None:
         producer = confluent.Producer(options)
         for number in range(COUNT):
             producer.produce("t", b"%d" % number)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
         consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         try:
-            return len([message for message in consumer.consume(COUNT, PATIENCE) if message.error() is None])
+            return len([message for message in consumer.consume(COUNT, LONG_TIMEOUT) if message.error() is None])
         finally:
             consumer.close()
 

@@ -17,8 +17,8 @@ from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, De
 from aiokproto.errors import ConfigurationError
 from tests.broker.wire import connect_to
 from tests.java import compiler
-from tests.patience import PATIENCE
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, add_java_stores, make
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.system import find_java
 
 BROKER_RESOURCE = 4
@@ -158,5 +158,5 @@ async def test_javas_clients_with_stores_of_every_format(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    output, errors = await asyncio.wait_for(process.communicate(), 2 * LONG_TIMEOUT)
     assert output.decode().split() == properties, errors.decode()[-3000:]

@@ -17,7 +17,7 @@ from aiokproto.broker import Cluster
 from tests.broker.kafka_tools import Tools, Transcript, play, steps
 from tests.broker.propagation import leftovers, settle
 from tests.kafka.cluster import KafkaCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 # A script is many runs of tools, each of which may take its time.
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.timeout(900)]
@@ -270,7 +270,7 @@ def member(servers: str, group: str) -> Any:
         {**options, "auto.offset.reset": "earliest", "enable.auto.commit": False, "max.poll.interval.ms": LONG}
     )
     consumer.subscribe(["m"])
-    (record,) = consumer.consume(1, PATIENCE)
+    (record,) = consumer.consume(1, LONG_TIMEOUT)
     consumer.commit(record, asynchronous=False)
     return consumer
 
@@ -450,10 +450,10 @@ def in_transaction(servers: str) -> Any:
     producer = confluent.Producer(
         {"bootstrap.servers": servers, "transactional.id": "open", "transaction.timeout.ms": LONG}
     )
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(LONG_TIMEOUT)
     producer.begin_transaction()
     producer.produce("x", b"v")
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(LONG_TIMEOUT) == 0
     return producer
 
 

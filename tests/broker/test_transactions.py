@@ -156,7 +156,7 @@ def test_other_producers_are_refused(who: tuple[int, int], code: ErrorCode) -> N
         assert code_of(partial(OPEN.ended, other, True, version, no_id, LATER)) is code
 
 
-def test_adding_partitions_continues_or_begins_a_transaction() -> None:
+def test_adding_partitions_continues_or_starts_a_transaction() -> None:
     assert OPEN.with_partitions(WHO, [("t", 0)], 0, LATER) is OPEN
     more = OPEN.with_partitions(WHO, [("t", 1)], 0, LATER)
     assert (more.partitions, more.started) == (frozenset({("t", 0), ("t", 1)}), NOW)
@@ -225,7 +225,7 @@ def new_log(path: Path) -> Log:
     return Log(path / "t-0", LogConfig(), NOW)
 
 
-def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(tmp_path: Path) -> None:
+def test_the_last_stable_offset_is_where_the_oldest_open_transaction_starts(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for step, stable in [
         (batch(1, 0), 0),

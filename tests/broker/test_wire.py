@@ -34,7 +34,7 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, Compression, decode
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PAST = NOW - 86_400_000
 
@@ -135,7 +135,7 @@ async def test_closing_does_not_wait_for_delayed_fetches_and_logs_nothing(caplog
         async with connect(broker) as wire:
             wire.send(fetch_request("t", max_wait_ms=600_000), 11)
             await parked(broker)
-            await asyncio.wait_for(broker.close(), PATIENCE)
+            await asyncio.wait_for(broker.close(), LONG_TIMEOUT)
             assert await wire.closed()
     assert caplog.messages == []
 

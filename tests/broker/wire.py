@@ -20,7 +20,7 @@ from aiokproto.codec.messages.produce import (
 )
 from aiokproto.codec.schema import Request, Response
 from aiokproto.records import BatchBuilder, BatchRecord, decode
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 R = TypeVar("R", bound=Response)
 
@@ -52,8 +52,8 @@ class Wire:
 
     async def frame(self) -> bytes:
         """The next response frame."""
-        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), PATIENCE), "big")
-        return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), LONG_TIMEOUT), "big")
+        return await asyncio.wait_for(self.reader.readexactly(size), LONG_TIMEOUT)
 
     async def ask(self, request: Request[R], version: int | None = None) -> R:
         """Send a request and read its answer."""
@@ -66,7 +66,7 @@ class Wire:
     async def closed(self) -> bool:
         """Whether the broker closed the connection; waits for it to say something."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), PATIENCE) == b""
+            return await asyncio.wait_for(self.reader.read(1), LONG_TIMEOUT) == b""
         except ConnectionError:
             return True
 
@@ -105,7 +105,7 @@ def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: in
     """Produce by topic name (v3-12)."""
     return ProduceRequest(
         acks=acks,
-        timeout_ms=int(PATIENCE * 1000),
+        timeout_ms=int(LONG_TIMEOUT * 1000),
         topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
     )
 

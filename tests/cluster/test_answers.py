@@ -181,7 +181,7 @@ def test_a_good_response_stays_as_it_is(kind: type[Request[Any]], version: int) 
 
 
 @pytest.mark.parametrize(("kind", "version"), MATCHED)
-def test_each_item_is_answered_once_whatever_the_response_has(kind: type[Request[Any]], version: int) -> None:
+def test_each_item_is_answered_once_with_any_response(kind: type[Request[Any]], version: int) -> None:
     request = sample(kind, version)
     good = full(request, version)
     wanted = dict.fromkeys(outer(request, good, version), 1)
@@ -273,7 +273,7 @@ def test_an_offset_that_is_left_out_is_not_one_that_was_never_committed() -> Non
     assert codes == {1: 0, 0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_where_the_whole_has_an_error_nothing_is_missing() -> None:
+def test_nothing_is_missing_if_the_whole_response_has_an_error() -> None:
     refused = OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     response = OffsetFetchResponse(groups=[refused])
     assert check(GROUP, response, 10) == []
@@ -378,7 +378,7 @@ def test_the_log_says_once_a_minute_what_is_wrong_and_briefly(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-def test_errors_have_the_beginning_of_what_a_broker_says(code: ErrorCode) -> None:
+def test_errors_quote_the_start_of_what_a_broker_says(code: ErrorCode) -> None:
     """A name has up to 32 kB, and so has a message."""
     error = error_for(code, "n" * 30_000, "m" * 30_000, Asked(0, topic="t" * 200))
     assert len(str(error)) < 3000

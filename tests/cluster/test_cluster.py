@@ -39,7 +39,7 @@ from aiokproto.failures import Situation
 from tests.cluster.fake import VERSIONS, brokers, started
 from tests.net.peer import Answer, HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -466,7 +466,7 @@ async def test_close_ends_every_waiting_call() -> None:
             lambda: bool(requests_to(broker, HeartbeatRequest)) and bool(requests_to(broker, FindCoordinatorRequest))
         )
         await cluster.close()
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         assert [type(result) for result in results] == [ClientClosedError] * 4
 
 
@@ -497,7 +497,7 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
 
         cluster.metadata._apply = broken  # type: ignore[method-assign, assignment]
         cluster.metadata.invalidate("test")
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         for result in results:
             assert isinstance(result, ClientClosedError)
             assert "a fault" in str(result)
@@ -577,7 +577,7 @@ async def test_the_client_stays_usable_after_cancelled_calls_and_lost_connection
                     call.cancel()
             if chance.random() < 0.2:
                 chance.choice(peers).drop_all()
-            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE):
+            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT):
                 if isinstance(result, BaseException):
                     assert isinstance(result, asyncio.CancelledError | BrokerConnectionError), result
         assert (await cluster.request(BEAT)).error_code == 0

@@ -1,4 +1,4 @@
-"""What clients do on brokers of every age: each test is a row, and says with which release it begins to work.
+"""What clients do on brokers of every age: each test is a row, and says from which release on it works.
 
 On a release before that, the same test has to end in an UnsupportedVersionError that names the first release. So the
 run proves each cell of the table in docs/compatibility.md, which :mod:`tests.compatibility.page` makes of the rows.

@@ -21,7 +21,8 @@ def declared() -> list[Row]:
     """Every row, in the order of the page."""
     for name in MODULES:
         import_module(f"tests.compatibility.{name}")
-    # By area, whatever was imported first. And once: pytest can import a module a second time, under another name.
+    # Sort them by area, because pytest imports modules in any order, and drop duplicates, because it can import a
+    # module a second time under another name.
     return sorted(dict.fromkeys(ROWS), key=lambda row: AREAS.index(row.area))
 
 

@@ -18,7 +18,7 @@ from aiokproto.types import TopicPartition
 from tests.compatibility.matrix import At, row
 from tests.kafka.releases import number
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -195,5 +195,5 @@ async def test_share_groups(at: At) -> None:
             resource = AlterConfigsResource(resource_type=GROUP_CONFIG, resource_name=at.topic, configs=[earliest])
             await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
     async with ShareConsumer(at.topic, group_id=at.topic, **at.options) as consumer:
-        found = [(await asyncio.wait_for(anext(consumer), PATIENCE)).value for _ in range(4)]
+        found = [(await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).value for _ in range(4)]
         assert set(found) == {b"0", b"1", b"2", b"other"}

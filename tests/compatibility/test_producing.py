@@ -22,7 +22,7 @@ BEFORE_BATCHES = (0, 11)
 
 
 async def read(at: At, count: int, topic: str = "", **options: Any) -> list[Record[bytes, bytes]]:
-    """Read partition 0 from its beginning, without a group."""
+    """Read partition 0 from its start, without a group."""
     async with Consumer(auto_offset_reset="earliest", **at.options, **options) as consumer:
         consumer.assign((topic or at.topic, 0))
         found: list[Record[bytes, bytes]] = []
@@ -43,7 +43,8 @@ async def each_acks(at: At, codec: Literal["none", "gzip", "snappy", "lz4", "zst
             outcomes = await producer.send_many(at.topic, new, partition=0)
             assert not outcomes.errors
             values += new
-            # Before it is closed: without an acknowledgement 0.9 drops what it has not handled when the socket closes.
+            # Read before the producer is closed, because with acks=0 Kafka 0.9 drops what it hasn't handled when the
+            # socket closes.
             assert [record.value for record in await read(at, len(values))] == values
 
 

@@ -19,7 +19,7 @@ from tests.figures import LINES
 from tests.kafka.load import PLAIN, REPLICAS, Load, load
 from tests.kafka.releases import NEWEST, missing
 from tests.kafka.rolling import RollingKafka
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 OLD = "3.9.2"
 """The last release from which a cluster can be upgraded to 4.x: the first step of every upgrade."""
@@ -60,7 +60,7 @@ async def test_clients_go_on_through_an_upgrade(cluster: RollingKafka, request: 
         await clients.progress()
         assert await group_type(clients.client, "mixed") == "consumer", "a new one has the new protocol"
         async with ShareConsumer(PLAIN, bootstrap_servers=cluster.bootstrap_servers, group_id="shared") as consumer:
-            while not await asyncio.wait_for(consumer.poll(1000), PATIENCE):
+            while not await asyncio.wait_for(consumer.poll(1000), LONG_TIMEOUT):
                 pass
         await clients.finish()
         report(request, clients)

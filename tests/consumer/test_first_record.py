@@ -16,7 +16,7 @@ from aiokproto.types import Record
 from tests.behaviour.feed import EPOCH, append, fill
 from tests.clusters import BehaviourCluster, embedded_cluster
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 MINUTES = 300_000
 
@@ -41,7 +41,7 @@ async def one() -> AsyncIterator[BehaviourCluster]:
 
 
 async def first(consumer: Consumer) -> Record:
-    return await asyncio.wait_for(anext(consumer), PATIENCE)
+    return await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("start", ["earliest", "offset"])

@@ -26,7 +26,7 @@ from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import TopicPartition
 from tests.consumer.parts import EngineStub
 from tests.decompressions import count_decompressions
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 AT = TopicPartition("t", 0)
 NOISE = random.Random(1).randbytes(4 * CHECKED_ON_LOOP)
@@ -44,7 +44,7 @@ class Counting(ThreadPoolExecutor):
         return super().submit(self.run, fn, *args, **kwargs)
 
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        assert self.may_run.wait(PATIENCE)
+        assert self.may_run.wait(LONG_TIMEOUT)
         return fn(*args, **kwargs)
 
 

@@ -260,7 +260,7 @@ def test_every_exception_of_the_other_client_is_named(page: str) -> None:
         ("permission type", Permission, "ACLPermissionType"),
     ],
 )
-def test_the_numbers_of_acls_are_those_of_kafka_and_of_the_other_clients(field: str, enum: Any, theirs: str) -> None:
+def test_acls_have_the_numbers_of_kafka_and_the_other_clients(field: str, enum: Any, theirs: str) -> None:
     page = (ROOT / "docs" / "howto" / "admin.md").read_text()
     row = re.search(rf"^\| {field} \| (.+) \|$", page, re.MULTILINE)
     assert row is not None

@@ -97,7 +97,7 @@ MEMBER_ONLY = {Action.REJOIN, Action.REJOIN_LOST, Action.REJOIN_AS_NEW}
 TRANSACTIONS = {INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT}
 
 
-def test_the_tables_are_those_of_their_apis() -> None:
+def test_the_tables_match_their_apis() -> None:
     assert {api: api_name(api) for api in TABLES} == NAMES
 
 

@@ -90,7 +90,7 @@ def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again_in_full(
     run(program())
 
 
-def test_a_session_has_room_for_several_heartbeats_whatever_interval_the_coordinator_says() -> None:
+def test_a_session_has_room_for_several_heartbeats_with_any_interval_of_the_coordinator() -> None:
     async def program() -> None:
         async with harness() as it:
             answer = it.group.answer

@@ -197,7 +197,7 @@ def test_a_first_target_without_partitions_is_reconciled_too() -> None:
     assert member.now() is S.STABLE
 
 
-def test_a_response_to_an_earlier_heartbeat_is_no_acknowledgement() -> None:
+def test_a_response_to_an_earlier_heartbeat_is_not_an_acknowledgement() -> None:
     member = reconciling()
     member.heartbeat(member.fields)
     member.reconcile()
@@ -329,7 +329,7 @@ class Coordinator:
         max_size=40,
     )
 )
-def test_a_member_reaches_every_target_whatever_happens_before(events: list[frozenset[int] | str]) -> None:
+def test_a_member_reaches_every_target_after_any_history(events: list[frozenset[int] | str]) -> None:
     member, group = joining(), Coordinator()
     begun: frozenset[int] | None = None
     for event in events:

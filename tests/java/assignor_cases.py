@@ -24,7 +24,7 @@ RARE = [("sticky", 2465), ("sticky", 3250), ("cooperative-sticky", 2129), ("coop
 """Histories in which a partition moves back to a member from which more than twelve others of its topic have moved: the
 table that decides which one has grown then."""
 CLIENTS = ("consumer-report-1", "c", "größe", "客户", "\U0001f680", "\uff21")
-"""Client ids begin the member ids. The last two sort differently by UTF-16 units and by code points."""
+"""A member id starts with the client id. The last two sort differently by UTF-16 units and by code points."""
 
 
 @dataclass
@@ -214,7 +214,7 @@ class History:
         assignor = self._with_history(member)
         user_data = assignor.user_data(member.topics)
         if user_data and self._careless:
-            # Of versions before the generation was there, and of clients that send something else.
+            # Older versions send no generation, and some clients send something else.
             user_data = self._random.choice(
                 [user_data] * 6 + [user_data[:-4], b"", b"\x00\x00\x00\x05abc", user_data + b"x"]
             )
@@ -258,7 +258,7 @@ def violation(case: Case, assignment: Assignment) -> str:
     wanted = {topic for said in members.values() for topic in said.topics}
     for topic in sorted(wanted):
         for number in range(case.partitions.get(topic, 0)):
-            # In a cooperative group its owner has to give it up first.
+            # In a cooperative group, the owner has to give the partition up first.
             if (topic, number) not in seen and (topic, number) not in owned:
                 return f"{topic}-{number} is not assigned"
     return ""

@@ -11,9 +11,9 @@ from tools.schema.names import snake
 
 
 class Comparison:
-    """Compares messages of one version. ``seen`` takes note of what they had: (field's path, "null" | "set" | "plain").
+    """Compares messages of one version. ``seen`` collects their values: (field's path, "null" | "set" | "plain").
 
-    ``old_fields`` gives the names here of fields that Java has under others.
+    ``old_fields`` maps Java's names of fields to ours where they differ.
     """
 
     def __init__(self, version: int, old_fields: Mapping[str, str], seen: set[tuple[str, str]]) -> None:
@@ -33,7 +33,7 @@ class Comparison:
             if spec.name in rest:
                 yield from self._field(spec, ours, rest.pop(spec.name), where)
             elif size in rest:
-                # Of record sets the JSON has the size alone. That the bytes are the same is seen when they are encoded.
+                # Java's JSON has only the size of a record set. Encoding shows whether the bytes are the same.
                 if (java := rest.pop(size)) != len(ours):
                     yield f"{where}: ours has {len(ours)} bytes, Java's {java}"
             elif spec.tag is None:

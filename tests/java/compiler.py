@@ -20,9 +20,9 @@ SILENT = "-Dorg.apache.logging.log4j.level=OFF"
 
 
 def command(source: Path, program: str, *options: str, jars: Path | None = None) -> list[str]:
-    """Return the command that runs a program, with what a folder of jars has: by default that of Kafka's newest.
+    """Return the command that runs a program with the jars of a folder, by default the newest Kafka's.
 
-    Its source, a file or all in a folder, is compiled if need be. Arguments follow.
+    The source, a file or a folder, is compiled if need be. The caller appends the arguments.
     """
     jars = jars or kafka_jars()
     classes = compiled(source, sorted(jars.glob("*.jar")))

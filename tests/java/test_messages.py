@@ -117,7 +117,7 @@ def test_every_exception_is_needed(generated: generated_vectors.Generated) -> No
     assert not [name for name, v in renumbered if v in registry.lookup(name).versions]
 
 
-def test_header_versions_are_those_of_java(generated: generated_vectors.Generated) -> None:
+def test_header_versions_are_the_same_as_in_java(generated: generated_vectors.Generated) -> None:
     assert generated.headers
     for row in generated.headers:
         request, response = registry.request(row.api_key), registry.response(row.api_key)

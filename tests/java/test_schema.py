@@ -37,12 +37,12 @@ def field(json: Json, name: str) -> Json:
     raise KeyError(name)
 
 
-def test_declarations_are_those_of_kafka(kafka: list[list[definitions.Definition]]) -> None:
+def test_declarations_are_the_same_as_in_kafka(kafka: list[list[definitions.Definition]]) -> None:
     report = check(kafka)
     assert report.findings == []
     assert report.known == list(KNOWN)
     assert len(report.compared) == 838
-    # Kafka publishes those of its metadata log without definitions: their bytes are judged all the same.
+    # Kafka publishes no definitions of its metadata log's records, but their bytes are compared.
     assert all(name.endswith("Record") for name in report.uncovered)
 
 

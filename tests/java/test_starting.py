@@ -33,7 +33,7 @@ def archived() -> bool:
     return archive_of(java, kafka_jars()).exists()
 
 
-def test_classes_are_those_of_the_archive(tmp_path: Path) -> None:
+def test_classes_come_from_the_archive(tmp_path: Path) -> None:
     """Also where the class path goes on, as for the programs of tests."""
     (tmp_path / "Program.class").touch()
     assert (IN_ARCHIVE in run(tmp_path, "-Xlog:class+load")) == archived()

@@ -22,7 +22,7 @@ from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffs
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.producer import Transaction
 from aiokproto.types import Record
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 KEYS = [b"key %d" % number for number in range(8)]
 """Each partition has one of them at least, so that each reader always has something to read."""
@@ -149,7 +149,7 @@ class Load:
             ):
                 await asyncio.sleep(0.1)
 
-        await asyncio.wait_for(replicated(), PATIENCE)
+        await asyncio.wait_for(replicated(), LONG_TIMEOUT)
 
     async def finish(self) -> None:
         """Stop writing, and wait until everything is read."""
@@ -170,7 +170,7 @@ class Load:
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for the condition. Raises what ended a client."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + LONG_TIMEOUT
         while not condition():
             for name, task in self._tasks.items():
                 if task.done() and (error := task.exception()):
@@ -188,7 +188,7 @@ class Load:
             "bootstrap_servers": self._servers,
             "auto_offset_reset": "earliest",
             # A machine with little to spare must not expire a session: the records would come again.
-            "session_timeout_ms": PATIENCE * 1000,
+            "session_timeout_ms": LONG_TIMEOUT * 1000,
             "auto_commit_interval_ms": 500,
         }
         return Consumer(topic, **given | options)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kafka import KafkaCluster, KafkaError
 from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class FakeCluster:
@@ -88,13 +88,13 @@ def test_a_leased_cluster_starts_once_and_is_used_like_a_local_one(pool: KafkaPo
     assert fake.started == 1
 
 
-def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeCluster) -> None:
+def test_an_unused_cluster_is_stopped_until_a_test_needs_it(fake: FakeCluster) -> None:
     pool = LocalPool({"one": lambda: cast("KafkaCluster", fake)}, idle_seconds=0)
     try:
         for number in (1, 2):
             with pool.lease("one") as kafka, pool.lease("one"):
                 assert kafka.running == {1}
-            assert fake.stopped.wait(PATIENCE)
+            assert fake.stopped.wait(LONG_TIMEOUT)
             assert (fake.started, fake.running) == (number, set())
     finally:
         pool.stop()
@@ -141,10 +141,10 @@ def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
     with ExitStack() as held:
         held.enter_context(pool.lease("one"))
         together = hold("together", False)
-        together.join(PATIENCE)
+        together.join(LONG_TIMEOUT)
         assert order == ["together"]
         alone = hold("alone", True)
-    alone.join(PATIENCE)
+    alone.join(LONG_TIMEOUT)
     assert order == ["together", "alone"]
 
 

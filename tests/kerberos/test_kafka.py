@@ -18,7 +18,7 @@ from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM
 from tests.kerberos.cluster import SESSION_MS
 from tests.kerberos.conftest import Kerberized
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kerberos]
 
@@ -202,9 +202,9 @@ async def test_a_client_whose_ticket_has_expired_goes_on_after_kinit(kerberized:
     options = login(kerberized, sasl_kerberos_ccache=ccache, default_api_timeout_ms=1000)
     async with Client(**options) as client:
         await client.metadata()
-        await asyncio.wait_for(until_a_call_says("Ticket expired", client), PATIENCE)
+        await asyncio.wait_for(until_a_call_says("Ticket expired", client), LONG_TIMEOUT)
         realm.kinit(user, user, keytab)
-        await asyncio.wait_for(again(client), PATIENCE)
+        await asyncio.wait_for(again(client), LONG_TIMEOUT)
 
 
 async def until_a_call_says(text: str, client: Client) -> None:

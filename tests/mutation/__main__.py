@@ -125,7 +125,7 @@ def main() -> None:
     command = commands.add_parser("map", help="record which tests run which lines")
     command.add_argument("--tests", nargs="*", default=[], help="files or folders (default: all)")
     command.add_argument("-m", dest="marks", default=MARKS, help="expression of marks (default: %(default)s)")
-    # With more, each test would take longer than in a trial.
+    # More processes than cores would make each test slower than in a trial.
     cores = os.cpu_count() or 1
     command.add_argument("--workers", type=int, default=cores, help="processes (default: %(default)s)")
     command = commands.add_parser("draw", help="draw mutants at random")

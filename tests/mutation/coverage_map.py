@@ -1,8 +1,9 @@
 """The map of the suite: which tests run which lines, and how long each takes. Which tests try a mutant follows from it.
 
 A mutant is tried with the tests that run its statement. Some statements run outside of tests, or once for all tests of
-a process: those of modules, which run at the import, and those of caches. Which tests depend on them is not recorded,
-so the tests that run anything of the module follow, then those of the modules that import it, and so on.
+a process: a module's own statements, which run at the import, and the ones that fill caches. Which tests depend on them
+isn't recorded. So the tests that run anything of the module follow, then the tests of the modules that import it, and
+so on.
 """
 
 from __future__ import annotations

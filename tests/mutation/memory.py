@@ -1,4 +1,4 @@
-"""A limit of the memory of a process: a loop without an end must not take that of the machine."""
+"""A limit of the memory of a process, because an endless loop must not take the memory of the machine."""
 
 from __future__ import annotations
 

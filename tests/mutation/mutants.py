@@ -23,8 +23,8 @@ class Mutant(NamedTuple):
     Attributes:
         file: The module, below the package.
         line: Line of the change.
-        operator: The name of what made it, one of `OPERATORS`.
-        start: Index of the replaced text in the module's.
+        operator: The name of the operator that made it, one of `OPERATORS`.
+        start: Index of the replaced text in the module's text.
         old: The replaced text.
         new: The text that takes its place.
         change: The line before and after, for people.
@@ -118,7 +118,7 @@ def _is_left_out(node: ast.AST) -> bool:
 
 
 def _own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement and its expressions, without those of the statements in it."""
+    """Yield a statement and its expressions, without the expressions of nested statements."""
     pending = [statement]
     while pending:
         node = pending.pop()
@@ -133,12 +133,12 @@ def _is_computed(node: ast.AST) -> bool:
     """Whether a node is an expression, or a part of one, that decides something but a text."""
     if isinstance(node, ast.Call):
         return _name(node.func) not in TYPING_CALLS
-    # The positions of what an f-string has in it are wrong before Python 3.12.
+    # Before Python 3.12, the nodes within an f-string have wrong positions.
     return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case | ast.JoinedStr)
 
 
 def _head(statement: ast.stmt | ast.ExceptHandler | ast.match_case) -> tuple[int, int]:
-    """Return the first and last line of what runs of a statement before the statements in it."""
+    """Return the first and last line of a statement's head, which runs before the nested statements."""
     lines = [
         line
         for node in _own_nodes(statement)

@@ -92,7 +92,7 @@ def append(path: Path, result: Result) -> None:
 
 
 def read(path: Path, run: tuple[str, float] | None = None) -> dict[str, Result]:
-    """Return the results of a run, by mutant; by default those of the last one. Others do not compare."""
+    """Return the results of a run (by default the last one), by mutant. Results of different runs can't be compared."""
     lines = path.read_text().splitlines() if path.exists() else []
     results = [Result(**json.loads(line)) for line in lines]
     run = run or (results[-1].run if results else None)
@@ -100,7 +100,7 @@ def read(path: Path, run: tuple[str, float] | None = None) -> dict[str, Result]:
 
 
 def holds_for(result: Result, selection: Selection) -> bool:
-    """Whether a result of all tests is that of some of them, too: a trial would show nothing new."""
+    """Whether a result of all tests also holds for a selection of them, so that a trial would show nothing new."""
     if result.test is None:
         return not result.cut
     return result.test == ANY or selection.takes(result.test)

@@ -75,7 +75,7 @@ class Runner:
         return self._selection.takes(test) and (tree / file_of(test)).exists()
 
     async def _try(self, tree: Path, tests: Sequence[str]) -> Trial:
-        """Run tests until one fails, those of few files first."""
+        """Run tests until one fails, starting with the tests of a few files."""
         trial = Trial(Ending.PASSED, None, 0, "")
         for part in in_parts(tests):
             timeouts = {test: HANGS_AFTER + SLOWER * self._map.seconds[test] for test in part}
@@ -88,7 +88,7 @@ class Runner:
 
 
 def in_parts(tests: Sequence[str]) -> list[list[str]]:
-    """Divide tests into those of the `FIRST_FILES` that the order begins with, and the others."""
+    """Divide tests into the ones of `FIRST_FILES` at the start of the order, and the others."""
     first = set(files_of(tests)[:FIRST_FILES])
     parts: tuple[list[str], list[str]] = ([], [])
     for test in tests:

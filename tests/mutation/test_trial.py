@@ -18,7 +18,7 @@ from tests.mutation.trial import Ending, replaced, run_all, run_trial, verdict
 from tools.setup.project import ROOT
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
-"""The plugin that reports is that of this tree."""
+"""The plugin that reports comes from this tree."""
 TESTS = """import subprocess
 
 def test_first():

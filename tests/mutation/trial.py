@@ -57,7 +57,7 @@ class Trial(NamedTuple):
     Attributes:
         ending: How it ended.
         test: Node id of the test that failed or hung; of its file, if that could not be imported.
-        ran: How many tests began.
+        ran: How many tests started.
         output: What pytest printed.
     """
 
@@ -120,14 +120,14 @@ async def run_trial(
     chosen: Mapping[str, float] | None = None,
     limit: float | None = None,
 ) -> Trial:
-    """Run tests of a copy of the tree. Whatever they started is killed at the end, and on cancellation.
+    """Run tests of a copy of the tree. All processes that they started are killed at the end, and on cancellation.
 
     Args:
         tree: The copy.
-        arguments: Of pytest: files and more options.
-        environment: Variables besides those of this process.
+        arguments: Arguments of pytest: files and more options.
+        environment: Variables to add to the environment of this process.
         chosen: The only tests that run, in their order, each with its timeout in seconds.
-        limit: Most seconds of all of them.
+        limit: The most seconds that all of them may take together.
     """
     with tempfile.TemporaryDirectory(prefix="aiokproto-trial-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)
@@ -146,7 +146,7 @@ async def _run_group(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, limit: float | None
 ) -> int | None:
     """Run a process in a group of its own, which is killed at the end; return its status, or None at the limit."""
-    # Not a pipe: children that outlive the process would keep it open.
+    # A file and not a pipe, because children that outlive the process would keep a pipe open.
     with output.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -165,7 +165,7 @@ async def _run_group(
         # No other group can have the number while one of its processes lives.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # Not on `ended`: where the loop comes to its end, all tasks are cancelled.
+        # Don't wait for `ended` here, because all tasks are cancelled when the loop ends.
         await process.wait()
 
 

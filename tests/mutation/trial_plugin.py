@@ -29,14 +29,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    # After all other plugins: some have an order of their own.
+    # Other plugins go first, because some of them reorder the tests.
     yield
     if CHOSEN in os.environ:
         chosen: dict[str, float] = json.loads(Path(os.environ.pop(CHOSEN)).read_text())
         found = {item.nodeid: item for item in items}
         items[:] = [found[node] for node in chosen if node in found]
         for item in items:
-            # Before what the test has itself: the closest mark is the first.
+            # Insert it before the test's own marks, because pytest takes the first one as the closest.
             item.add_marker(pytest.mark.timeout(chosen[item.nodeid]), append=False)
 
 

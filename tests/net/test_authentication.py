@@ -28,14 +28,14 @@ from aiokproto.security import AwsCredentials, AwsMskIam, OAuthBearer, Plain, Sa
 from tests.net.authenticating import Counting, answers, beat, refused
 from tests.net.bare import bare, framed
 from tests.net.peer import HangUp, config, connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 async def test_tokens_and_challenges_take_turns(tokens: int) -> None:
     mechanism = Counting(tokens=tokens)
     async with peer(answers()) as broker, connected(broker.port, sasl=mechanism) as line:
-        assert (await line.send(beat(7), timeout=PATIENCE)).error_code == 7
+        assert (await line.send(beat(7), timeout=LONG_TIMEOUT)).error_code == 7
     expected = [b"token %d" % (number + 1) for number in range(tokens)]
     assert mechanism.challenges == expected
     assert mechanism.hosts == ["127.0.0.1"]
@@ -67,7 +67,7 @@ async def test_a_broker_before_1_0_gets_bare_tokens(answered: bool) -> None:
         await reader.read()
 
     async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
-        assert (await line.send(beat(), timeout=PATIENCE)).error_code == 3
+        assert (await line.send(beat(), timeout=LONG_TIMEOUT)).error_code == 3
     assert tokens == [b"token 1", b"token 2", b"token 3"]
     assert mechanism.challenges[0] == b"challenge"
 
@@ -401,7 +401,7 @@ async def test_cancelling_closes_the_socket() -> None:
 
     async with peer(answers(authenticate=silent)) as broker:
         opening = asyncio.ensure_future(
-            open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), PATIENCE)
+            open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), LONG_TIMEOUT)
         )
         await asked.wait()
         opening.cancel()

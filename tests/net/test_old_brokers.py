@@ -19,7 +19,7 @@ from aiokproto.errors import BrokerConnectionError, DeadlineError, DecodeError, 
 from aiokproto.net.open import SILENCE, open_connection
 from tests.net.peer import Answer, HangUp, connected, peer, serves
 from tests.net.test_connection import VERSIONS, beat, echo, hangs_up, silent
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def no_groups(request: object, version: int) -> ListGroupsResponse:
@@ -44,7 +44,7 @@ async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> N
         ]
         assert line.versions.assumed
         assert broker.connections == 4
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert broker.requests[-1][1] == 0
 
 
@@ -54,7 +54,7 @@ async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> Non
     async with peer(closed | answered) as broker, connected(broker.port) as line:
         assert broker.connections == 5
         with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
-            await line.send(beat(5), timeout=PATIENCE)
+            await line.send(beat(5), timeout=LONG_TIMEOUT)
 
 
 async def test_what_closes_every_connection_is_not_taken_for_an_old_broker() -> None:
@@ -94,7 +94,7 @@ async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monk
     monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.01)
     ignores: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: silent, ListGroupsRequest: no_groups}
     async with peer({**ignores, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert line.versions.ranges == versions_of("0.9")
         # The one that was ignored, the probe, and the one in use.
         assert broker.connections == 3
@@ -118,7 +118,7 @@ async def test_a_slow_broker_is_not_taken_for_one_of_0_9(monkeypatch: pytest.Mon
 
 async def test_a_broker_whose_release_is_given_is_not_asked() -> None:
     async with peer({HeartbeatRequest: echo}) as broker, connected(broker.port, broker_version="0.9") as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert [type(request) for request, _ in broker.requests] == [HeartbeatRequest]
 
 
@@ -132,7 +132,7 @@ async def test_what_another_release_does_is_said_to_be_due_to_the_option(
     """Brokers close the connection on versions that they do not have, and 0.8 answers in another form than 0.9."""
     async with peer({HeartbeatRequest: answer}) as broker, connected(broker.port, broker_version="0.9") as line:
         with pytest.raises(error, match=r"broker_version='0\.9' may be wrong"):
-            await line.send(beat(), timeout=PATIENCE)
+            await line.send(beat(), timeout=LONG_TIMEOUT)
 
 
 async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:
@@ -184,5 +184,5 @@ async def test_the_error_of_a_broker_that_closes_connections_now_says_so() -> No
     async with peer({ApiVersionsRequest: hangs_up, ListGroupsRequest: no_groups}) as broker:
         config = ClusterConfig.parse({"bootstrap_servers": broker.address})
         with pytest.raises(BrokerConnectionError, match="on the first request: it is starting, or stopping"):
-            await open_connection("127.0.0.1", broker.port, broker.address, config, PATIENCE, answers=True)
+            await open_connection("127.0.0.1", broker.port, broker.address, config, LONG_TIMEOUT, answers=True)
         assert [type(request) for request, _ in broker.requests] == [ApiVersionsRequest, ApiVersionsRequest]

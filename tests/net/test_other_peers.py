@@ -14,7 +14,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import BootstrapError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from tests.net.peer import connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -100,8 +100,8 @@ async def test_a_peer_that_says_nothing(serve: Serve, kind: type[KafkaError], te
     async with raw_peer(serve) as port:
         with pytest.raises(kind, match=text):
             # What the deadline does not end may take its time, on a busy machine.
-            async with connected(port, timeout=1.5 if kind is DeadlineError else PATIENCE) as line:
-                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
+            async with connected(port, timeout=1.5 if kind is DeadlineError else LONG_TIMEOUT) as line:
+                await line.send(MetadataRequest(topics=[]), timeout=LONG_TIMEOUT)
 
 
 async def test_a_client_reports_it_as_the_reason_of_start() -> None:

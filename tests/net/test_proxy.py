@@ -22,8 +22,8 @@ from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.proxies import proxy
 from tests.net.test_tls import CERTIFICATE, KEY, anonymous
 from tests.net.waiting import held_port
-from tests.patience import PATIENCE
 from tests.security.certificates import make
+from tests.timeouts import LONG_TIMEOUT
 
 ANSWERS: dict[type[Request[Any]], Answer] = {
     ApiVersionsRequest: serves(Heartbeat=(0, 4)),
@@ -49,10 +49,10 @@ def through(url: str, context: ssl.SSLContext | None = None, no_proxy: str = "",
     return config(proxy=parse_proxy(url, no_proxy, context), **changes)
 
 
-async def beat(host: str, port: int, options: ClusterConfig, timeout: float = PATIENCE) -> None:
+async def beat(host: str, port: int, options: ClusterConfig, timeout: float = LONG_TIMEOUT) -> None:
     line = await open_connection(host, port, "broker 1", options, timeout)
     try:
-        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+        assert (await line.send(BEAT, timeout=LONG_TIMEOUT)).error_code == 0
     finally:
         line.abort()
         await line.wait_closed()

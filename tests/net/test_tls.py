@@ -19,7 +19,7 @@ from aiokproto.net.open import open_connection
 from aiokproto.net.tls_errors import tls_error
 from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, config, connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 # A self-signed certificate for localhost and 127.0.0.1 that expires in a hundred years; used in tests only.
 CERTIFICATE = """\
@@ -67,7 +67,7 @@ def trusting() -> ssl.SSLContext:
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=GivenContext(trusting)) as line:
-        answers = await asyncio.gather(*(line.send(BEAT, timeout=PATIENCE) for _ in range(20)))
+        answers = await asyncio.gather(*(line.send(BEAT, timeout=LONG_TIMEOUT) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
 
@@ -99,7 +99,7 @@ async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> 
         assert broker.requests == []
 
 
-async def test_an_application_can_decide_to_verify_nobody() -> None:
+async def test_an_application_can_decide_to_verify_no_server() -> None:
     unverified = anonymous(ssl.Purpose.SERVER_AUTH)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
@@ -107,7 +107,7 @@ async def test_an_application_can_decide_to_verify_nobody() -> None:
         peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
         connected(broker.port, tls=GivenContext(unverified)) as line,
     ):
-        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+        assert (await line.send(BEAT, timeout=LONG_TIMEOUT)).error_code == 0
 
 
 async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
@@ -127,11 +127,11 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before its first response: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
+                await line.send(MetadataRequest(topics=[]), timeout=LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("name", [None, "kafka.example", lambda host, port: f"{host}.example"])
-async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(server: ssl.SSLContext, name: Any) -> None:
+async def test_the_server_name_is_the_advertised_host_or_the_option(server: ssl.SSLContext, name: Any) -> None:
     """Also if the address is mapped: proxies that route by the server name (SNI) need it."""
     seen: list[str | None] = []
     server.sni_callback = lambda connection, host, context: seen.append(host)
@@ -144,7 +144,7 @@ async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(serv
             server_hostname=parsed.server_hostname,
             address_map=lambda host, port: ("127.0.0.1", broker.port),
         )
-        line = await open_connection("kafka", 9092, "broker 1", mapped, PATIENCE)
+        line = await open_connection("kafka", 9092, "broker 1", mapped, LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
     assert seen == ["kafka" if name is None else "kafka.example"]

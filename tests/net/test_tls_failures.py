@@ -20,8 +20,8 @@ from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.payloads.registry import _context
 from tests.net.peer import peer, raw_peer
 from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
-from tests.patience import PATIENCE
 from tests.security.certificates import Files, make
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 async def connect(port: int, host: str = "127.0.0.1", **options: Any) -> None:
     """Open a connection with options as the user gives them."""
     config = ClusterConfig.parse({"bootstrap_servers": f"{host}:{port}", "security_protocol": "SSL", **options})
-    connection = await open_connection(host, port, f"{host}:{port}", config, PATIENCE)
+    connection = await open_connection(host, port, f"{host}:{port}", config, LONG_TIMEOUT)
     connection.abort()
     await connection.wait_closed()
 
@@ -202,7 +202,7 @@ async def test_cancelling_when_the_handshake_is_complete_leaves_no_socket_behind
         config = ClusterConfig.parse(
             {"bootstrap_servers": broker.address, "security_protocol": "SSL", "ssl_cafile": files["ca.pem"]}
         )
-        later = asyncio.get_running_loop().time() + PATIENCE
+        later = asyncio.get_running_loop().time() + LONG_TIMEOUT
         made = Cancelled("b", config)
         opening = asyncio.ensure_future(dial(lambda: made, "127.0.0.1", broker.port, config, deadline=later, peer="b"))
         with pytest.raises(asyncio.CancelledError):

@@ -50,7 +50,7 @@ async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
 
 
 def names(data: bytes) -> set[str]:
-    """The metrics in a push: their names are the only texts that begin so."""
+    """Return the metrics in a push. Their names are the only texts with this prefix."""
     prefix = b"org.apache.kafka."
     found = data.split(prefix)[1:]
     starts = [len(prefix) + data.index(prefix + rest) for rest in found]
@@ -117,7 +117,7 @@ async def test_a_consumer_pushes_its_metrics_with_its_group() -> None:
     assert b"report" in data
 
 
-async def test_metrics_of_the_application_are_pushed_with_those_of_the_client() -> None:
+async def test_metrics_of_the_application_are_pushed_with_the_clients_own() -> None:
     metrics = [Metric("com.example.open", 3), Metric("com.other.open", 4)]
     async with Broker() as broker:
         wanted = "com.example.,org.apache.kafka.producer.connection."

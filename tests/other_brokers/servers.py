@@ -13,7 +13,7 @@ from aiokproto.client import Client
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.other_brokers import librdkafka_mock
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup import project
 
 PARTITIONS = 3
@@ -38,7 +38,7 @@ class Server:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
-        answer = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)).decode().strip()
+        answer = (await asyncio.wait_for(self._process.stdout.readline(), LONG_TIMEOUT)).decode().strip()
         assert answer == "ok", f"{words}: {answer}"
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
@@ -81,11 +81,11 @@ async def _running(kind: type[Server], *command: object) -> AsyncIterator[Server
     )
     try:
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+        line = await asyncio.wait_for(process.stdout.readline(), LONG_TIMEOUT)
         assert line, f"it has ended: {command}"
         yield kind(process, line.decode().strip())
     finally:
-        # With communicate() the transports of all pipes are closed too.
+        # communicate() also closes the transports of all pipes.
         if process.returncode is None:
             process.kill()
         await process.communicate()

@@ -163,7 +163,7 @@ ANONYMOUS = EVERYTHING | {18: "0-4"}
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_node_ids_that_are_new_in_every_response(protocol: str) -> None:
-    """As WarpStream's agents, which come and go behind one address, and any of which serves every partition."""
+    """WarpStream's agents come and go behind one address, and any of them serves every partition."""
     async with serving(Renumbered(), as_version=ANONYMOUS) as cluster:
         await use(cluster.bootstrap_servers, protocol, metadata_max_age_ms=20)
         await transact(cluster.bootstrap_servers, "t")

@@ -35,7 +35,7 @@ from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch, decode
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 TOPIC_ID = bytes(range(16))
 
@@ -261,7 +261,7 @@ class FakeCluster:
     async def send_oneway(
         self, request: ProduceRequest, node: int, *, max_version: int | None = None, **_: Any
     ) -> None:
-        await self.send(request, node, timeout=PATIENCE, max_version=max_version)
+        await self.send(request, node, timeout=LONG_TIMEOUT, max_version=max_version)
 
     async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
         """Answer as a healthy leader does."""

@@ -12,7 +12,7 @@ from aiokproto.broker import Broker
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
 from aiokproto.producer.config import PartitionerName
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -49,7 +49,7 @@ def by_librdkafka(servers: str, name: str, records: list[bytes | None]) -> list[
             expected[number] = message.partition()
 
         confluent.produce("t", b"", key=key, on_delivery=delivered)
-    assert confluent.flush(PATIENCE) == 0
+    assert confluent.flush(LONG_TIMEOUT) == 0
     return [expected[number] for number in range(len(records))]
 
 

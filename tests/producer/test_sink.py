@@ -16,8 +16,8 @@ from aiokproto.errors import (
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.sink import MIN_BYTES
 from tests.net.waiting import until
-from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make, batches, grow_old
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def test_large_batches_are_compressed_in_threads_and_stay_in_order(
@@ -51,7 +51,7 @@ class Gate:
     def seal(self, batch: ProducerBatch) -> bytearray:
         if threading.current_thread() is not threading.main_thread():
             self.reached.set()
-            self.open.wait(PATIENCE)
+            self.open.wait(LONG_TIMEOUT)
         return self._original(batch)
 
 
@@ -122,7 +122,7 @@ async def test_batches_are_compressed_although_the_default_executor_is_full(make
     fake = FakeCluster()
     busy = threading.Event()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, PATIENCE)
+    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, LONG_TIMEOUT)
     try:
         async with make(fake, compression_type="gzip") as producer:
             assert (await producer.send("flights", BIG)).offset == 0

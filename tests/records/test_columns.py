@@ -215,7 +215,7 @@ def test_columns_of_many_single_record_batches() -> None:
     assert rows(to_columns(decode(data))) == objects(data)
 
 
-def test_a_count_that_is_not_that_of_the_batch_raises() -> None:
+def test_a_count_that_differs_from_the_batchs_raises() -> None:
     for count in (99, 101):
         data = bytearray(encode(simple_records(100)))
         struct.pack_into(">i", data, 57, count)

@@ -42,7 +42,7 @@ def test_a_library_with_another_layout_is_imported(monkeypatch: pytest.MonkeyPat
 
 @each_join
 @given(first=st.binary(max_size=300), second=st.binary(max_size=3000))
-def test_joined_checksums_are_that_of_the_whole(join: Join, first: bytes, second: bytes) -> None:
+def test_joined_checksums_are_the_checksum_of_the_whole(join: Join, first: bytes, second: bytes) -> None:
     assert join(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
 
 

@@ -129,7 +129,7 @@ def test_any_bytes_after_the_header_raise_only_our_errors(content: bytes, magic:
         pass
 
 
-def test_the_face_is_that_of_a_batch() -> None:
+def test_it_has_the_api_of_a_batch() -> None:
     data = wrapped(message(b"a", offset=0), message(b"b", offset=4), offset=104)
     (batch,) = decode(data)
     assert isinstance(batch, LegacyBatch)
@@ -205,7 +205,7 @@ def test_damage_within_a_run_is_found_at_its_place(place: int) -> None:
         read(wrapped(b"".join(inside[:place]), message(b"abc", offset=place)[: -1 - place], offset=5))
 
 
-def test_log_append_time_is_that_of_the_wrapper() -> None:
+def test_log_append_time_comes_from_the_wrapper() -> None:
     data = wrapped(message(b"a", timestamp=5), message(b"b", offset=1, timestamp=6), attributes=8)
     (batch,) = decode(data)
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -214,7 +214,7 @@ def test_log_append_time_is_that_of_the_wrapper() -> None:
     assert [record.timestamp for record in batch] == [77]
 
 
-def test_create_time_is_that_of_each_message() -> None:
+def test_create_time_comes_from_each_message() -> None:
     data = wrapped(message(b"a", timestamp=5), message(b"b", offset=1, timestamp=6))
     assert [record.timestamp for record in read(data)] == [5, 6]
 

@@ -191,7 +191,7 @@ def test_a_large_batch_among_small_ones() -> None:
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("count", [99, 101])
-def test_a_count_that_is_not_that_of_the_batch(codec: Compression, count: int) -> None:
+def test_a_count_that_differs_from_the_batchs(codec: Compression, count: int) -> None:
     data = patched(encode(simple_records(100), base_offset=70, compression=codec), count=count)
     with pytest.raises(CorruptRecordError, match=f"record batch at offset 70: .*{count}"):
         read(data, 1000, 1000)
@@ -215,7 +215,7 @@ def test_damage_in_a_later_piece(codec: Compression) -> None:
         list(found)
 
 
-def test_log_append_time_is_that_of_all_pieces() -> None:
+def test_all_pieces_have_the_log_append_time() -> None:
     appended = bytearray(encode(simple_records(30), compression="lz4"))
     restamp(appended, 0, 777)
     found = list(in_pieces(decode(appended, check_crc=False), 1000, 1000))

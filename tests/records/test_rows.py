@@ -173,7 +173,7 @@ def test_partitions() -> None:
 
 
 @given(given_rows)
-def test_sizes_are_those_of_the_estimate_or_less(rows: list[Any]) -> None:
+def test_sizes_are_at_most_the_estimate(rows: list[Any]) -> None:
     for piece in from_arrow(table_of(rows), NOW):
         for size, row in zip(piece.sizes().tolist(), rows, strict=True):
             assert size <= estimate_size(row[0], row[1], row[3]) + 5

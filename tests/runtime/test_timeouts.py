@@ -33,7 +33,7 @@ async def test_a_timeout_alone_is_no_cancellation() -> None:
     assert await create_task(waits(0)) == "went on"
 
 
-async def test_of_two_timeouts_at_once_the_outer_one_is_raised() -> None:
+async def test_the_outer_one_of_two_timeouts_at_once_is_raised() -> None:
     async def nested() -> str:
         try:
             async with timeout_at(0):

@@ -46,10 +46,10 @@ from aiokproto.security import (
 from aiokproto.security.tracebacks import without_frames
 from tests.net.authenticating import answers
 from tests.net.peer import config, peer, raw_peer
-from tests.patience import PATIENCE
 from tests.security.certificates import make
 from tests.security.hostile_scram import ScramServer
 from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
+from tests.timeouts import LONG_TIMEOUT
 
 MARK = "zq"
 QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.002, "read_timeout": 0.2}
@@ -458,7 +458,9 @@ async def test_cancelled_logins_show_no_secrets(shown: Shown) -> None:
     ):
         async with peer(answers(authenticate=silent)) as broker:
             options = config(sasl=mechanism)
-            opening = asyncio.ensure_future(open_connection("127.0.0.1", broker.port, "broker 1", options, PATIENCE))
+            opening = asyncio.ensure_future(
+                open_connection("127.0.0.1", broker.port, "broker 1", options, LONG_TIMEOUT)
+            )
             await received.wait()
             opening.cancel()
             with pytest.raises(asyncio.CancelledError) as raised:
@@ -479,7 +481,7 @@ async def test_a_broker_that_repeats_what_it_got(shown: Shown, make: Callable[[]
 
     async with peer(answers(authenticate=repeat)) as broker:
         with pytest.raises(AuthenticationError, match="not accepted: ") as raised:
-            await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=make()), PATIENCE)
+            await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=make()), LONG_TIMEOUT)
     shown.error(raised.value)
     shown.show(*range(5))
     assert "\n" not in str(raised.value)

@@ -29,7 +29,7 @@ from aiokproto.spark.options import READING, parse_options
 from aiokproto.spark.permissions import EVERYTHING
 from aiokproto.spark.sink.options import WRITING
 from tests.observe.test_otel import sdk
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 CANARY = "zq-canary-zq"
 SUSPECT = re.compile(
@@ -276,7 +276,7 @@ async def test_a_working_client_shows_no_secret_in_logs_spans_metrics_and_statis
                 Consumer("flights", **login, auto_offset_reset="earliest", interceptors=tracing) as consumer,
             ):
                 await producer.send("flights", b"UA 901")
-                await asyncio.wait_for(anext(consumer), PATIENCE)
+                await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
                 registry = CollectorRegistry()
                 registry.register(KafkaCollector(producer, consumer))
                 shown.show(generate_latest(registry))

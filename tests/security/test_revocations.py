@@ -139,7 +139,9 @@ async def test_a_broker_rejects_revoked_clients_also_by_lists_that_are_written_l
 
 
 @pytest.mark.parametrize("chain", [False, True])
-async def test_a_broker_checks_the_chain_of_clients_if_it_shall(authorities: Authorities, chain: bool) -> None:
+async def test_a_broker_checks_the_chain_of_clients_if_it_is_configured_to(
+    authorities: Authorities, chain: bool
+) -> None:
     revoked = revocations(authorities.root, authorities.between.cert_pem.bytes())
     lists = authorities.file(revoked, revocations(authorities.between))
     security = Security("SSL", ssl_crlfile=lists, ssl_crl_check_chain=chain)

@@ -17,8 +17,8 @@ from aiokproto.broker import Broker, Security
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError
 from aiokproto.security.tls.contexts import TlsContexts
-from tests.patience import PATIENCE
 from tests.security.certificates import KEY_PASSWORD, Files, make
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def test_a_secret_store_that_does_not_respond_keeps_what_works(
     assert asked == 2
     assert "earlier ones: reading them took longer than 0.01 s" in caplog.text
     monkeypatch.setattr(tls, "_pause_until", 0.0)
-    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", PATIENCE)
+    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", LONG_TIMEOUT)
     name = "other-ca.pem"
     sealed.set()
     assert authorities(await tls.context()) != authorities(first)

@@ -13,14 +13,14 @@ import trustme
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.security import ClientCredentials, Token, TokenEndpoint
 from aiokproto.security.http_request import MAX_BODY, MAX_HEADERS, MAX_LINE, parse_url
-from tests.patience import PATIENCE
 from tests.security.oidc import Asked, Oidc, issuing, oidc, refusing, response
+from tests.timeouts import LONG_TIMEOUT
 
 QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.01}
 
 
 def endpoint(provider: Oidc, **more: Any) -> TokenEndpoint:
-    timeouts = {"connect_timeout": PATIENCE, "read_timeout": PATIENCE}
+    timeouts = {"connect_timeout": LONG_TIMEOUT, "read_timeout": LONG_TIMEOUT}
     return TokenEndpoint(provider.url, **{**QUICK, **timeouts, **more})
 
 
@@ -140,7 +140,7 @@ async def test_an_attempt_that_fails_is_followed_by_one_that_succeeds() -> None:
     async with oidc() as provider:
         success, answers = provider.answer, [response(500), b"", response(503)]
         provider.answer = lambda asked: answers.pop(0) if answers else success(asked)
-        assert (await ask(provider, retry_backoff_max=PATIENCE)).expires_at is not None
+        assert (await ask(provider, retry_backoff_max=LONG_TIMEOUT)).expires_at is not None
     assert len(provider.asked) == 4
 
 
@@ -201,7 +201,7 @@ async def test_a_server_that_stays_silent() -> None:
             await ask(provider, read_timeout=0.05)
 
 
-async def test_an_address_where_nobody_listens() -> None:
+async def test_an_address_without_a_listener() -> None:
     async with oidc() as provider:
         port = provider.port
     with pytest.raises(BrokerConnectionError, match=f"http://127.0.0.1:{port}/token gave no token: ConnectionRefused"):

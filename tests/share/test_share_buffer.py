@@ -63,7 +63,7 @@ def test_missing_offsets_are_acquired_and_have_no_record(
         ([(0, 2**62, 1)], [(0, 2**62, 1)]),
     ],
 )
-def test_acquired_ranges_are_in_order_whatever_a_broker_sends(
+def test_acquired_ranges_are_in_order_even_if_a_broker_sends_others(
     reported: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]
 ) -> None:
     sent = [
@@ -96,7 +96,7 @@ def test_a_part_accounts_for_every_acquired_offset() -> None:
     assert gaps == [Offsets(3, 4), Offsets(8, 9)]
 
 
-def test_a_damaged_batch_is_no_gap_whatever_its_header_says() -> None:
+def test_a_damaged_batch_is_not_a_gap_even_if_its_header_says_so() -> None:
     hidden = bytearray(stored(range(3, 6)))
     hidden[22] ^= 0x20  # a control batch
     data = memoryview(stored(range(3)) + hidden + stored(range(6, 9)))

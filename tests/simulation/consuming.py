@@ -12,17 +12,17 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import BrokerError
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
-from tests.simulation.member import Ledger, Member
-from tests.simulation.protocols import come_and_go
-from tests.simulation.pushing import early, want_metrics
-from tests.simulation.world import (
-    World,
+from tests.simulation.environment import (
+    Environment,
     check_no_task_is_left,
     live_until_nothing_is_missing,
     run_within_turns,
     stored_records,
 )
+from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
+from tests.simulation.member import Ledger, Member
+from tests.simulation.protocols import come_and_go
+from tests.simulation.pushing import early, want_metrics
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -152,8 +152,8 @@ async def _program(
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 check_commits(cluster, ledger.processed)
 
-        world = World(simulation, cluster, "t", unclean=unclean)
-        happening = asyncio.create_task(_happen(world, faults, protocol_goes=protocol_goes))
+        environment = Environment(simulation, cluster, "t", unclean=unclean)
+        happening = asyncio.create_task(_happen(environment, faults, protocol_goes=protocol_goes))
         try:
             await asyncio.gather(
                 produce(cluster, random, may_fail=unclean),
@@ -172,9 +172,9 @@ async def _program(
         check_no_task_is_left(OWN_TASKS)
 
 
-async def _happen(world: World, faults: list[Fault], *, protocol_goes: bool) -> None:
-    going = [come_and_go(world.simulation, world.cluster, UNTIL)] if protocol_goes else []
-    await asyncio.gather(carry_out(world, faults), *going)
+async def _happen(environment: Environment, faults: list[Fault], *, protocol_goes: bool) -> None:
+    going = [come_and_go(environment.simulation, environment.cluster, UNTIL)] if protocol_goes else []
+    await asyncio.gather(carry_out(environment, faults), *going)
 
 
 async def produce(

@@ -15,10 +15,10 @@ from aiokproto.producer import Transaction
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
 from tests.simulation.consuming import BROKERS, CONFIG, PARTITIONS, PROTOCOLS, produce
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import REFUSALS, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import committed_values, hanging
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 UNTIL = 15.0
 RECORDS = 60
@@ -178,7 +178,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 until = simulation.time() + random.uniform(0.3, UNTIL / 2)
                 await member(number).live(until)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             members = (come_and_go(number) for number in range(random.randint(2, 4)))
             await asyncio.gather(produce(cluster, random, count=RECORDS), *members)

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiokproto.error_codes import ErrorCode
 from tests.simulation import broker_faults, host_faults, network_faults, request_faults
+from tests.simulation.environment import Environment
 from tests.simulation.request_faults import REFUSALS, SPLITTING
-from tests.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,12 @@ def draw(
     return Fault(round(at, 4), kind, round(seconds, 4), options)
 
 
-async def carry_out(world: World, schedule: list[Fault]) -> None:
+async def carry_out(environment: Environment, schedule: list[Fault]) -> None:
     """Inject all faults of a schedule, and wait for their end."""
 
     async def happen(fault: Fault) -> None:
         await asyncio.sleep(fault.at)
-        world.simulation.trace.note("fault", repr(fault))
-        await KINDS[fault.kind](world, fault.seconds, *fault.options)
+        environment.simulation.trace.note("fault", repr(fault))
+        await KINDS[fault.kind](environment, fault.seconds, *fault.options)
 
     await asyncio.gather(*(happen(fault) for fault in schedule))

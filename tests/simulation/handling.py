@@ -25,9 +25,9 @@ from tests.simulation.consuming import (
     missing_records,
     produce,
 )
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
 from tests.simulation.faults import Fault, carry_out, draw_some, stalled
 from tests.simulation.member import SLACK
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 KEYS = (None, *(b"%d" % number for number in range(5)))
 
@@ -254,7 +254,7 @@ async def _program(simulation: Simulation, faults: list[Fault], more: dict[str, 
                 await Member(simulation, ledger, faults, options).live(until)
                 check_commits(cluster, ledger.done)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             await asyncio.gather(produce(cluster, random, KEYS), *(come_and_go() for _ in range(random.randint(1, 3))))
             await happening

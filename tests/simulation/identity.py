@@ -33,9 +33,9 @@ from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation import sharing
+from tests.simulation.environment import check_no_task_is_left, run_within_turns
 from tests.simulation.faults import Fault
 from tests.simulation.transaction_log import committed_values
-from tests.simulation.world import check_no_task_is_left, run_within_turns
 
 UNTIL = 6.0
 """Virtual seconds in which members come, go and are removed."""
@@ -119,11 +119,11 @@ class Delivered:
 class Application:
     """One consumer, and what its application does with what it reads."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        self.world = world
-        self.random = world.random
-        self.losses = Losses(world.clock)
-        own: dict[str, Any] = {**world.options, **world.protocol}
+    def __init__(self, group: Group, number: int) -> None:
+        self.group = group
+        self.random = group.random
+        self.losses = Losses(group.clock)
+        own: dict[str, Any] = {**group.options, **group.protocol}
         if "group_instance_id" in own:
             own["group_instance_id"] = f"static-{number}"
         self.consumer = Consumer(**own)
@@ -177,7 +177,7 @@ class Committing(Application):
     """Commits records, batches, dicts and everything, in time and late."""
 
     async def read(self, until: float) -> None:
-        while self.world.time() < until:
+        while self.group.time() < until:
             if (delivered := await self.take()) is None:
                 continue
             if self.random.random() < 0.3:
@@ -189,7 +189,7 @@ class Committing(Application):
 
     async def _finish(self, delivered: Delivered, what: Any) -> None:
         # The values are added first: if this is cancelled in its pause, a later commit covers them.
-        self.world.processed.update(each.value for each in delivered.records)
+        self.environment.processed.update(each.value for each in delivered.records)
         await self.pause()
         lost = delivered.lost
         try:
@@ -210,7 +210,7 @@ class Running(Application):
 
     async def read(self, until: float) -> None:
         running = asyncio.ensure_future(self.consumer.run(self._handle, concurrency=4, drain_timeout_ms=500))
-        await asyncio.wait([running], timeout=max(until - self.world.time(), 0.0))
+        await asyncio.wait([running], timeout=max(until - self.group.time(), 0.0))
         self.consumer.stop_run()
         await asyncio.wait([running])
         if (error := running.exception()) is not None and not isinstance(error, KafkaError):
@@ -222,7 +222,7 @@ class Running(Application):
             await self.pause()
         finally:
             # The handler continues even if it is cancelled.
-            self.world.processed.add(record.value)
+            self.environment.processed.add(record.value)
             lost = delivered.lost
             try:
                 check_commit(await self.consumer.commit(record, timeout_ms=3000), lost, record)
@@ -233,13 +233,13 @@ class Running(Application):
 class Transacting(Application):
     """Copies in transactions, and sends offsets in all possible ways."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        super().__init__(world, number)
-        self._producer = world.producer(number)
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__(group, number)
+        self._producer = group.producer(number)
 
     async def read(self, until: float) -> None:
         async with self._producer:
-            while self.world.time() < until:
+            while self.group.time() < until:
                 if (delivered := await self.take(20)) is not None:
                     await self._copy(delivered)
 
@@ -276,15 +276,15 @@ class Transacting(Application):
 class Session(Application):
     """Copies with ``ExactlyOnce``."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        super().__init__(world, number)
-        self._session = ExactlyOnce(self.consumer, world.producer(number))
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__(group, number)
+        self._session = ExactlyOnce(self.consumer, group.producer(number))
 
     async def work(self, until: float) -> None:
         async with self._session:
             most = self.random.choice((1, 5, 50))
             running = asyncio.ensure_future(self._session.run(self._process, max_records=most))
-            await asyncio.wait([running], timeout=max(until - self.world.time(), 0.0))
+            await asyncio.wait([running], timeout=max(until - self.group.time(), 0.0))
             self._session.stop()
             await asyncio.wait([running])
             running.result()

@@ -12,8 +12,8 @@ from aiokproto.consumer import OffsetReset
 from aiokproto.errors import DeadlineError, RecordDeserializationError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+from tests.simulation.environment import in_time
 from tests.simulation.faults import Fault, stalled
-from tests.simulation.world import in_time
 
 SLACK = 1.0
 """Virtual seconds that a call may take beyond its deadline."""

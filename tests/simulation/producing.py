@@ -11,9 +11,9 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import Environment, stored_records
 from tests.simulation.faults import Fault, carry_out, draw, stalled
 from tests.simulation.pushing import early, want_metrics
-from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
 MAX_BLOCK, SLACK = 30.0, 0.1
@@ -60,7 +60,7 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
         # A leader that dies loses acknowledged records with acks=1, and only requests that are sent one by one keep the
         # order.
         acks = random.choice((-1, -1, -1, -1, 1))
-        world = World(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
+        environment = Environment(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
         # Responses come after batches have expired if the timeout is short.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
@@ -79,7 +79,7 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
         ]
         for producer in producers:
             await producer.start()
-        happening = asyncio.create_task(carry_out(world, faults))
+        happening = asyncio.create_task(carry_out(environment, faults))
         try:
             await asyncio.gather(
                 *(_produce(simulation, which, producer, ledger) for which, producer in enumerate(producers))
@@ -89,7 +89,7 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
             happening.cancel()
             for producer in producers:
                 await producer.close()
-        _check(world, ledger)
+        _check(environment, ledger)
         assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled(faults), (
             f"a call took {ledger.slowest} s"
         )
@@ -130,10 +130,10 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
     await asyncio.gather(*waiting)
 
 
-def _check(world: World, ledger: Ledger) -> None:
+def _check(environment: Environment, ledger: Ledger) -> None:
     for partition in range(PARTITIONS):
-        stored = stored_records(world.cluster, "t", partition)
-        lost = world.lost[partition] if world.acks == 1 or world.unclean else set[bytes | None]()
+        stored = stored_records(environment.cluster, "t", partition)
+        lost = environment.lost[partition] if environment.acks == 1 or environment.unclean else set[bytes | None]()
         at = dict(stored)
         for value, (where, offset) in ledger.written.items():
             if where == partition and offset >= 0 and value not in lost:
@@ -143,7 +143,7 @@ def _check(world: World, ledger: Ledger) -> None:
         for (which, number), calls in ledger.calls.items():
             if number == partition:
                 mine = [value for _, value in stored if value is not None and value.startswith(b"%d/" % which)]
-                _check_calls(partition, calls, mine, ledger, lost, idempotent=world.acks == -1)
+                _check_calls(partition, calls, mine, ledger, lost, idempotent=environment.acks == -1)
 
 
 def _check_calls(

@@ -13,8 +13,8 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
+from tests.simulation.environment import Environment, check_no_task_is_left, in_time, run_within_turns
 from tests.simulation.faults import Fault, carry_out, draw_some, stalled
-from tests.simulation.world import World, check_no_task_is_left, in_time, run_within_turns
 from tests.simulation.writing import FIRST_TIME, Writer
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
@@ -196,7 +196,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         for partition in range(PARTITIONS):
             consumer.seek(("t", partition), 0)
         reader = Reader(simulation, writer, consumer, faults, committed=committed)
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         writing = asyncio.create_task(_write(random, writer))
         try:
             try:

@@ -11,7 +11,7 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.failures.policy import TABLES
-from tests.simulation.world import World
+from tests.simulation.environment import Environment
 
 APIS = (
     "Produce",
@@ -176,38 +176,38 @@ TRANSACTIONAL_REFUSALS = {api: _transactional(api) for api in TRANSACTIONAL}
 """The same, for the requests of a transactional producer."""
 
 
-async def refuse(world: World, seconds: float, api: str, code: ErrorCode, times: int) -> None:
-    with world.cluster.faults.fail(request_class(api), code, times=times):
+async def refuse(environment: Environment, seconds: float, api: str, code: ErrorCode, times: int) -> None:
+    with environment.cluster.faults.fail(request_class(api), code, times=times):
         await asyncio.sleep(seconds)
 
 
-async def drop(world: World, seconds: float, api: str, what: str, times: int) -> None:
-    with world.cluster.faults.drop(request_class(api), what, times=times):  # type: ignore[arg-type]
+async def drop(environment: Environment, seconds: float, api: str, what: str, times: int) -> None:
+    with environment.cluster.faults.drop(request_class(api), what, times=times):  # type: ignore[arg-type]
         await asyncio.sleep(seconds)
 
 
-async def delay_answers(world: World, seconds: float, api: str, by: float) -> None:
-    with world.cluster.faults.delay(request_class(api), by):
+async def delay_answers(environment: Environment, seconds: float, api: str, by: float) -> None:
+    with environment.cluster.faults.delay(request_class(api), by):
         await asyncio.sleep(seconds)
 
 
-async def serve_twice(world: World, seconds: float, api: str) -> None:
+async def serve_twice(environment: Environment, seconds: float, api: str) -> None:
     """Serve a request twice, as if it were sent again after its response was lost."""
 
     async def twice(call: RequestInfo, serve: Serve) -> Response | None:
         await serve(call.request)
         return await serve(call.request)
 
-    with world.cluster.faults.intercept(request_class(api), twice):
+    with environment.cluster.faults.intercept(request_class(api), twice):
         await asyncio.sleep(seconds)
 
 
-async def throttle(world: World, seconds: float, api: str, by_ms: int) -> None:
+async def throttle(environment: Environment, seconds: float, api: str, by_ms: int) -> None:
     async def throttled(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = by_ms
         return cast("Response | None", response)
 
-    with world.cluster.faults.intercept(request_class(api), throttled):
+    with environment.cluster.faults.intercept(request_class(api), throttled):
         await asyncio.sleep(seconds)

@@ -22,14 +22,14 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw, stalled
-from tests.simulation.world import (
-    World,
+from tests.simulation.environment import (
+    Environment,
     check_no_task_is_left,
     in_time,
     live_until_nothing_is_missing,
     run_within_turns,
 )
+from tests.simulation.faults import Fault, carry_out, draw, stalled
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 10.0
 APIS = ("ShareFetch", "ShareAcknowledge", "ShareGroupHeartbeat", "FindCoordinator", "Metadata")
@@ -269,7 +269,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     async with Cluster(BROKERS, auto_create_topics=False, config=OPTIONS) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         await configure(cluster)
-        world = World(simulation, cluster, "t")
+        environment = Environment(simulation, cluster, "t")
         cluster.faults.intercept(ShareFetchRequest, ledger.watch)
 
         async def come_and_go() -> None:
@@ -278,9 +278,11 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await Member(simulation, cluster, ledger, faults).live(until)
 
-        happening = asyncio.create_task(carry_out(world, faults))
+        happening = asyncio.create_task(carry_out(environment, faults))
         try:
-            await asyncio.gather(_produce(world, ledger, random), *(come_and_go() for _ in range(random.randint(1, 3))))
+            await asyncio.gather(
+                _produce(environment, ledger, random), *(come_and_go() for _ in range(random.randint(1, 3)))
+            )
             await happening
             await _finish(simulation, cluster, ledger, faults)
         finally:
@@ -302,12 +304,12 @@ async def configure(cluster: Cluster) -> None:
         assert response.responses[0].error_code == 0
 
 
-async def _produce(world: World, ledger: Ledger, random: Random) -> None:
+async def _produce(environment: Environment, ledger: Ledger, random: Random) -> None:
     for number in range(RECORDS):
         partition = random.randrange(PARTITIONS)
-        offset = world.cluster.partition(world.topic, partition).end_offset
+        offset = environment.cluster.partition(environment.topic, partition).end_offset
         ledger.written[partition, offset] = value = b"%d" % number
-        world.append(partition, value)
+        environment.append(partition, value)
         await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 

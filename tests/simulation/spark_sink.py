@@ -26,16 +26,16 @@ from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
 from aiokproto.spark.sink.exactly_once.tasks import start_producer
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.options import TransactionOptions, WriteOptions
+from tests.simulation.environment import Environment
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import committed_values, hanging
-from tests.simulation.world import World
 
 BROKERS, PARTITIONS, BATCHES, UNTIL = 3, 2, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
 RUN = "query"
 RELEASES = (None, None, "3.9")
-PATIENCE = (0.3, 2.0, 30.0)
+LONG_TIMEOUT = (0.3, 2.0, 30.0)
 """How long Spark waits for a driver before it starts another one (s)."""
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Query:
         """Call a coordinator in its own process. Return None if it was killed, or hangs."""
         process = asyncio.create_task(self._process(call))
         self.left.add(process)
-        await asyncio.wait([process], timeout=self.random.choice(PATIENCE))
+        await asyncio.wait([process], timeout=self.random.choice(LONG_TIMEOUT))
         if not process.done():
             return None
         self.left.discard(process)
@@ -240,7 +240,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         query = Query(simulation, cluster, two_phase=two_phase)
-        happening: Coroutine[Any, Any, None] = carry_out(World(simulation, cluster, "t"), faults)
+        happening: Coroutine[Any, Any, None] = carry_out(Environment(simulation, cluster, "t"), faults)
         await asyncio.gather(query.run(), happening)
         query.calm()
         ended: list[Any] = list(await asyncio.gather(*query.left, return_exceptions=True))

@@ -15,7 +15,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import DeadlineError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 ADVERTISED = "10.9.9.9"
 

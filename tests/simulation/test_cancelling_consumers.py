@@ -27,7 +27,7 @@ MOST = 60
 """More suspensions than any call has."""
 
 WHERE = TopicPartition("t", 0)
-PATIENCE = 20.0
+LONG_TIMEOUT = 20.0
 
 
 class Reader:
@@ -152,11 +152,11 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                 for partition in range(PARTITIONS)
             }
             while any(len(reader.given[partition]) < len(wanted[partition]) for partition in wanted):
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             assert dict(reader.given) == wanted
             for call in CALLS.values():
                 if call not in (CALLS["anext"], CALLS["poll"], CALLS["batches"]):
-                    await asyncio.wait_for(call(reader), PATIENCE)
+                    await asyncio.wait_for(call(reader), LONG_TIMEOUT)
         finally:
             began = simulation.time()
             await reader.consumer.close(3000)
@@ -217,14 +217,14 @@ def test_an_end_can_be_cancelled_wherever_it_suspends(name: str) -> None:
                 await asyncio.sleep(1)
                 assert not reader.consumer.assignment()
                 reader.consumer.subscribe("t")
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             await reader.consumer.close(3000)
             assert not left()
             second = Reader(options(cluster))
             try:
                 await second.consumer.start()
                 for _ in range(10):
-                    await asyncio.wait_for(second.next(), PATIENCE)
+                    await asyncio.wait_for(second.next(), LONG_TIMEOUT)
             finally:
                 await second.consumer.close(3000)
             for partition, offsets in second.given.items():

@@ -13,7 +13,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
-from tests.simulation.world import stored_records
+from tests.simulation.environment import stored_records
 
 Call = Callable[[Producer], Awaitable[object]]
 

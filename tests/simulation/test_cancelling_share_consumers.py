@@ -14,12 +14,12 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.share import AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
+from tests.simulation.environment import Environment
 from tests.simulation.sharing import OPTIONS, configure
 from tests.simulation.test_cancelling_consumers import at_every_suspension, left, members
-from tests.simulation.world import World
 
 PARTITIONS, RECORDS = 2, 12
-PATIENCE = 20.0
+LONG_TIMEOUT = 20.0
 
 
 class Reader:
@@ -85,9 +85,9 @@ async def fill(simulation: Simulation, cluster: Cluster) -> None:
     """Write records, one batch each."""
     await cluster.create_topic("t", PARTITIONS)
     await configure(cluster)
-    world = World(simulation, cluster, "t")
+    environment = Environment(simulation, cluster, "t")
     for number in range(RECORDS):
-        world.append(number % PARTITIONS, b"%d" % number)
+        environment.append(number % PARTITIONS, b"%d" % number)
 
 
 async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
@@ -103,10 +103,10 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                     await reader.next()
             was_cancelled = await cancelled(Suspensions(), CALLS[name](reader), at)
             while len(reader.given) < RECORDS:
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             expected = [(number % PARTITIONS, number // PARTITIONS, 1) for number in range(RECORDS)]
             assert sorted(reader.given) == sorted(expected), "each record once"
-            await asyncio.wait_for(reader.consumer.commit(), PATIENCE)
+            await asyncio.wait_for(reader.consumer.commit(), LONG_TIMEOUT)
         finally:
             began = simulation.time()
             await reader.consumer.close(3000)
@@ -163,7 +163,7 @@ def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
             accepted = (records[0].partition, records[0].offset)
             wanted = {(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)} - {accepted}
             while {each[:2] for each in other.given} - {accepted} != wanted:
-                await asyncio.wait_for(other.next(), PATIENCE)
+                await asyncio.wait_for(other.next(), LONG_TIMEOUT)
             if reader.outcomes[0].ok:
                 assert accepted not in {each[:2] for each in other.given}
             await other.consumer.close(3000)

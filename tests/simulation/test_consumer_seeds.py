@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
+from tests.simulation.environment import TURNS_A_SECOND
 from tests.simulation.faults import Fault
 from tests.simulation.seeds import Workload, guarantees_hold, same_run_again
-from tests.simulation.world import TURNS_A_SECOND
 
 
 def groups(protocol: str, part: int) -> Workload:

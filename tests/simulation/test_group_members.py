@@ -20,8 +20,8 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.errors import AuthenticationError, ClientClosedError, CommitError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
+from tests.simulation.environment import until
 from tests.simulation.members import Events, member_of, run, subscribed
-from tests.simulation.world import until
 
 
 def test_a_commit_in_flight_during_a_rebalance_is_repeated_for_partitions_still_owned() -> None:
@@ -179,7 +179,7 @@ def test_partitions_are_revoked_though_the_last_commit_fails() -> None:
     run(program)
 
 
-def test_a_commit_behind_one_without_a_response_ends_at_its_deadline() -> None:
+def test_a_commit_after_one_without_a_response_ends_at_its_deadline() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "auto_commit_interval_ms": 300}) as consumer:
             silence = cluster.faults.drop(OffsetCommitRequest)

@@ -17,10 +17,10 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.errors import UnknownTopicError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import until
 from tests.simulation.everything import FAST
 from tests.simulation.reachable import held_items
 from tests.simulation.sharing import OPTIONS
-from tests.simulation.world import until
 
 SETTLED = 20.0
 """Seconds after which the metadata has forgotten topics that no longer exist."""

@@ -25,7 +25,7 @@ from tests.simulation.sharing import OPTIONS, configure
 
 DAMAGED_FOR = 6.0
 """The duration of each damage in virtual seconds."""
-PATIENCE = 3.0
+LONG_TIMEOUT = 3.0
 """Seconds within which the healthy topic makes progress: a retry, and the calls that wait for it."""
 
 APIS: dict[int, tuple[str, ...]] = {
@@ -211,6 +211,6 @@ def test_a_healthy_topic_goes_on_beside_a_damaged_one(api: int, how: str) -> Non
         assert counted
         assert not clients.foreign
         assert not stuck, "works again"
-        assert max(late.values()) <= PATIENCE, late
+        assert max(late.values()) <= LONG_TIMEOUT, late
 
     simulation.run(main())

@@ -22,9 +22,9 @@ from aiokproto.errors import AuthenticationError
 from aiokproto.security.scram import DIGESTS
 from aiokproto.simulation import Simulation
 from tests.security.hostile_scram import FINALS, FIRSTS, PASSWORD
+from tests.simulation.environment import MAX_TURNS, check_no_task_is_left
 from tests.simulation.hostile_login import DOWNGRADES, LIFETIME_MS, HostileLogin, hostile_login
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 ATTACKS = (*FIRSTS, *FINALS, *DOWNGRADES, "another password")
 PROVED = (*FINALS, "another password", "the first message without end")

@@ -21,9 +21,9 @@ from aiokproto.broker import Cluster, Security
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import MAX_TURNS, check_no_task_is_left
 from tests.simulation.hostile_server import HostileServer, hostile_server
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 LIMIT = 5.0
 """Seconds that a call may take according to its options."""

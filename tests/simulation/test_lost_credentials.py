@@ -157,7 +157,7 @@ class ClosedVault(Vault):
 
 
 @pytest.mark.parametrize("work", [consume, share, produce])
-def test_the_log_has_the_text_of_an_error_of_the_application_and_not_that_of_its_cause(
+def test_the_log_has_the_text_of_an_error_of_the_application_and_not_its_causes_text(
     work: Callable[[dict[str, Any]], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = ClosedVault()

@@ -27,6 +27,7 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import MAX_TURNS
 from tests.simulation.everything import (
     MAX_REQUESTS,
     OLD,
@@ -40,7 +41,6 @@ from tests.simulation.everything import (
 from tests.simulation.mutations import MUTATIONS, mutated, with_null
 from tests.simulation.pushing import early
 from tests.simulation.sharing import configure
-from tests.simulation.world import MAX_TURNS
 
 MUTATED_FOR = 8.0
 CODE_FOR = 4.0

@@ -20,7 +20,7 @@ from aiokproto.simulation import Simulation
 from tests.simulation.members import run, subscribed
 
 
-def test_a_topic_that_was_known_and_is_refused_for_ever_is_looked_up_after_pauses() -> None:
+def test_a_known_topic_that_is_refused_forever_is_looked_up_after_pauses() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def most(code: ErrorCode, seconds: int) -> int:
             """Return the highest number of requests in a second while the topic has an error."""

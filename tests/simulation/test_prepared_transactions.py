@@ -140,7 +140,7 @@ def test_a_producer_that_was_replaced_cannot_decide_any_more() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_empty_transaction_of_a_replaced_producer_does_not_end_that_of_its_successor(commit: bool) -> None:
+def test_an_empty_transaction_of_a_replaced_producer_does_not_end_its_successors_transaction(commit: bool) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer:
             empty = await producer.transaction().__aenter__()

@@ -16,8 +16,8 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import stored_records
 from tests.simulation.test_producers import links, run
-from tests.simulation.world import stored_records
 
 LARGE = 80_000
 """The size of a record that is compressed in a thread (bytes)."""

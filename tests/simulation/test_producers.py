@@ -21,7 +21,7 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.producer.queue import TopicQueues
 from aiokproto.simulation import Link, Simulation
-from tests.simulation.world import TURNS_A_SECOND, stored_records
+from tests.simulation.environment import TURNS_A_SECOND, stored_records
 
 Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
 

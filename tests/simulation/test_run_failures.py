@@ -17,9 +17,9 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.patience import PATIENCE
+from tests.simulation.environment import until
 from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run
-from tests.simulation.world import until
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Stuck:
@@ -126,7 +126,7 @@ def test_a_dead_letter_that_others_cancel_ends_the_run(took_too_long: bool) -> N
             assert writers[0] is not None
             writers[0].cancel()
             with pytest.raises(ClientClosedError, match="was cancelled, and not by the run"):
-                await asyncio.wait_for(task, PATIENCE)
+                await asyncio.wait_for(task, LONG_TIMEOUT)
         assert committed(cluster) == {0: 0, 1: 0}
 
     run(program)
@@ -281,7 +281,7 @@ def test_health_is_degraded_while_a_handler_hangs() -> None:
     run(program)
 
 
-def test_health_is_degraded_while_a_handler_goes_on_that_was_left_alone() -> None:
+def test_health_is_degraded_while_an_abandoned_handler_runs() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         released = asyncio.Event()
 

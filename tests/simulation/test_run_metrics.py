@@ -13,8 +13,8 @@ from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
 from tests.share.test_share_faults import broker, consumer
+from tests.simulation.environment import until
 from tests.simulation.test_running import PARTITIONS, RECORDS, ended, run
-from tests.simulation.world import until
 
 
 class Seen(Hooks):

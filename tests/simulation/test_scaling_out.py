@@ -15,7 +15,7 @@ from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.simulation import Simulation
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 PARTITIONS, EVERY = 4, 0.05
 LONGEST_PAUSE = 0.25

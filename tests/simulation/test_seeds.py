@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiokproto.simulation import Simulation
 from tests.simulation import producing
+from tests.simulation.environment import TURNS_A_SECOND
 from tests.simulation.faults import Fault
 from tests.simulation.seeds import Workload, check_block, in_blocks, same_run_again
-from tests.simulation.world import TURNS_A_SECOND
 
 WORKLOADS = {"producers": Workload("producing.run(seed=", producing.schedule, producing.run, 1)}
 

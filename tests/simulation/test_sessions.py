@@ -95,7 +95,7 @@ def test_a_generator_that_is_closed_in_the_middle_of_a_batch_aborts_it() -> None
     run(program)
 
 
-def test_a_record_that_can_never_be_written_keeps_nobody_busy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_can_never_be_written_keeps_nothing_busy(caplog: pytest.LogCaptureFixture) -> None:
     async def program(cluster: Cluster, session: ExactlyOnce) -> None:
         attempts = 0
 

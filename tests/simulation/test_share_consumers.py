@@ -13,10 +13,10 @@ from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 from aiokproto.error_codes import ErrorCode
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
-from tests.patience import PATIENCE
 from tests.share.test_share_faults import broker, consumer, fill, of, read
 from tests.share.test_share_promises import EXPLICIT, changed
 from tests.simulation.sharing import LOCK
+from tests.timeouts import LONG_TIMEOUT
 
 
 def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
@@ -32,7 +32,7 @@ def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
 
         async with broker(1) as cluster, consumer(cluster) as jobs:
             running = asyncio.ensure_future(jobs.run(handle))
-            await asyncio.wait_for(enough.wait(), PATIENCE)
+            await asyncio.wait_for(enough.wait(), LONG_TIMEOUT)
             running.cancel()
             await asyncio.wait([running])
         assert [round(later - earlier) for earlier, later in pairwise(times)] == [1, 2, 4]
@@ -136,9 +136,9 @@ def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str
             if way == "anext":
                 records = await read(jobs, 1)
             elif way == "poll":
-                records = await jobs.poll(PATIENCE * 1000, 1)
+                records = await jobs.poll(LONG_TIMEOUT * 1000, 1)
             else:
-                records = list(await asyncio.wait_for(anext(jobs.batches()), PATIENCE))
+                records = list(await asyncio.wait_for(anext(jobs.batches()), LONG_TIMEOUT))
             assert simulation.loop.time() > first.lock_deadline
             assert all(record.lock_deadline > simulation.loop.time() for record in records)
             assert records[0].delivery_count == 2
@@ -275,7 +275,7 @@ def test_idle_connections_stay_open_while_records_are_locked() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
-def test_a_member_that_is_refused_for_ever_pauses_before_it_joins_again(code: ErrorCode) -> None:
+def test_a_member_that_is_refused_forever_pauses_before_it_joins_again(code: ErrorCode) -> None:
     async def program() -> None:
         async with broker(1) as cluster, consumer(cluster) as jobs:
             await read(jobs, 1)

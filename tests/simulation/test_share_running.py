@@ -11,7 +11,7 @@ from aiokproto.application.calls import CallbackError
 from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from tests.share.test_share_faults import broker, consumer
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 
 async def cancelled_by_others() -> None:

@@ -184,7 +184,7 @@ def test_a_position_that_cannot_be_validated_is_named(caplog: pytest.LogCaptureF
     assert "checking that the log still has the position" in warnings(program, caplog)[0]
 
 
-def test_a_member_without_partitions_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_without_partitions_learns_why(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
@@ -210,7 +210,7 @@ def test_a_rebalance_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture
     assert "joining" in warnings(program, caplog, group="g")[0]
 
 
-def test_a_member_that_waits_for_a_busy_one_is_told_that_the_group_rebalances(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_that_waits_for_a_busy_one_learns_that_the_group_rebalances(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}

@@ -70,7 +70,7 @@ def test_waits_double_up_to_a_limit() -> None:
     simulated(program)
 
 
-def test_no_attempt_begins_after_the_longest_wait() -> None:
+def test_no_attempt_starts_after_the_longest_wait() -> None:
     async def program() -> None:
         provider = Provider(BUSY)
         began = asyncio.get_running_loop().time()

@@ -28,9 +28,9 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import PreparedTransaction, TransactionStatus
+from tests.simulation.environment import check_no_task_is_left
 from tests.simulation.one_producer import V1, abortable_then_silent, both, fail_a_record, make, run, visible, write
 from tests.simulation.test_prepared_transactions import two_phase
-from tests.simulation.world import check_no_task_is_left
 
 
 @both
@@ -186,7 +186,7 @@ def test_a_decision_that_was_begun_is_not_reversed() -> None:
 
 
 @both
-def test_a_producer_whose_first_request_was_lost_begins_without_another_epoch(release: str | None) -> None:
+def test_a_producer_whose_first_request_was_lost_starts_without_another_epoch(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.drop(InitProducerIdRequest, "response", times=1):
             successor = make(cluster)
@@ -268,7 +268,7 @@ def test_every_call_after_the_end_says_why_the_transaction_was_aborted(
     run(program, release)
 
 
-def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:
+def test_a_failed_transaction_is_called_aborted_even_if_the_next_epoch_fails() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(InitProducerIdRequest, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
             await fail_a_record(cluster, producer)
@@ -324,7 +324,7 @@ def test_offsets_that_are_refused_during_an_abort_say_why(release: str | None) -
 
 
 @both
-def test_closing_while_a_transaction_begins_begins_none(release: str | None) -> None:
+def test_closing_while_a_transaction_starts_starts_none(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = producer.transaction()
         # It asks the coordinator for the version of transactions, for which it has to connect.

@@ -185,7 +185,7 @@ def test_a_session_repeats_a_batch_that_took_too_long(release: str, how: str) ->
     run(program, RELEASES[release])
 
 
-def test_the_blocks_own_error_is_not_replaced_by_that_of_closing() -> None:
+def test_the_blocks_own_error_is_not_replaced_by_the_error_of_closing() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, "enable_auto_commit": False, "isolation_level": "read_committed"}
 

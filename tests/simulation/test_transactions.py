@@ -63,7 +63,7 @@ def test_after_the_transactions_timeout_the_commit_aborts_and_the_next_transacti
     run(program, transaction_timeout_ms=1000)
 
 
-def test_after_the_transactions_timeout_offsets_are_refused_and_the_next_transaction_begins() -> None:
+def test_after_the_transactions_timeout_offsets_are_refused_and_the_next_transaction_starts() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
         async with producer.transaction() as txn:
@@ -198,7 +198,7 @@ def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_ca
 
 
 @both
-def test_an_unknown_server_error_is_no_commit(release: str | None) -> None:
+def test_an_unknown_server_error_is_not_a_commit(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
@@ -236,7 +236,7 @@ def test_a_transaction_that_no_partition_could_be_added_to_ends() -> None:
     run(program, V1)
 
 
-def test_partitions_that_are_not_added_any_more_keep_nobody_busy() -> None:
+def test_partitions_that_are_not_added_any_more_keep_nothing_busy() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
         txn = await producer.transaction().__aenter__()
@@ -257,7 +257,7 @@ def test_partitions_that_are_not_added_any_more_keep_nobody_busy() -> None:
     assert simulation.loop.turns < 2000
 
 
-def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nobody_busy() -> None:
+def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nothing_busy() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"first", partition=0)

@@ -27,10 +27,10 @@ from aiokproto.errors import (
 from aiokproto.producer import Transaction, TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some, stalled
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import hanging, logged_transactions
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
@@ -330,7 +330,7 @@ async def _program(simulation: Simulation, faults: list[Fault], kind: type[Workl
             await workload.next_life(which).run(simulation.time() + random.uniform(0.5, UNTIL / 2))
 
         ids = range(random.randint(1, 3))
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             starts = [
                 (which, 0.0 if not life else random.uniform(0, UNTIL / 2))

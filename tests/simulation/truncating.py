@@ -19,8 +19,8 @@ from aiokproto.consumer import OffsetReset, ResetReason
 from aiokproto.errors import BootstrapError, LogTruncationError, OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+from tests.simulation.environment import Environment, run_within_turns, stored_batches, stored_records
 from tests.simulation.faults import Fault, carry_out, draw_some
-from tests.simulation.world import World, run_within_turns, stored_batches, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 2, 10.0
 APIS = ("OffsetForLeaderEpoch", "Fetch", "Metadata")
@@ -83,7 +83,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random = simulation.random
     async with Cluster(BROKERS, auto_create_topics=False, as_version=random.choice(RELEASES)) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
-        world, view = World(simulation, cluster, "t"), View()
+        environment, view = Environment(simulation, cluster, "t"), View()
         options: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "auto_offset_reset": random.choice(("earliest", "none")),
@@ -92,8 +92,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             "max_partition_fetch_bytes": random.choice((200, 100_000)),
             "metadata_max_age_ms": random.choice((1000, 300_000)),
         }
-        happening = asyncio.create_task(carry_out(world, faults))
-        damaging = asyncio.create_task(_damage(simulation, world))
+        happening = asyncio.create_task(carry_out(environment, faults))
+        damaging = asyncio.create_task(_damage(simulation, environment))
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         try:
             while simulation.time() < UNTIL:
@@ -106,7 +106,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         simulation.trace.note("lost", str(view.lost))
 
 
-async def _damage(simulation: Simulation, world: World) -> None:
+async def _damage(simulation: Simulation, environment: Environment) -> None:
     """Write, and occasionally lose the end of a log in an election. The log may or may not grow again."""
     random = simulation.random
     written = 0
@@ -116,18 +116,18 @@ async def _damage(simulation: Simulation, world: World) -> None:
         if what == "write":
             for _ in range(random.choice((1, 3, 10))):
                 written += 1
-                world.append(partition, b"%d" % written)
-        elif what == "move" and len(world.running()) > 1:
-            await world.cluster.move_leader("t", partition)
-        elif what == "lose" and world.cluster.leader("t", partition) is not None:
-            _lose(random, world, partition)
+                environment.append(partition, b"%d" % written)
+        elif what == "move" and len(environment.running()) > 1:
+            await environment.cluster.move_leader("t", partition)
+        elif what == "lose" and environment.cluster.leader("t", partition) is not None:
+            _lose(random, environment, partition)
         await asyncio.sleep(random.choice((0, 0.01, 0.3)))
 
 
-def _lose(random: Random, world: World, partition: int) -> None:
-    bases = [base for base, _ in stored_batches(world.cluster, "t", partition)]
+def _lose(random: Random, environment: Environment, partition: int) -> None:
+    bases = [base for base, _ in stored_batches(environment.cluster, "t", partition)]
     if bases:
-        world.cluster.diverge_log("t", partition, random.choice(bases[-5:]))
+        environment.cluster.diverge_log("t", partition, random.choice(bases[-5:]))
 
 
 async def _live(

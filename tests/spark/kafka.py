@@ -24,7 +24,7 @@ from aiokproto.errors import check
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.spark.options import ReadOptions, parse_read_options
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Kafka:
             self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(LONG_TIMEOUT)
 
     @classmethod
     def of(cls, bootstrap_servers: str, client: ClusterClient) -> Kafka:

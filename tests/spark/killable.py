@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 
@@ -27,7 +27,7 @@ def run_killable(module: str, argument: str) -> int:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=10 * PATIENCE)
+            output, _ = process.communicate(timeout=10 * LONG_TIMEOUT)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiokproto.security import UnsecuredToken
 from aiokproto.spark import load, read, runs
-from tests.patience import PATIENCE
 from tests.spark.session import start_session
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ def run(spark: SparkSession, options: Mapping[str, str], topic: str, folder: Pat
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(int(4 * PATIENCE))
+    assert query.awaitTermination(int(4 * LONG_TIMEOUT))
     query.explain(extended=True)
     found["stream"] = frame().count()
     servers = options["kafka.bootstrap.servers"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.patience import PATIENCE
 from tests.spark.class_archive import archive_options, keep_archive
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def stop_session(session: SparkSession) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(4 * PATIENCE)
+        gateway.proc.wait(4 * LONG_TIMEOUT)
     finally:
         gateway.proc.kill()
     keep_archive()

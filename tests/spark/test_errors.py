@@ -16,9 +16,9 @@ from aiokproto.errors import KafkaError
 from aiokproto.spark.planning import TopicChangedError, plan_now
 from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import Worker
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import rows, some_records
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +150,7 @@ def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
     def run(writer: Any) -> None:
         query = writer.option("checkpointLocation", str(tmp_path / str(len(queries)))).start()
         queries.append(query)
-        assert query.awaitTermination(PATIENCE)
+        assert query.awaitTermination(LONG_TIMEOUT)
 
     yield run
     for query in queries:

@@ -184,7 +184,7 @@ def test_a_compressed_set_of_an_old_format_is_not_opened_by_the_fetcher(monkeypa
     assert fetcher.done
 
 
-def test_batches_below_the_position_are_no_progress() -> None:
+def test_batches_below_the_position_are_not_progress() -> None:
     fetcher = fetcher_of(3, 5)
     assert received(fetcher, batch_at(1) + batch_at(2)) == []
     assert received(fetcher, batch_at(3) + batch_at(2)) == []
@@ -303,7 +303,7 @@ async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafk
         await request_leaders(cluster, ListOffsetsRequest, [*wanted, TopicPartition(topic, 0)], send, options)
 
 
-def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_belongs_to_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = workers.worker()
     assert workers.worker() is mine
     monkeypatch.setattr(workers, "_workers", dict(workers._workers))

@@ -233,7 +233,7 @@ def test_urls_are_allowed_with_what_is_below(
             Registry(registry)
 
 
-def test_what_is_escaped_again_and_again_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_escapes_are_not_followed_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry can send a megabyte of it as a subject."""
     calls: list[str] = []
 

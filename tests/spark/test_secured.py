@@ -13,8 +13,8 @@ import pytest
 
 from aiokproto.broker import Broker, Security, ThreadedCluster
 from tests.broker.secure import Certificates
-from tests.patience import PATIENCE
 from tests.spark.secured_job import IN_SQL, REDACTION, ROWS
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.extended, pytest.mark.timeout(900)]
 
@@ -83,7 +83,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=6 * PATIENCE,
+            timeout=6 * LONG_TIMEOUT,
             check=False,
         )
     assert done.returncode == 0, done.stdout[-5000:]

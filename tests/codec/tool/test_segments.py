@@ -28,7 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from tests.clusters import real_cluster
 from tests.codec.tool.conftest import Run
 from tests.kafka.cluster import KafkaCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kafka
 
@@ -135,7 +135,7 @@ async def groups(client: Client) -> None:
 
 async def consuming(client: Client) -> None:
     """Add a member whose topics match an expression. The coordinator looks them up after it has responded."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LONG_TIMEOUT
     who: dict[str, Any] = {"group_id": "consumers", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
     answer = await client.request(
         ConsumerGroupHeartbeatRequest(
@@ -155,7 +155,7 @@ async def consuming(client: Client) -> None:
 
 async def share_state(client: Client) -> None:
     """Return what the leader of a share group's partition has stored: a snapshot, and an update of it."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LONG_TIMEOUT
     metadata = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name="used")]))
     topic_id = metadata.topics[0].topic_id
     key = f"g:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"

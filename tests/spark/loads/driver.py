@@ -24,8 +24,8 @@ from aiokproto.spark.loads import load as loading
 from aiokproto.spark.loads.attempt import Counted
 from aiokproto.spark.loads.job import SparkJob
 from aiokproto.spark.loads.opening import open_storage
-from tests.patience import PATIENCE
 from tests.spark.loads.harness import Steps
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ class Driver:
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
             )
             try:
-                process.wait(4 * PATIENCE)
+                process.wait(4 * LONG_TIMEOUT)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
                 printed, _ = process.communicate()

@@ -18,7 +18,7 @@ from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
 from aiokproto.spark.loads.storage import PROBE, Folder, Storage
 from aiokproto.types import TopicPartition
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Row = tuple[TopicPartition, int]
 
@@ -245,7 +245,7 @@ class Race:
                     return
                 else:
                     turns[following].release()
-                assert turns[index].acquire(timeout=PATIENCE)
+                assert turns[index].acquire(timeout=LONG_TIMEOUT)
 
             steps = Steps(self._storage, turn, faults[index] if index < len(faults) else no_fault)
             self.steps[index] = steps
@@ -261,13 +261,13 @@ class Race:
         threads = [threading.Thread(target=process, args=(index,)) for index in range(len(self._work))]
         for thread in threads:
             thread.start()
-            assert paused.acquire(timeout=PATIENCE)
+            assert paused.acquire(timeout=LONG_TIMEOUT)
         # Each now waits before its first step, or has ended.
         if (first := next(order, None)) is not None:
             turns[first].release()
-            assert paused.acquire(timeout=PATIENCE)
+            assert paused.acquire(timeout=LONG_TIMEOUT)
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(LONG_TIMEOUT)
         assert all(ended)
         return self.outcomes
 

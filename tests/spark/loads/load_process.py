@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from urllib.request import urlopen
 
 from aiokproto.spark.loads.opening import open_storage
-from tests.patience import PATIENCE
 from tests.spark.loads.harness import Log, load, rerun
+from tests.timeouts import LONG_TIMEOUT
 
 FILE_EVENTS = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir")
 """Audit events: Python raises one before each call of the operating system that looks at files, or changes them."""
@@ -50,7 +50,7 @@ class LoadProcess:
         process.start()
         there.close()
         try:
-            process.join(PATIENCE)
+            process.join(LONG_TIMEOUT)
             assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
             return int(here.recv()) if process.exitcode == 0 else None
         finally:
@@ -89,11 +89,11 @@ def _count_requests(process: LoadProcess, environment: Mapping[str, str]) -> Cal
     url = environment["AWS_ENDPOINT_URL"]
 
     def inject(faults: Mapping[str, object]) -> None:
-        with urlopen(f"{url}/-/faults", json.dumps(faults).encode(), timeout=PATIENCE) as response:
+        with urlopen(f"{url}/-/faults", json.dumps(faults).encode(), timeout=LONG_TIMEOUT) as response:
             response.read()
 
     def received() -> int:
-        with urlopen(f"{url}/-/requests", timeout=PATIENCE) as response:
+        with urlopen(f"{url}/-/requests", timeout=LONG_TIMEOUT) as response:
             found = len(json.load(response))
         # The process has survived: its id must not be killed by a later request of another process.
         inject({})

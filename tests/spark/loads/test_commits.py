@@ -201,7 +201,7 @@ def race_three(place: Place, kinds: tuple[str, str, str]) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_two_loads_of_which_one_has_a_fault(place: Place, one: str, other: str) -> None:
+def test_two_loads_one_of_them_with_a_fault(place: Place, one: str, other: str) -> None:
     """The calls that create the commit fail, before or after they took effect, once and again and for good."""
     for stop, what, times in product(range(0, 14, place.stride), ("before", "after"), (1, 2, 100)):
         storage, log, _ = prepare(place, "load", 1)

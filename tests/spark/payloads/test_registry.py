@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_an_error_of_its_own(server: SchemaRegistry) 
 
 
 @pytest.mark.parametrize("subject", ["..", ".", "../../admin", "a/../../b", "..;", "..\\admin", "%2e%2e"])
-async def test_a_subject_is_no_way_to_other_paths_of_the_server(server: SchemaRegistry, subject: str) -> None:
+async def test_a_subject_leads_to_no_other_path_of_the_server(server: SchemaRegistry, subject: str) -> None:
     """An option and a schema's reference can name the subject; an administrator allows a URL and what is below it."""
     number = server.register("s", "int", [{"name": "N", "subject": subject, "version": 1}])
     registry = client(server)

@@ -17,8 +17,8 @@ from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Stream:
         self._do(self.planner.fix_end())
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._worker.start(coroutine).result(PATIENCE)
+        return self._worker.start(coroutine).result(LONG_TIMEOUT)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_where_a_query_starts_is_stored_before_there_are_records(kafka: Kafka, t
     assert one.ranges(end, one.end(end)) == [(0, 0, 2)]
 
 
-def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_partitions_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 1)
     one = stream(startingOffsets="latest")
@@ -138,7 +138,7 @@ def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stre
     assert one.end(second) is None
 
 
-def test_new_topics_of_a_pattern_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_topics_of_a_pattern_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(f"{topic}-a", 1)
     one = stream(subscribePattern=f"^{topic}-")
     first = one.end(one.initial())
@@ -296,7 +296,7 @@ def test_a_truncated_log_without_new_records_is_noticed_once(kafka: Kafka, topic
     assert one.ranges(second, one.end(second)) == [(0, 6, 8)]
 
 
-def test_partitions_that_are_gone_are_an_error_or_left_out(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_deleted_partitions_are_an_error_or_left_out(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 2)
     first = StreamOffset({TopicPartition(topic, 0): 1, TopicPartition(topic, 5): 9, TopicPartition("other", 0): 3})

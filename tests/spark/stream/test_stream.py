@@ -18,8 +18,8 @@ from aiokproto.codec.messages.offset_fetch import (
 )
 from aiokproto.records import BatchRecord
 from aiokproto.spark import commit_group_offsets
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +54,7 @@ class Run:
             .start()
         )
         try:
-            assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+            assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
         finally:
             query.stop()
         return query
@@ -83,7 +83,7 @@ def committed(kafka: Kafka, topic: str) -> dict[int, int]:
 
 def eventually(read: Callable[[], Any], expected: Any) -> bool:
     """Whether it comes to what is expected: Spark calls listeners in a thread of its own."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LONG_TIMEOUT
     while time.monotonic() < until:
         if read() == expected:
             return True
@@ -162,7 +162,7 @@ def test_a_group_has_the_offsets_of_the_last_batch(
 
 
 @pytest.mark.extended
-def test_columns_and_headers_are_those_of_a_batch(
+def test_columns_and_headers_are_the_same_as_in_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic, 1)
@@ -174,7 +174,7 @@ def test_columns_and_headers_are_those_of_a_batch(
     rows = spark.readStream.format("aiokproto").options(**options).load()
     query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
     try:
-        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
     finally:
         query.stop()
     found = spark.read.parquet(out).orderBy("offset").collect()

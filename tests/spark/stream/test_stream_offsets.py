@@ -54,16 +54,16 @@ def test_an_offset_of_sparks_own_connector_is_accepted() -> None:
         (StreamOffset({}, initial=True), 1),
     ],
 )
-def test_a_batch_begins_where_the_one_before_ended_if_there_was_one(before: StreamOffset, begin: int) -> None:
+def test_a_batch_starts_where_the_one_before_ended_if_there_was_one(before: StreamOffset, begin: int) -> None:
     """What the initial offset is now counts for nothing: it is another one than when the batch was planned."""
     assert StreamOffset({T0: 9}, begins={T0: 1}).begin(T0, before) == begin
 
 
-def test_where_records_were_lost_a_batch_begins_behind_them() -> None:
+def test_a_batch_starts_after_lost_records() -> None:
     assert StreamOffset({T0: 9}, moved={T0: 6}).begin(T0, StreamOffset({T0: 3})) == 6
 
 
-def test_a_begin_that_neither_offset_has_is_unknown() -> None:
+def test_a_start_that_neither_offset_has_is_unknown() -> None:
     assert StreamOffset({T0: 9}).begin(T0, StreamOffset({T1: 3})) is None
 
 

@@ -14,11 +14,11 @@ import pytest
 from aiokproto.broker import Broker, Security, ThreadedCluster
 from aiokproto.records import BatchRecord
 from aiokproto.spark import load, read, register, rerun, runs, vacuum
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.sink.exactly_once.test_writes import committed
 from tests.spark.test_reading import some_records
 from tests.spark.test_source import collected, fill
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,7 +150,7 @@ def write_stream(spark: SparkSession, kafka: Kafka, source: str, topic: str, che
     stream = rows.writeStream.format("aiokproto").options(**kafka.options(topic=topic, **options))
     query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(4 * int(PATIENCE))
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT))
     finally:
         query.stop()
 
@@ -257,7 +257,7 @@ def test_a_stream_reads_each_record_once(spark: SparkSession, kafka: Kafka, topi
         stream = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = stream.trigger(availableNow=True).start(str(tmp_path / "out"))
         try:
-            assert query.awaitTermination(4 * int(PATIENCE))
+            assert query.awaitTermination(4 * int(LONG_TIMEOUT))
         finally:
             query.stop()
 

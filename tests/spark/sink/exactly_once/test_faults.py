@@ -162,7 +162,7 @@ async def test_a_failed_batch_is_aborted_at_once(job: Job, client: Client) -> No
     assert await job.committed(client) == []
 
 
-async def test_prefixes_that_begin_alike_do_not_touch_each_other(
+async def test_prefixes_that_start_alike_do_not_touch_each_other(
     cluster: BehaviourCluster, worker: Worker, client: Client, topic: str, job: Job
 ) -> None:
     other = Job(cluster, worker, topic, prefix=f"{job.prefix}-a", options={"stateTopic": f"{job.prefix}-state"})
@@ -212,9 +212,7 @@ async def test_what_was_decided_is_committed_by_the_next_run(
     assert await job.committed(client) == [b"0", b"1", b"2"]
 
 
-async def test_a_batch_of_which_nothing_could_be_committed_is_written_again(
-    job: Job, client: Client, version: str
-) -> None:
+async def test_a_batch_without_any_committed_part_is_written_again(job: Job, client: Client, version: str) -> None:
     await decided(job, 0, 3)
     await job.run(batches(2))
     assert await job.committed(client) == values(batches(2))
@@ -245,7 +243,7 @@ async def test_an_intent_whose_transactions_have_timed_out_is_taken_back(
 
 
 @pytest.mark.parametrize(("committed", "lost"), [(1, 1), (1, 2), (0, 1), (2, 1)])
-async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_somebody_decides(
+async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_its_owner_decides(
     job: Job, client: Client, version: str, committed: int, lost: int
 ) -> None:
     await decided(job, committed, lost)

@@ -203,7 +203,7 @@ def test_a_batch_of_the_last_number_with_other_records_is_of_an_old_checkpoint()
             plan.is_done("query", 3, "bb")
 
 
-def test_the_offsets_of_the_last_batch_are_those_of_its_sources(tmp_path: Path) -> None:
+def test_the_last_batch_has_the_offsets_of_its_sources(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     assert last_offsets(str(tmp_path)) is None
     folder.mkdir()

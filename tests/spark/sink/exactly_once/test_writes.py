@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aiokproto.spark.sink.options import STATE_TOPIC
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import some_records
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def run_stream(spark: SparkSession, kafka: Kafka, source: str, target: str, chec
     written = kafka.options(topic=target, checkpointLocation=str(checkpoint), semantics="exactly_once", **options)
     query = rows.writeStream.format("aiokproto").options(**written).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
     finally:
         query.stop()
     return query

@@ -1,4 +1,4 @@
-"""The world that faults affect: a simulation with its cluster, its topic and its links."""
+"""The environment that faults affect: a simulation with its cluster, its topic and its links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 MAX_TURNS = 1000
 """The most iterations of the loop in a virtual second, with all the work of a workload's clients and brokers."""
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class World:
+class Environment:
     """A simulation, with everything that faults affect.
 
     Attributes:
@@ -68,7 +68,7 @@ def run_within_turns(seed: int, program: Callable[[Simulation], Coroutine[Any, A
     return simulation
 
 
-async def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
+async def until(condition: Callable[[], object], within: float = LONG_TIMEOUT) -> None:
     """Wait for something that must happen. Raise AssertionError after ``within`` virtual seconds.
 
     Timers of clients and brokers never end, so without a limit a test would run forever.
