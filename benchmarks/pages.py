@@ -77,7 +77,7 @@ def put(page: str, section: str, text: str) -> str:
     Raises:
         PageError: It has no section of that name, or several.
     """
-    found = re.compile(f"(?<=<!-- begin: {section} -->\n).*?(?=<!-- end: {section} -->)", re.DOTALL)
+    found = re.compile(f"(?<=<!-- start: {section} -->\n).*?(?=<!-- end: {section} -->)", re.DOTALL)
     new, count = found.subn(lambda _: text, page)
     if count != 1:
         raise PageError(f"the page has {count} sections called {section}, not one")

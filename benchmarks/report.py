@@ -70,7 +70,7 @@ def how(results: Results) -> str:
     return (
         f"Each cell: {plan['messages']:,} messages without keys (awaited: a hundredth; in transactions: a tenth), "
         f"{plan['settings']['partitions']} partitions, one replica; medians of {plan['rounds']} rounds, in fresh "
-        "processes, after a warm-up. Times are per message; CPU is that of the client's process, all its threads. "
+        "processes, after a warm-up. Times are per message; CPU time is the client process's, with all its threads. "
         f"A ratio is to the first row of {results['ratio_to']}: above 1 takes more."
     )
 

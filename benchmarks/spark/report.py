@@ -73,8 +73,8 @@ def how(results: Results) -> str:
     sockets = "TCP, Spark's default" if results["tcp"] else "Unix domain sockets (see [tuning](spark/tuning.md))"
     return (
         f"PySpark {results['spark']}, with its Java and Python processes connected by {sockets}; 4 partitions; medians "
-        "of the rounds, in which all ways of a topic took turns. CPU is that of all processes of Spark, Java's and the "
-        "Python workers'. With a filter, rates and CPU are those of all rows of the topic. The load average was "
+        "of the rounds, in which all ways of a topic took turns. CPU time is all processes' of Spark, Java's and the "
+        "Python workers'. With a filter, rates and CPU are for all rows of the topic. The load average was "
         f"{results['load']:.1f} at the start: compare figures of one table alone. “Tuned” is the best that we found by "
         "hand for Spark's own connector (`benchmarks/spark/reading.py`, `writing.py`)."
     )

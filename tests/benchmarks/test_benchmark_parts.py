@@ -105,9 +105,9 @@ def test_a_table_is_markdown_too() -> None:
 
 
 def test_a_page_gets_the_measured_section_and_keeps_the_rest() -> None:
-    page = "before\n<!-- begin: measured -->\nold\n<!-- end: measured -->\nafter\n"
+    page = "before\n<!-- start: measured -->\nold\n<!-- end: measured -->\nafter\n"
     new = pages.put(page, "measured", pages.measured(results(OURS)))
-    assert new.startswith("before\n<!-- begin: measured -->\n")
+    assert new.startswith("before\n<!-- start: measured -->\n")
     assert new.endswith("<!-- end: measured -->\nafter\n")
     assert "old" not in new
     assert "| aiokproto | post() | 2.00 | 1.00 | 4.00 | 1.00 | 1 |" in new

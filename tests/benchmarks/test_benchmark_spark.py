@@ -73,7 +73,7 @@ def test_a_table_for_each_kind_of_work_and_number_of_tasks() -> None:
 
 
 def test_the_page_has_figures_and_a_chart_of_the_newest_run() -> None:
-    page = "<!-- begin: spark -->\nold\n<!-- end: spark -->\n"
+    page = "<!-- start: spark -->\nold\n<!-- end: spark -->\n"
     new = pages.put(page, "spark", pages.with_spark(FOUND))
     assert "| 100 B | 1,000 | 3 | aiokproto | 2.00 | 0.50 | 0.10 |" in new
     assert "load average was 1.5" in new

@@ -120,8 +120,9 @@ def test_a_page_says_what_its_programs_need(page: Path) -> None:
 
 
 def test_most_snippets_are_programs() -> None:
+    """A fragment needs a cloud, a cluster or a jar that no test has."""
     fragments = [where(snippet) for snippet in ALL if snippet.fragment]
-    assert len(fragments) * 6 < len(ALL), fragments
+    assert len(fragments) <= 9, fragments
 
 
 def test_every_short_answer_has_a_snippet_that_runs() -> None:

@@ -189,7 +189,7 @@ class Committing(Application):
 
     async def _finish(self, delivered: Delivered, what: Any) -> None:
         # The values are added first: if this is cancelled in its pause, a later commit covers them.
-        self.environment.processed.update(each.value for each in delivered.records)
+        self.group.processed.update(each.value for each in delivered.records)
         await self.pause()
         lost = delivered.lost
         try:
@@ -222,7 +222,7 @@ class Running(Application):
             await self.pause()
         finally:
             # The handler continues even if it is cancelled.
-            self.environment.processed.add(record.value)
+            self.group.processed.add(record.value)
             lost = delivered.lost
             try:
                 check_commit(await self.consumer.commit(record, timeout_ms=3000), lost, record)
