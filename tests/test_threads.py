@@ -342,13 +342,14 @@ def test_a_consumers_iterator_refuses_other_threads_at_every_step(form: str) -> 
     state.open = list(range(count))
     ended = threading.Event()
 
-    async def more() -> None:
-        if ended.is_set():
-            raise StopAsyncIteration
-        raise ConfigurationError("another event loop")
+    class NoReader:
+        async def open(self) -> None:
+            if ended.is_set():
+                raise StopAsyncIteration
+            raise ConfigurationError("another event loop")
 
     async def work(number: int) -> list[object]:
-        iterator = forms("aiokproto.consumer.delivery", "RecordIterator")[form](state, more)
+        iterator = forms("aiokproto.consumer.delivery", "RecordIterator")[form](state, NoReader())
         found: list[object] = []
         if number:
             refused = 0

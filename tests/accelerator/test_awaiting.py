@@ -40,9 +40,10 @@ class Source:
         self.waiting = 0
 
     def read_by(self, form: Any) -> Any:
-        return form(self.delivery, self.more)
+        return form(self.delivery, self)
 
-    async def more(self) -> None:
+    async def open(self) -> None:
+        """Wait until there are records, as the reader does."""
         self.waiting += 1
         try:
             await self.filled.wait()
@@ -113,11 +114,12 @@ async def test_cancelling_takes_none(form: Any) -> None:
 async def test_what_filling_raises_comes_out(form: Any) -> None:
     source = Source()
 
-    async def broken() -> None:
-        await asyncio.sleep(0)
-        raise KafkaError("no more")
+    class Broken:
+        async def open(self) -> None:
+            await asyncio.sleep(0)
+            raise KafkaError("no more")
 
-    records = form(source.delivery, broken)
+    records = form(source.delivery, Broken())
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
     with pytest.raises(KafkaError, match="no more"):

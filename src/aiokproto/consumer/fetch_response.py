@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.fetch")
 
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked for the preferred replica again. It's the metadata age, as in the Java
+"""Seconds after which the leader is queried for the preferred replica again. It's the metadata age, as in the Java
 client."""
 
 _AROUND_RECORDS = 1024
