@@ -134,7 +134,7 @@ class PositionResolver(Lookups[StartLookup]):
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
         cursor.fetch.moves += 1
-        self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
+        self._assignment.reset(cursor, self._policy.start(current().milliseconds(), reason), former)
         # Once at once. A log that refuses the offset which it has just named would be asked all the time.
         # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
@@ -252,7 +252,7 @@ class PositionResolver(Lookups[StartLookup]):
                 self._fail(cursor, f"{cursor.partition}: {no_offset}")
             else:
                 # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
-                cursor.lookup.start = self._policy.start(current().wall())
+                cursor.lookup.start = self._policy.start(current().milliseconds())
                 cursor.lookup.uncommitted = self._group is not None
         return again
 

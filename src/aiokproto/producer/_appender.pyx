@@ -43,7 +43,7 @@ cdef class RecordAppender:
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
     # None is the system clock, which is read without a Python call.
-    cdef public object _wall
+    cdef public object _milliseconds
     # The last lookup: most records follow one of the same topic.
     cdef object topic
     cdef TopicQueues queues
@@ -53,7 +53,7 @@ cdef class RecordAppender:
         self._partitioner = partitioner
         self._has_pipeline = False
         self._thread = 0
-        self._wall = None
+        self._milliseconds = None
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -65,11 +65,11 @@ cdef class RecordAppender:
         else:
             self._ready_topics[topic] = queues
 
-    cdef inline long long wall(self):
-        return now_ms() if self._wall is None else self._wall()
+    cdef inline long long milliseconds(self):
+        return now_ms() if self._milliseconds is None else self._milliseconds()
 
     def _now_ms(self):
-        return self.wall()
+        return self.milliseconds()
 
     def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
         cdef Post call = Post.__new__(Post)
@@ -102,7 +102,7 @@ cdef class RecordAppender:
             key = as_bytes("key", key)
         if headers or headers is None:
             headers = check_headers(headers)
-        when = self.wall() if timestamp is None else check_timestamp(timestamp)
+        when = self.milliseconds() if timestamp is None else check_timestamp(timestamp)
         # Before the remembered lookup, which the event loop's thread alone reads and writes.
         if self._thread != PyThread_get_thread_ident():
             return PendingRecord(topic, partition, when, key, value, headers)
@@ -159,7 +159,7 @@ cdef class RecordAppender:
         if queues is None or self._partitioner is not None or queues.sticky.batch is None:
             return None
         batch = queues.sticky.batch
-        now = self.wall()
+        now = self.milliseconds()
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]
