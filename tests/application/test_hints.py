@@ -30,7 +30,7 @@ OTHER_CLIENTS = {
 }
 """Where their classes are, and the page about migrating from them."""
 
-# Not for applications, or about what there is none of here: SASL, and the ids that brokers log.
+# These aren't for applications, or concern what this library lacks: SASL, and the ids that brokers log.
 OTHERS = {
     "DEFAULT_CONFIG",
     "DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735",
@@ -43,7 +43,7 @@ OTHERS = {
     "set_sasl_credentials",
 }
 
-# Type checkers refuse these calls too.
+# Type checkers refuse these calls, too.
 PRODUCER: Any = producer()
 CONSUMER: Any = consumer()
 

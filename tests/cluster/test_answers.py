@@ -1,4 +1,4 @@
-"""What becomes of a response that is none to its request."""
+"""What happens to a response that doesn't answer its request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sent() -> dict[int, str]:
         if path.relative_to(SOURCES).parts[0] in NOT_THE_CLIENT:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            # Also those that are only named, as by heartbeats, which make what their form names.
+            # This includes requests that are only named, such as heartbeats, whose form names the class.
             name = node.id if isinstance(node, ast.Name) else ""
             if name.endswith("Request") and name in REQUESTS:
                 found[REQUESTS[name]] = path.name
@@ -83,7 +83,7 @@ def test_what_is_not_checked_says_why() -> None:
     assert all(bool(answer.why) == (answer.missing is None) for answer in ANSWERS.values())
 
 
-# What a response says about items, whatever the API
+# What a response says about items, with any API
 
 
 def items(part: Struct, version: int, above: tuple[Any, ...] = (), most: int = 9) -> Iterator[tuple[Any, ...]]:
@@ -162,7 +162,7 @@ def _fill(part: Struct) -> None:
 
 
 def outer(request: Struct, response: Response, version: int) -> Counter[Any]:
-    """The items of a response, as deep as those of the request."""
+    """The items of a response, as deep as the request's items."""
     return Counter(items(response, version, most=levels(type(request), version)))
 
 

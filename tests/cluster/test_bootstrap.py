@@ -1,4 +1,4 @@
-"""Bootstrapping from addresses of which some are dead, silent, not Kafka, or not up yet."""
+"""Bootstrapping from addresses, some of them dead, silent, not Kafka, or not up yet."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_one_dead_and_one_live_address() -> None:
 
 
 async def test_a_silent_address_is_passed_over() -> None:
-    """The silent one is tried first; if the other is late too, both are tried again."""
+    """The silent one is tried first. If the other is late, too, both are tried again."""
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -32,7 +32,7 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 class Gate:
-    """Replaces the connection factory: refuses the credentials once it is shut."""
+    """Replaces the connection factory: it refuses the credentials once it is shut."""
 
     def __init__(self) -> None:
         self.shut = False
@@ -109,7 +109,7 @@ async def test_refused_credentials_at_the_start_are_raised_from_it(caplog: pytes
 
 
 async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
-    """A client's tasks run in the loop that it was started in: in another loop its calls would wait for ever."""
+    """A client's tasks run in the loop that it was started in: in another loop its calls would wait forever."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders = {"t": [(1, 0)]}
 
@@ -131,7 +131,7 @@ async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
 
 
 def test_a_client_whose_event_loop_is_closed_refuses_calls() -> None:
-    """For example in a session fixture, when each test has its own loop."""
+    """This happens, for example, in a session fixture, when each test has its own loop."""
     clusters: list[ClusterClient] = []
 
     async def first() -> None:

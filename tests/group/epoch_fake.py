@@ -77,7 +77,7 @@ class FakeEpochGroup:
             return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
         full = joins
         if isinstance(request, ConsumerGroupHeartbeatRequest):
-            # A member that repeats an epoch, since it missed a response, has to say what it owns.
+            # A member that repeats an epoch because it missed a response has to report what it owns.
             if 0 < request.member_epoch < self._told and request.topic_partitions is None:
                 self.member = ""
                 return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
@@ -90,7 +90,7 @@ class FakeEpochGroup:
         return self._response(request, news)
 
     def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """No offset is committed. Who says no member id may read, as admin clients do."""
+        """No offset is committed. A client without a member id may read, as admin clients do."""
         (group,) = request.groups
         code = 0 if group.member_id is None else self._check(group.member_id, group.member_epoch)
         topics = [

@@ -63,7 +63,7 @@ def test_range(partitions: Mapping[str, int], who: dict[str, Subscription], expe
     [
         ({}, members(a="x"), {"a": ""}),
         ({"x": 3, "y": 3}, members(a="xy", b="xy"), {"a": "x0 x2 y1", "b": "x1 y0 y2"}),
-        # The example of unequal subscriptions in Kafka's documentation.
+        # This is the example of unequal subscriptions in Kafka's documentation.
         ({"x": 1, "y": 2, "z": 3}, members(a="x", b="xy", c="xyz"), {"a": "x0", "b": "y0", "c": "y1 z0 z1 z2"}),
         ({"x": 2}, members(b="x", a="x", c="x"), {"a": "x0", "b": "x1", "c": ""}),
         ({"x": 2, "unwanted": 5}, members(a="x"), {"a": "x0 x1"}),

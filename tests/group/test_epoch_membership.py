@@ -20,7 +20,7 @@ def items(*numbers: int) -> frozenset[int]:
 
 
 class Member(EpochMembership[int]):
-    """A member of a group that learns what it owns, in a field of that name."""
+    """A member of a group that reports what it owns, in a field of that name."""
 
     def __init__(self, instance_id: str | None = None) -> None:
         super().__init__(instance_id, ("owned",))
@@ -178,7 +178,8 @@ def test_after_a_failure_the_heartbeat_carries_everything() -> None:
 
 
 def test_a_target_is_acknowledged_even_if_the_member_owns_the_same_as_before() -> None:
-    # The coordinator may have assigned a third partition and withdrawn it before the member knew: it waits for that.
+    # The coordinator may have assigned a third partition and withdrawn it before the member knew, and waits for this
+    # report.
     member = stable()
     member.beat(4, items(0, 1))
     assert member.now() is S.RECONCILING

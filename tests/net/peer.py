@@ -1,4 +1,4 @@
-"""A scripted broker on a real socket: its responses, also malformed, late or missing ones, come from a table."""
+"""A scripted broker on a real socket: its responses, even malformed, late or missing ones, come from a table."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Peer:
         request = registry.request(frame.api_key).decode(frame.body, frame.api_version)
         self.requests.append((request, frame.api_version))
         if frame.api_key not in self.answers:
-            # As brokers do with an API that they do not know: a client that finds this one slow asks for more.
+            # Brokers do so with an API that they don't know. A client that finds this one slow sends more requests.
             raise HangUp
         answer = self.answers[frame.api_key](request, frame.api_version)
         if isinstance(answer, Response):

@@ -40,7 +40,7 @@ def beat(number: int = 0) -> HeartbeatRequest:
 
 
 def echo(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
-    """Respond with the generation as error code, which shows the request that a response belongs to."""
+    """Respond with the generation as error code. So a response shows which request it belongs to."""
     return HeartbeatResponse(error_code=request.generation_id)
 
 
@@ -150,7 +150,7 @@ async def test_a_lost_connection_fails_and_names_all_requests_in_flight(cut: int
 
 @pytest.mark.parametrize("hang_up", [True, False], ids=["lost", "closed"])
 async def test_a_connection_that_has_ended_keeps_no_buffer(hang_up: bool) -> None:
-    """Whoever keeps an error keeps the connection with it, through the traceback."""
+    """Code that keeps an error keeps the connection with it, through the traceback."""
 
     def answer(request: HeartbeatRequest, version: int) -> bytes:
         if hang_up:
@@ -444,7 +444,8 @@ async def test_an_idle_timeout_is_checked_while_responses_are_awaited() -> None:
 
 
 async def test_api_versions_is_sent_again_in_the_version_the_broker_supports() -> None:
-    """KIP-511: the newest form is refused in the form of version 0, which names the newest the broker has."""
+    """KIP-511: the newest form is refused in the form of version 0, which names the newest version that the broker
+    has."""
 
     def old(request: object, version: int) -> ApiVersionsResponse:
         keys = [
@@ -478,7 +479,7 @@ async def test_connecting_to_a_silent_peer_ends_at_the_connect_timeout(monkeypat
         await reader.read(1000)
 
     async def connects(*given: Any, **options: Any) -> Any:
-        """However long connecting takes: only the response is too late."""
+        """Connecting may take long: only the response is too late."""
         return await dial(*given, **{**options, "deadline": asyncio.get_running_loop().time() + LONG_TIMEOUT})
 
     monkeypatch.setattr("aiokproto.net.open.dial", connects)

@@ -1,4 +1,5 @@
-"""Brokers before 0.10, which do not tell their versions: how they are recognized, and what is not taken for one."""
+"""Brokers before 0.10, which don't report their versions: how they are recognized, and which peers aren't taken for
+one."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def no_offsets(request: object, version: int) -> ListOffsetsResponse:
 
 
 async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
-    """It is asked again in version 0, and once more after ListGroups, which 0.9 answers."""
+    """The client asks it again in version 0, and once more after ListGroups, which 0.9 answers."""
     async with (
         peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo, ListGroupsRequest: no_groups}) as broker,
         connected(broker.port) as line,
@@ -68,7 +69,7 @@ async def test_what_closes_every_connection_is_not_taken_for_an_old_broker() -> 
 
 @pytest.mark.parametrize("closed", range(1, 4))
 async def test_a_broker_that_is_back_while_it_is_probed_is_asked(closed: int) -> None:
-    """Whichever connection is the first that a proxy forwards again."""
+    """Any of the connections may be the first that a proxy forwards again."""
     turns: list[int] = []
 
     def away(answer: Answer) -> Answer:
@@ -96,7 +97,7 @@ async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monk
     async with peer({**ignores, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert line.versions.ranges == versions_of("0.9")
-        # The one that was ignored, the probe, and the one in use.
+        # There are three: the one whose request was ignored, the probe, and the one in use.
         assert broker.connections == 3
 
 
@@ -174,7 +175,7 @@ async def test_a_broker_that_has_reported_its_versions_is_not_taken_for_an_old_o
         peer(served) as broker,
         Client(bootstrap_servers=broker.address) as client,
     ):
-        # Longer than it takes until a broker that is silent would be probed.
+        # It's longer than the time after which a silent broker would be probed.
         with pytest.raises(KafkaError):
             await client.request(ListGroupsRequest(), node=0, timeout_ms=2 * SILENCE * 1000)
         assert not any(isinstance(request, ListGroupsRequest) for request, _ in broker.requests)

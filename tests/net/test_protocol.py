@@ -197,7 +197,7 @@ def test_a_frame_length_alone_allocates_little_memory() -> None:
 
 @pytest.mark.parametrize("size", [0, 3, 100, LIMIT])
 def test_a_connection_that_has_ended_keeps_only_the_start_of_a_frame(size: int) -> None:
-    """Errors name it, and refer to the connection: buffers would stay until the garbage collector comes."""
+    """Errors name the connection and refer to it: buffers would stay until the garbage collector runs."""
     reading = protocol(expecting=1)
     reading.opened()
     feed(reading, framed(0, bytes(LIMIT - 4))[:size], [1 << 16])

@@ -52,7 +52,7 @@ ANSWERS: dict[type[Request[Any]], Answer] = {
 
 @pytest.fixture
 def server(tmp_path: Path) -> ssl.SSLContext:
-    """The SSL context of a broker with that certificate."""
+    """The SSL context of a broker with this certificate."""
     (tmp_path / "both.pem").write_text(KEY + CERTIFICATE)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "both.pem")
@@ -86,7 +86,7 @@ def anonymous(purpose: ssl.Purpose) -> ssl.SSLContext:
     return made
 
 
-# To a client both say the same: the broker's certificate is verified.
+# Both say the same to a client: the broker's certificate is verified.
 @pytest.mark.parametrize("mode", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
 async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> None:
     """Although the application's own context permits it, and OpenSSL calls the handshake complete."""
@@ -132,7 +132,7 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
 
 @pytest.mark.parametrize("name", [None, "kafka.example", lambda host, port: f"{host}.example"])
 async def test_the_server_name_is_the_advertised_host_or_the_option(server: ssl.SSLContext, name: Any) -> None:
-    """Also if the address is mapped: proxies that route by the server name (SNI) need it."""
+    """This holds even if the address is mapped, because proxies that route by the server name (SNI) need it."""
     seen: list[str | None] = []
     server.sni_callback = lambda connection, host, context: seen.append(host)
     parsed = ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_server_hostname": name})
@@ -163,7 +163,7 @@ async def test_tls_to_a_plain_broker(trusting: ssl.SSLContext) -> None:
 
 
 async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection's own deadline ends the handshake, however long that is: asyncio's is a minute."""
+    """The connection's own deadline ends the handshake, even if it is longer than asyncio's minute."""
     monkeypatch.setattr("asyncio.constants.SSL_HANDSHAKE_TIMEOUT", 0.05)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -142,7 +142,7 @@ async def test_addresses_without_an_answer_are_listed_at_the_deadline(monkeypatc
 
     monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
     with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.3: no connection in .*; 127\.0\.0\.4: no connection"):
-        # Long enough for a stalled loop to resolve the name before.
+        # It's long enough for a stalled loop to resolve the name first.
         await open_connection("a.name", 9, "broker 1", config(), 1.0)
 
 
@@ -173,7 +173,7 @@ async def test_cancelling_while_the_losers_are_closed_closes_the_winner_too(monk
             try:
                 await loop.create_future()
             finally:
-                # The other has won, and this one is being given up.
+                # The other socket has won, and this one is being closed.
                 loop.call_soon(racing.cancel)
                 await asyncio.sleep(0)
         await connect_one(each, address)
@@ -189,7 +189,7 @@ async def test_cancelling_while_the_losers_are_closed_closes_the_winner_too(monk
 
 
 async def test_an_address_whose_name_cannot_be_looked_up_stands_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``InetAddress`` in Java: the client starts although no name server answers."""
+    """The client starts although no name server answers, as with Java's ``InetAddress``."""
 
     def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -260,7 +260,7 @@ async def test_an_address_map_may_be_async() -> None:
 
 
 async def cancelled(host: str, port: int) -> tuple[str, int]:
-    """As one that awaits a task of the application which is cancelled."""
+    """A function does so if it awaits a task of the application that is cancelled."""
     raise asyncio.CancelledError
 
 
@@ -309,7 +309,7 @@ async def test_a_socket_that_a_dialer_must_not_return(kind: str) -> None:
 
 
 async def test_a_client_outlives_an_address_map_that_is_cancelled() -> None:
-    """It is no cancellation of the client's own tasks, which would end the client."""
+    """It doesn't cancel the client's own tasks, which would end the client."""
     fails = 2
 
     async def moody(host: str, port: int) -> tuple[str, int]:

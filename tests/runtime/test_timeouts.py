@@ -20,7 +20,7 @@ async def test_a_task_cancelled_together_with_its_timeout_ends(first: str) -> No
     loop = asyncio.get_running_loop()
     task = create_task(waits(loop.time() - 1))
     if first == "the timeout":
-        # Its task begins, and schedules the expiry; the cancellation is scheduled behind it.
+        # Its task starts, and schedules the expiry; the cancellation is scheduled behind it.
         loop.call_soon(lambda: loop.call_soon(task.cancel))
     else:
         await asyncio.sleep(0)

@@ -34,7 +34,7 @@ class Provider(Hooks):
         await asyncio.sleep(0.2)
         if self.fails is not None:
             raise self.fails
-        expires_at = current().wall() / 1000 + LIFETIME
+        expires_at = current().milliseconds() / 1000 + LIFETIME
         return Token(f"alice.{int(expires_at * 1000)}", expires_at)
 
     def on_connection_opened(self, event: ConnectionOpened) -> None:
@@ -43,7 +43,7 @@ class Provider(Hooks):
 
 def validate(token: str) -> ValidToken:
     user, _, expires = token.partition(".")
-    if int(expires) <= current().wall():
+    if int(expires) <= current().milliseconds():
         raise ValueError("the token has expired")
     return ValidToken(user, int(expires))
 

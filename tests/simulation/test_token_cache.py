@@ -35,7 +35,7 @@ def simulated(program: Callable[[], Awaitable[None]]) -> None:
 
 
 def now() -> float:
-    return current().wall() / 1000
+    return current().milliseconds() / 1000
 
 
 class Source:

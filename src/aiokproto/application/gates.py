@@ -86,11 +86,11 @@ class Inside(NamedTuple):
 
     Attributes:
         use: The use.
-        where: What checks it.
+        checked_by: What checks it.
     """
 
     use: Use
-    where: str
+    checked_by: str
 
 
 Table = Mapping[str, Use | Inside]

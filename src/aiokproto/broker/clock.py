@@ -51,7 +51,7 @@ class SystemClock:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> int:
-        return current().wall()
+        return current().milliseconds()
 
     def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
         return asyncio.get_running_loop().call_at(when, callback, *arguments)
@@ -90,7 +90,7 @@ class VirtualClock:
 
     def __init__(self, start: int | None = None) -> None:
         """Start at ``start``, in milliseconds since the epoch; None starts at the current time."""
-        self._wall = current().wall() if start is None else start
+        self._wall = current().milliseconds() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
         # If there are more timers than this, those that were cancelled are removed.

@@ -140,15 +140,15 @@ def _match(
     """Match the items in a part of the request with the items in the same part of the response."""
     assert answer.missing is not None
     wanted: list[Any] = getattr(asked, lists.source.name)
-    places: dict[tuple[Any, Any], int] = {}
-    for place, item in enumerate(wanted):
+    indexes: dict[tuple[Any, Any], int] = {}
+    for index, item in enumerate(wanted):
         for key in _keys(lists.source, item):
-            places.setdefault(key, place)
+            indexes.setdefault(key, index)
     received: list[Struct] = getattr(given, lists.target.name)
     found: list[Struct | None] = [None] * len(wanted)
     for item in received:
         keys = _keys(lists.target, item)
-        at = next((places[key] for key in keys if key in places), None)
+        at = next((indexes[key] for key in keys if key in indexes), None)
         first = None if at is None else found[at]
         if at is None:
             # guard: an item that was not requested is dropped -> found.append(item)
@@ -162,7 +162,7 @@ def _match(
         else:
             odd.append(Odd("named twice", _named(above, keys)))
     missing = []
-    for place, (source, item) in enumerate(zip(wanted, found, strict=True)):
+    for index, (source, item) in enumerate(zip(wanted, found, strict=True)):
         if item is None:
             if version < answer.from_version:
                 continue
@@ -176,7 +176,7 @@ def _match(
             continue
         else:
             # guard: an impossible value counts as no value -> continue
-            what, found[place] = "an impossible value", None
+            what, found[index] = "an impossible value", None
         # An error of the whole response is the answer to each item.
         if not _error(given):
             odd.append(Odd(what, _named(above, _keys(lists.source, source))))
@@ -305,7 +305,7 @@ def _joined(asked: Any, given: Any) -> bool:
     return given.generation_id >= 0 and bool(given.member_id) and asked.member_id in ("", given.member_id)
 
 
-def _beaten(asked: Any, given: Any) -> bool:
+def _possible_epoch(asked: Any, given: Any) -> bool:
     # A member that leaves sends a special epoch, and the broker repeats it.
     if asked.member_epoch < 0:
         return True
@@ -351,10 +351,10 @@ ANSWERS: Mapping[int, Answer] = {
     32: Answer(None, why="a hint that the reader checks: group/consumer_member.py"),
     36: _LOGIN,
     65: Answer(_COORDINATOR, lambda asked, given: given.producer_id >= 0 and given.producer_epoch >= 0),
-    68: Answer(_COORDINATOR, _beaten, whole=True),
+    68: Answer(_COORDINATOR, _possible_epoch, whole=True),
     71: _PUSHED,
     72: _PUSHED,
-    76: Answer(_COORDINATOR, _beaten, whole=True),
+    76: Answer(_COORDINATOR, _possible_epoch, whole=True),
     78: _FETCHED,
     79: _FETCHED,
     88: Answer(_COORDINATOR, lambda asked, given: asked.member_epoch < 0 or given.member_epoch >= 0, whole=True),

@@ -88,13 +88,13 @@ class BrokerLookup:
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
-        named = [each for each in keys if each is not None]
+        named = [name for name in keys if name is not None]
         # All transactional ids are null, and any broker serves these.
         if not named:
             return {self._any(retry): request}
         # Store them before the lookup: the attempt may fail with any of these coordinators, and all of them are then
         # forgotten.
-        retry.coordinators = [(kind, each) for each in named]
+        retry.coordinators = [(kind, name) for name in named]
         left = max(until - _now(), 0.0)
         # Raise an error instead of turning it into a part: there are no other parts that it could fail.
         if len(named) == 1:
@@ -102,10 +102,12 @@ class BrokerLookup:
         # A coordinator that can't be found must not use up the whole call. Its part is looked up again on its own, with
         # the time that is left.
         limit = min(left, self._client.config.request_timeout)
-        found = await _all(self._client.coordinator(kind, each, limit) for each in named)
+        found = await _all(self._client.coordinator(kind, name, limit) for name in named)
         # A key whose lookup failed stands under its own name, so that two of them don't share one part and its retries.
-        places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
-        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _no_topic_name)
+        targets = {
+            name: name if isinstance(node, KafkaError) else node for name, node in zip(named, found, strict=True)
+        }
+        return divide(request, lambda about: targets.get(coordinated(about, route) or ""), _no_topic_name)
 
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
         """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
@@ -135,9 +137,9 @@ class BrokerLookup:
             )
         # Nothing can be sent at all. An error here lets the caller's retry wait for metadata.
         if list(parts) == [None]:
-            failures = [each for each in known if isinstance(each, KafkaError)]
-            where = ", ".join(f"{about.topic}-{about.partition}" for about in named)
-            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no known leader")
+            failures = [error for error in known if isinstance(error, KafkaError)]
+            partitions = ", ".join(f"{about.topic}-{about.partition}" for about in named)
+            raise failures[0] if failures else BrokerConnectionError(f"{api}: {partitions} has no known leader")
         return cast("Parts[R]", parts)
 
 

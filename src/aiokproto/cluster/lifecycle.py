@@ -34,7 +34,7 @@ class Lifecycle:
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
-        self._closed = ClientClosedError(f"the {kind} is not started: use async with, or await start()")
+        self._close_error = ClientClosedError(f"the {kind} is not started: use async with, or await start()")
         self._started = False
         self._running = False
         self._closing = False
@@ -62,7 +62,7 @@ class Lifecycle:
             return self._failure
         if self._failure is not None:
             return ClientClosedError(f"the {self._kind} has failed: {repr_of(self._failure)}")
-        return None if self._running and not self._closing else self._closed
+        return None if self._running and not self._closing else self._close_error
 
     @property
     def closed_or_failed(self) -> bool:
@@ -90,12 +90,12 @@ class Lifecycle:
             return
         if self._running:
             obstacle = Obstacle.CLOSING
-        elif self._closing or self._closed.__cause__ is not None:
+        elif self._closing or self._close_error.__cause__ is not None:
             obstacle = Obstacle.CLOSED
         else:
             obstacle = Obstacle.NOT_STARTED
         if obstacle in use.obstacles:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise ClientClosedError(str(self._close_error)) from self._close_error.__cause__
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
         """Return the obstacles that don't depend on the client's life."""
@@ -120,8 +120,8 @@ class Lifecycle:
             self.cluster.check()
         except BaseException as error:
             self._running = False
-            self._closed = ClientClosedError(f"the {self._kind} could not be started; create another one")
-            self._closed.__cause__ = error
+            self._close_error = ClientClosedError(f"the {self._kind} could not be started; create another one")
+            self._close_error.__cause__ = error
             await self.cluster.close()
             raise
 
@@ -152,7 +152,7 @@ class Lifecycle:
     def _begin_closing(self) -> None:
         """Mark the client as closing: nothing new starts, and the end of a task is no failure."""
         self._closing = True
-        self._closed = ClientClosedError(f"the {self._kind} is closed")
+        self._close_error = ClientClosedError(f"the {self._kind} is closed")
 
     async def _end_tasks(self, timeout: float) -> None:
         """Cancel the tasks, and wait for them."""

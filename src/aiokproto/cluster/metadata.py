@@ -9,7 +9,7 @@ request; that response is not stored.) What a refresh requests, and when:
 * ``_stale`` is the reason for the next full refresh; None if none is due before ``metadata_max_age_ms``.
 * UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
   has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
-  topic is dropped from the snapshot, but still requested (``_gone``): it can be created again. After
+  topic is dropped from the snapshot, but still requested (``_deleted``): it can be created again. After
   ``metadata_max_idle_ms`` it is forgotten, unless the client still needs it (``last_used``): topics that come and go
   must not make each request larger than the one before.
 * A partition without a leader keeps the refreshes going until it has one.
@@ -118,7 +118,7 @@ class MetadataUpdater:
         # The wanted topics whose callers allow the broker to create them.
         self._create: set[str] = set()
         # Topics that were known once and are missing now. Every refresh still requests them.
-        self._gone: set[str] = set()
+        self._deleted: set[str] = set()
         # Topic → the error code of its last response, until there is a response without an error.
         self._errors: dict[str, int] = {}
         # Topic → the number of responses in a row that didn't have it.
@@ -189,7 +189,7 @@ class MetadataUpdater:
         """
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
-        self._gone.update(forgotten)
+        self._deleted.update(forgotten)
         # Keep the first reason for the log; the same refresh serves later calls.
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
@@ -355,7 +355,7 @@ class MetadataUpdater:
         self._expire_idle()
         # A call waits, and a request for one topic is answered faster than a request for thousands.
         only_new = self._new and self._stale is None and not self._aged()
-        names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
+        names = set(self._new) if only_new else {*self.snapshot.topics, *self._deleted, *self._wanted}
         self._new.clear()
         # Clear it before the request is sent, not after the response: a report that comes meanwhile may be newer than
         # what the broker looked up.
@@ -380,7 +380,7 @@ class MetadataUpdater:
         idle = self._tracked.expire_idle(_now())
         if idle:
             logger.debug("%s not used any more, forgotten", counted(len(idle), "topic"))
-            for remembered in (self._gone, self._create):
+            for remembered in (self._deleted, self._create):
                 remembered.difference_update(idle)
             for name in idle:
                 self._errors.pop(name, None)
@@ -404,7 +404,7 @@ class MetadataUpdater:
                 self._errors[name] = code
             else:
                 self._errors.pop(name, None)
-                self._gone.discard(name)
+                self._deleted.discard(name)
                 self._create.discard(name)
                 self._tracked.found(name)
         absent = {name for name in requested if self._missing[name] >= UNKNOWN_LIMIT}
@@ -412,7 +412,7 @@ class MetadataUpdater:
         drop = [name for name in requested if name in absent and name in self.snapshot.topics]
         for name in drop:
             logger.info("topic %r does not exist any more", name)
-        self._gone.update(drop)
+        self._deleted.update(drop)
         self._tracked.lost(drop, _now())
         # Topics are recognized as recreated by their ids, which the comparison below needs.
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}

@@ -159,7 +159,7 @@ class Pool:
     def unproven(self) -> bool:
         """Whether none of the addresses in the metadata was ever reached."""
         return bool(self._brokers) and all(
-            (each.host, each.port) not in self._reached for each in self._brokers.values()
+            (node.host, node.port) not in self._reached for node in self._brokers.values()
         )
 
     def address(self, node_id: int) -> str:
@@ -327,8 +327,8 @@ class Pool:
         """Name ``advertised.listeners`` in the error of an address that only the metadata has, if it never led to a
         broker and a bootstrap address did."""
         address = (node.host, node.port)
-        bootstrap = {(each.host, each.port): str(each) for each in self._bootstrap.values()}
-        worked = next((text for each, text in bootstrap.items() if each in self._reached), None)
+        bootstrap = {(node.host, node.port): str(node) for node in self._bootstrap.values()}
+        worked = next((text for reached, text in bootstrap.items() if reached in self._reached), None)
         if (
             type(error) is not BrokerConnectionError
             or worked is None

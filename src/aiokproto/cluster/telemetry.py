@@ -94,7 +94,7 @@ class TelemetryReporter:
 
     def start(self) -> None:
         """Start the task."""
-        self._since = current().wall()
+        self._since = current().milliseconds()
         self._task = create_task(self._run(), name="aiokproto telemetry")
 
     async def close(self, timeout: float) -> None:
@@ -174,7 +174,7 @@ class TelemetryReporter:
         self, subscription: GetTelemetrySubscriptionsResponse, timeout: float, *, terminating: bool = False
     ) -> None:
         assert self._node is not None, "the broker that gave the subscription"
-        now = current().wall()
+        now = current().milliseconds()
         data = self._encoded(subscription, now)
         codec = self._codec(subscription)
         metrics = bytes(compress(codec, data))

@@ -140,7 +140,7 @@ class ClassicMember:
     @property
     def problem(self) -> str:
         """Why the member has no partitions, if something is wrong; else empty."""
-        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
+        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.join_ended.is_set() or self.owned:
             return ""
         return f"{self.state}: {self._rebalance.problem}"
 
@@ -225,7 +225,7 @@ class ClassicMember:
         """
         # guard: a commit does not wait for a JoinGroup -> True
         if self._membership.phase is not Phase.JOINING:
-            await self._rebalance.settled.wait()
+            await self._rebalance.join_ended.wait()
 
     def _fenced(self) -> None:
         """Another member has the instance id, and with it the partitions."""

@@ -100,7 +100,7 @@ class Commits:
         try:
             return await self._as_member(offsets, kept, timeout, blocked)
         finally:
-            self._kept = [each for each in self._kept if each is not kept]
+            self._kept = [partitions for partitions in self._kept if partitions is not kept]
 
     async def _as_member(
         self,
@@ -135,9 +135,10 @@ class Commits:
                 attempts += 1
                 await self._catch_up(identity.generation, at, attempts)
         # `mine` is what the loop saw when it ended.
-        gone = offsets.keys() - mine.keys()
+        not_owned = offsets.keys() - mine.keys()
         return failures | self._lost(
-            gone, f"{_names(gone)} not committed: not assigned to this member, or not all the time since the call"
+            not_owned,
+            f"{_names(not_owned)} not committed: not assigned to this member, or not all the time since the call",
         )
 
     async def from_outside(
@@ -188,8 +189,8 @@ class Commits:
 
     async def _catch_up(self, generation: int, at: float, attempts: int) -> None:
         async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
-            # The loop has only a note to rejoin, and clears `settled` when it runs: without the pause the event could
-            # still be set from before.
+            # The loop has only a note to rejoin, and clears `join_ended` when it runs: without the pause the event
+            # could still be set.
             await asyncio.sleep(self._cluster.backoff.delay(attempts))
             await self._member.catch_up(generation)
 

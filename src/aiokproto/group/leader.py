@@ -147,7 +147,7 @@ def _racks(infos: Iterable[TopicInfo], brokers: Mapping[int, BrokerNode]) -> dic
         for partition in info.partitions:
             replicas = partition.replicas
             if replicas not in by_replicas:
-                by_replicas[replicas] = frozenset(named[each] for each in replicas if each in named)
+                by_replicas[replicas] = frozenset(named[replica] for replica in replicas if replica in named)
             found.append(by_replicas[replicas])
     return racks
 

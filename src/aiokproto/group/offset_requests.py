@@ -65,8 +65,10 @@ class OffsetsByTopic:
 
     def failure(self, codes: Mapping[TopicPartition, ErrorCode], situation: Situation) -> ErrorCode:
         """Return the code that decides what to do about a response."""
-        gone = {partition for partition, code in codes.items() if code and self._is_gone(partition, code, situation)}
-        return _worst([code for partition, code in codes.items() if partition not in gone], situation)
+        deleted = {
+            partition for partition, code in codes.items() if code and self._is_deleted(partition, code, situation)
+        }
+        return _worst([code for partition, code in codes.items() if partition not in deleted], situation)
 
     def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
@@ -77,7 +79,7 @@ class OffsetsByTopic:
         }
         return {partition: ErrorCode(received[partition]) for partition in self._partitions}
 
-    def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
+    def _is_deleted(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
         if classify(code, situation) is not Action.REFRESH_METADATA:
             return False

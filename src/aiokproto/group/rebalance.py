@@ -43,7 +43,7 @@ class RebalanceLoop:
     Attributes:
         owned: The partitions that this member owns.
         outside: Whether it is not a member, and has no subscription for which to join.
-        settled: Set while no generation is being joined.
+        join_ended: Set while no generation is being joined.
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
         left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
@@ -62,7 +62,7 @@ class RebalanceLoop:
     ) -> None:
         self.owned: set[TopicPartition] = set()
         self.outside = True
-        self.settled = asyncio.Event()
+        self.join_ended = asyncio.Event()
         self.lost_reason = ""
         self.left_reason = ""
         self.join_failure = ""
@@ -193,8 +193,12 @@ class RebalanceLoop:
     async def _rebalance(self) -> None:
         # The member gives up all partitions before joining if an assignor is eager: the leader may assign any of them
         # to another member at once. If all are cooperative, it gives up only what isn't subscribed.
-        gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
-        await self._give_up(ChangeKind.REVOKE, gone, joins=True)
+        given_up = {
+            partition
+            for partition in self.owned
+            if not self._joining.cooperative or partition.topic not in self._topics
+        }
+        await self._give_up(ChangeKind.REVOKE, given_up, joins=True)
         if self.lost_reason or not self._can_join():
             return
         assigned = await self._join()
@@ -202,7 +206,7 @@ class RebalanceLoop:
             return
         self._left_to_others(but=assigned)
         # The subscription may have changed while joining, or the leader saw an older one.
-        unwanted = {each for each in assigned if each.topic not in self._topics}
+        unwanted = {partition for partition in assigned if partition.topic not in self._topics}
         assigned -= unwanted
         revoked, added = self.owned - assigned, assigned - self.owned
         # Revoke before the new partitions are added, so that the processing of revoked ones ends first, and their
@@ -266,7 +270,7 @@ class RebalanceLoop:
         failures, undecodable, loop = 0, 0, asyncio.get_running_loop()
         started = self.joining_since = loop.time()
         self._known = False
-        self.settled.clear()
+        self.join_ended.clear()
         try:
             while self._can_join():
                 # Each attempt sends the newest subscription, which serves all notes made before it.
@@ -306,7 +310,7 @@ class RebalanceLoop:
         finally:
             self.joining_since = None
             # Set it even if joining is given up: a commit that waits must look at the state instead of hanging.
-            self.settled.set()
+            self.join_ended.set()
 
     async def _pause_without_assignment(self, error: KafkaError, attempt: int) -> None:
         """Wait before the next generation, because this one's assignment to the member is unknown; the next rebalance

@@ -35,8 +35,8 @@ def from_topics(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Return partition numbers by topic id, in order."""
     return {
-        topic_id: [each.partition for each in group]
-        for topic_id, group in groupby(sorted(partitions), key=lambda each: each.topic_id)
+        topic_id: [partition.partition for partition in group]
+        for topic_id, group in groupby(sorted(partitions), key=lambda partition: partition.topic_id)
     }
 
 
@@ -53,18 +53,18 @@ class TopicNames:
     def known(self, partitions: Collection[TopicIdPartition]) -> frozenset[TopicIdPartition]:
         """Return the partitions whose topics the metadata has."""
         snapshot = self._cluster.snapshot
-        found = {each.topic_id: snapshot.topic_name(each.topic_id) for each in partitions}
+        found = {item.topic_id: snapshot.topic_name(item.topic_id) for item in partitions}
         # Names are kept because a deleted topic has no name any more when it is revoked.
         self._names |= {topic_id: name for topic_id, name in found.items() if name is not None}
-        return frozenset(each for each in partitions if found[each.topic_id] is not None)
+        return frozenset(item for item in partitions if found[item.topic_id] is not None)
 
     def named(self, partitions: Iterable[TopicIdPartition]) -> list[TopicPartition]:
         """Return partitions that were known, by name, sorted."""
-        return sorted(TopicPartition(self._names[each.topic_id], each.partition) for each in partitions)
+        return sorted(TopicPartition(self._names[item.topic_id], item.partition) for item in partitions)
 
     def retain(self, partitions: Collection[TopicIdPartition]) -> None:
         """Forget the names of all other topics."""
-        ids = {each.topic_id for each in partitions}
+        ids = {item.topic_id for item in partitions}
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in ids}
 
     async def look_up(self, partitions: Collection[TopicIdPartition]) -> None:
@@ -74,7 +74,7 @@ class TopicNames:
             UnknownTopicError: A broker does not know a topic; it may be new, or deleted meanwhile.
             KafkaError: The request failed.
         """
-        ids = sorted({each.topic_id for each in partitions} - self._known_ids(partitions))
+        ids = sorted({item.topic_id for item in partitions} - self._known_ids(partitions))
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
@@ -92,7 +92,7 @@ class TopicNames:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_ID, _context(min(missing)))
 
     def _known_ids(self, partitions: Collection[TopicIdPartition]) -> set[bytes]:
-        return {each.topic_id for each in self.known(partitions)}
+        return {item.topic_id for item in self.known(partitions)}
 
 
 def _context(topic_id: bytes) -> str:

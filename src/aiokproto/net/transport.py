@@ -206,7 +206,7 @@ class _Dial(Generic[P]):
             self._failures.append(f"{endpoint.host}: {reason(error)}")
         return None
 
-    async def _attach(self, opened: socket.socket, where: str) -> P | None:
+    async def _attach(self, opened: socket.socket, address: str) -> P | None:
         """Turn a connected socket into a connection, after the TLS handshake if there is one; None if that failed."""
         loop = asyncio.get_running_loop()
         # An event loop may have transports of its own for these.
@@ -236,10 +236,10 @@ class _Dial(Generic[P]):
         except ssl.SSLError as error:
             raise tls_error(self._peer, error) from error
         except asyncio.TimeoutError:
-            self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
+            self._failures.append(f"{address}: {_SILENT_IN_HANDSHAKE}")
         except OSError as error:
             hint = BROKER.closed if self._context is not None else ""
-            self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
+            self._failures.append(f"{address}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
             # This runs after a cancellation, too. If that comes when the handshake is complete, the transport still
             # reads from the socket, and the next socket may get the number of the closed one.

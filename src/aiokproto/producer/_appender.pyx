@@ -43,7 +43,7 @@ cdef class RecordAppender:
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
     # None is the system clock, which is read without a Python call.
-    cdef public object _wall
+    cdef public object _milliseconds
     # The result of the last lookup, because most records follow one of the same topic.
     cdef object last_topic
     cdef TopicQueues last_queues
@@ -53,7 +53,7 @@ cdef class RecordAppender:
         self._partitioner = partitioner
         self._has_pipeline = False
         self._thread = 0
-        self._wall = None
+        self._milliseconds = None
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -66,7 +66,7 @@ cdef class RecordAppender:
             self._ready_topics[topic] = queues
 
     cdef inline long long now(self):
-        return now_ms() if self._wall is None else self._wall()
+        return now_ms() if self._milliseconds is None else self._milliseconds()
 
     def _now_ms(self):
         return self.now()

@@ -41,7 +41,7 @@ class RecordAppender(Generic[K, V]):
         # Reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
         # Simulations replace it. None is the system clock, which the compiled form reads without a Python call.
-        self._wall: Callable[[], int] | None = None
+        self._milliseconds: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
         """Allow (or with None forbid) appending to a topic without waiting."""
@@ -51,7 +51,7 @@ class RecordAppender(Generic[K, V]):
             self._ready_topics[topic] = queues
 
     def _now_ms(self) -> int:
-        return (self._wall or SYSTEM.wall)()
+        return (self._milliseconds or SYSTEM.milliseconds)()
 
     async def post(
         self,

@@ -136,7 +136,7 @@ class Buffer:
         """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
         self._stop_writer()
         runtime = current()
-        writer._wall = None if runtime is SYSTEM else runtime.wall
+        writer._milliseconds = None if runtime is SYSTEM else runtime.milliseconds
         writer._thread = thread_id()
         self._writer, self._session = writer, session
 

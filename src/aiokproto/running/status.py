@@ -20,7 +20,7 @@ WATCHED_EVERY = STUCK_AFTER / 6
 
 def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSummary, *, active: bool) -> RunStatus:
     """Return the state of a run."""
-    now = current().wall()
+    now = current().milliseconds()
     partitions: dict[TopicPartition, PartitionProgress] = {}
     for backlog in backlogs:
         progress, before = _progress(backlog, now), partitions.get(backlog.partition)

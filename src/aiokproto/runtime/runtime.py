@@ -43,7 +43,7 @@ class Runtime:
         self.random = random
         self.secrets = random if secrets is None else secrets
 
-    def wall(self) -> int:
+    def milliseconds(self) -> int:
         """Return the time for timestamps of records and logs, in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 

@@ -87,7 +87,7 @@ class Assertion:
         pem = await self._key.read()
         passphrase = None if self._passphrase is None else await self._passphrase.read()
         template = await self._read_template()
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         claims = {**self._claims, **template.get("payload", {})}
         claims |= {"iat": now, "exp": now + self._lifetime, "nbf": now - self._not_before}
         if self._jti:

@@ -121,7 +121,7 @@ class BotocoreCredentials:
         Raises:
             ConfigurationError: The package botocore is missing.
         """
-        return await asyncio.get_running_loop().run_in_executor(None, self._find, current().wall() / 1000)
+        return await asyncio.get_running_loop().run_in_executor(None, self._find, current().milliseconds() / 1000)
 
     def _find(self, now: float) -> AwsCredentials:
         try:

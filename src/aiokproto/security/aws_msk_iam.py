@@ -74,7 +74,7 @@ class _AwsMskIamExchange:
         region = region_of(self._host, self._region)
         credentials = await self._credentials.read()
         self.user = credentials.access_key_id
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         signed = presigned(self._host, region, _SERVICE, _ACTION, credentials, at=now, expires=_EXPIRES)
         fields = {"version": _VERSION, "host": self._host, "user-agent": _USER_AGENT}
         fields |= {name.lower(): value for name, value in signed.items()}
@@ -112,7 +112,7 @@ class AwsMskIamToken:
             BrokerConnectionError: There are no credentials.
         """
         credentials = await self._credentials.read()
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         host = f"kafka.{self._region}.amazonaws.com"
         signed = presigned(host, self._region, _SERVICE, _ACTION, credentials, at=now, expires=_EXPIRES)
         url = f"https://{host}/?{query_string({**signed, 'User-Agent': _USER_AGENT})}"

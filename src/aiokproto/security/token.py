@@ -117,7 +117,7 @@ class TokenReader:
             what = "is empty" if not value else "has characters that a bearer token cannot have"
             raise BrokerConnectionError(f"{self.option}: the token {what}")
         expires_at = self._expiry(value, expires_at)
-        now = current().wall() / 1000
+        now = current().milliseconds() / 1000
         if expires_at is not None and expires_at <= now:
             raise BrokerConnectionError(
                 f"{self.option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"

@@ -168,4 +168,4 @@ class TokenCache:
 
 
 def _now() -> float:
-    return current().wall() / 1000
+    return current().milliseconds() / 1000

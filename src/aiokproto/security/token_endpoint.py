@@ -144,7 +144,7 @@ class TokenEndpoint:
         logger.log(level, "%s; trying again in %.2g s", self._failed(why), wait)
 
     async def _attempt(self, body: bytes, headers: Mapping[str, str], secrets: Collection[str]) -> Token:
-        sent = current().wall() / 1000
+        sent = current().milliseconds() / 1000
         try:
             response = await request(
                 "POST",

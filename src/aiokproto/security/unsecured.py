@@ -41,7 +41,7 @@ class UnsecuredToken:
 
     def __call__(self) -> Token:
         """Return a new token."""
-        now = current().wall() / 1000
+        now = current().milliseconds() / 1000
         expires_at = now + self._lifetime
         claims = {**self._claims, "iat": now, "exp": expires_at}
         return Token(f"{encode_part({'alg': 'none'})}.{encode_part(claims)}.", expires_at)

@@ -30,7 +30,7 @@ class SimulatedRuntime(Runtime):
         self._time = time
         self._cpu_seconds = 0.0
 
-    def wall(self) -> int:
+    def milliseconds(self) -> int:
         return EPOCH + int(self._time() * 1000)
 
     def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:

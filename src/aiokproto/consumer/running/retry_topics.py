@@ -79,7 +79,7 @@ class RetryTopics:
         if due is None or not due.isdigit() or len(due) > 18:
             return 0.0
         # Never longer than the delay, whatever the header says.
-        return min(max(int(due) / 1000 - current().wall() / 1000, 0.0), delay)
+        return min(max(int(due) / 1000 - current().milliseconds() / 1000, 0.0), delay)
 
     async def write(self, topic: str, record: Record[Any, Any], error: Exception) -> None:
         """Write a record that failed to a retry topic; it returns once the record is acknowledged.
@@ -90,7 +90,7 @@ class RetryTopics:
         before = {name: value for name, value in reversed(record.headers) if name.startswith("__retry.")}
         attempt = before.get(ATTEMPT) or b"0"
         attempts = int(attempt) + 1 if attempt.isdigit() and len(attempt) < 10 else 1
-        due = current().wall() + int(self._delays[topic] * 1000)
+        due = current().milliseconds() + int(self._delays[topic] * 1000)
         headers: list[Header] = [
             (DUE, b"%d" % due),
             (ATTEMPT, b"%d" % attempts),

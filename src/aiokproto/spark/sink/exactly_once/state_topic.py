@@ -298,7 +298,7 @@ class StateTopic:
             is_transactional=True,
         )
         for key, value in records:
-            builder.append(current().wall(), key, value, [])
+            builder.append(current().milliseconds(), key, value, [])
         data = PartitionProduceData(index=0, records=bytes(builder.close()))
         request = ProduceRequest(
             transactional_id=self._id.name,
