@@ -174,7 +174,7 @@ class Cursor:
         """Whether the partition should be fetched. The fetcher decides from which broker and when."""
         if self.fetch.offset is None or self.stopped or self.error is not None:
             return False
-        # Don't fetch behind a damaged batch, because what follows it can't be delivered before it.
+        # Don't fetch behind a damaged batch. What follows it can't be delivered before it.
         return not self.buffer.damaged
 
     @property
@@ -252,7 +252,7 @@ class Cursor:
     def _continue_from(self, offset: int) -> None:
         if not self.outstanding or offset <= self._settled:
             self._settled = self.delivered_to = offset
-        # Before the first delivery there is no record between the two.
+        # If no record was delivered yet, the range is empty.
         self._low = min(self._low, offset) if self._high else offset
 
     def delivered(self, until: int) -> None:

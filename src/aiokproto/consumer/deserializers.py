@@ -42,7 +42,7 @@ class Deserializers(Generic[K, V]):
         for name, given in (("key_deserializer", key), ("value_deserializer", value)):
             if given is not None and not callable(given):
                 raise ConfigurationError(f"{name}={given!r}: expected a function of bytes")
-        # Decide it once, because checking whether each result is awaitable would cost as much as many deserializers do.
+        # Decide it once. Checking whether each result is awaitable would cost as much as many deserializers do.
         self._key = (key, is_async(key))
         self._value = (value, is_async(value))
         self.is_async = self._key[1] or self._value[1]
@@ -99,7 +99,7 @@ class Deserializers(Generic[K, V]):
     def _refuse(self, key: object, value: object) -> ConfigurationError:
         """Return the error of a function that is no coroutine function, and returns coroutines."""
         name, given, made = ("key", self._key, key) if isinstance(key, CoroutineType) else ("value", self._value, value)
-        # Close them, because Python warns of coroutines that are never awaited.
+        # Close them. Python warns of coroutines that are never awaited.
         for each in (key, value):
             if isinstance(each, CoroutineType):
                 each.close()

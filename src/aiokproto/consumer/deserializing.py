@@ -101,7 +101,7 @@ class DeserializingReader(Generic[K, V]):
         # These records, and those that are added below, are being processed from here on, even if a deserializer
         # raises.
         self._assignment.current = delivered
-        # Add more as long as nothing has to be awaited, because a cancellation would lose the records that were taken.
+        # Add more as long as nothing has to be awaited. A cancellation would lose the records that were taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             opened = self._assignment.open
             more, error = self._apply(opened[: len(delivered) - most - 1 : -1])
@@ -220,7 +220,7 @@ class DeserializingReader(Generic[K, V]):
         """Remove a record that can't be decoded from the open ones, if that is the policy."""
         if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
             return False
-        # Compare by identity, because a seek or a revocation replaces the list.
+        # Compare by identity. A seek or a revocation replaces the list.
         if cursor.buffer.records is not opened or opened[place] is not record:
             return False
         del opened[place]
@@ -251,7 +251,7 @@ class DeserializingReader(Generic[K, V]):
             return await work
         finally:
             self._busy = False
-            # Close the coroutine in case it wasn't awaited, because Python would warn of it.
+            # Close the coroutine in case it wasn't awaited. Python would warn of it.
             work.close()
 
     def _take(self, count: int, made: list[Record[K, V]]) -> None:
@@ -287,7 +287,7 @@ class DeserializingReader(Generic[K, V]):
         """Like :meth:`_apply`, with the records whose deserializers have returned in time."""
         made: list[Record[K, V]] = []
         work = self._apply_each(records, made)
-        # Set up the deadline only if a deserializer suspends, because most rarely do, and cost less than a deadline.
+        # Set up the deadline only if a deserializer suspends. Most rarely do, and cost less than a deadline.
         self._busy = True
         try:
             waits_for = work.send(None)

@@ -167,7 +167,7 @@ class Fetcher:
 
     async def _place_changed(self) -> None:
         while self._changed:
-            # Take them one by one, because more can be marked during pause().
+            # Take them one by one. More can be marked during pause().
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
@@ -186,7 +186,7 @@ class Fetcher:
             place.remove(cursor)
         if node is not None:
             fetcher = self._places[cursor] = self._fetcher(node)
-            # Add it even if it's there already, because its offset or its state may be new.
+            # Add it even if it's there already. Its offset or its state may be new.
             fetcher.add(cursor)
 
     def _awaits_response(self, cursor: Cursor, node: int) -> bool:
@@ -208,7 +208,7 @@ class Fetcher:
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
-        # Check it again, because the reset above may have removed the position.
+        # Check it again. The reset above may have removed the position.
         return cursor.fetchable and self._validator.is_valid(cursor)
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
@@ -218,7 +218,7 @@ class Fetcher:
         """Return whether the topic was deleted and created again since the position was set, so that its id differs
         (KIP-516)."""
         info = self._cluster.snapshot.topics.get(cursor.partition.topic)
-        # While the metadata lacks the topic, trust the broker that serves it.
+        # Trust the broker that serves the topic while the metadata lacks it.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
         # It's the first fetch, or the cluster is older than 2.8 and has no ids.

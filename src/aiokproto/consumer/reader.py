@@ -264,7 +264,7 @@ class Reader:
         if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
-        # Leave an error to the next call, because this one has records to return.
+        # Leave an error to the next call. This one has records to return.
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
@@ -329,7 +329,7 @@ class Reader:
 
     def requested(self, by: object = None) -> None:
         """Note that the application requests a record, so the last one is processed. It raises as :meth:`open`."""
-        # Check this first, because a consumer that can't deliver must not count the current record as processed.
+        # Check this first. A consumer that can't deliver must not count the current record as processed.
         self._engine.check()
         if self.owner is not by:
             # The gate refuses callers because of the reader's owner: a session, or run().
@@ -477,8 +477,8 @@ class Reader:
         return result
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
-        # Retrieve the error, because after a seek no call does, and asyncio would log it as never retrieved. The future
-        # is cancelled if the client is closed.
+        # Retrieve the error. After a seek no call does, and asyncio would log it as never retrieved. The future is
+        # cancelled if the client is closed.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)
@@ -502,7 +502,7 @@ class Reader:
             return False
         buffer.replaced(stand_in(located, cursor.ownership), located.next_offset)
         if not buffer.chunks:
-            # Fetch again, because the damaged header said otherwise, or the records behind it couldn't be cut.
+            # Fetch again. The damaged header said otherwise, or the records behind it couldn't be cut.
             self._assignment.refetch(cursor, located.next_offset)
         return True
 

@@ -102,8 +102,7 @@ class Undecodable:
     def settled(self, error: Exception) -> None:
         """Count a record that the position has moved behind, and log it."""
         self.count += 1
-        # Forget the letters of records that a seek or a rebalance has dropped, too, because these records are read
-        # again.
+        # Forget the letters of records that a seek or a rebalance has dropped, too. These records are read again.
         self._letters.clear()
         now = asyncio.get_running_loop().time()
         if now - self._log_at < LOGGED_EVERY:

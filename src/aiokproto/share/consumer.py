@@ -214,7 +214,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         Raises:
             RuntimeError: A handler of :meth:`run` calls it.
         """
-        # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
+        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)
 
     async def _close(self, timeout: float, *, finished: bool) -> None:
@@ -273,7 +273,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         engine = self._engine
-        # The quick answer first: the gate is asked where it may refuse.
+        # Ask the gate only if it may refuse. This runs for every record.
         if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
@@ -318,7 +318,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
             while len(records) < least:
                 until = min((record._lock.deliver_by for record in records), default=deadline)
                 opened = await self._reader.open(min(until, deadline))
-                # Those of before the wait.
+                # Keep the records whose locks have survived the wait.
                 records = self._reader.held(records)
                 if opened:
                     records += self._reader.take_open(most - len(records))
@@ -432,7 +432,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         return None if self._run is None else self._run.status()
 
     def _settle(self, kind: Acknowledgement) -> None:
-        """The application is done with what was delivered last."""
+        """Acknowledge the records that were delivered last, because the application is done with them."""
         current, self._current = self._current, ()
         if not self._explicit and current:
             self._engine.settle(current, kind)
@@ -468,7 +468,8 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         return self._acknowledge("reject", acquired, Acknowledgement.REJECT)
 
     def renew(self, *acquired: Acquired) -> bool:
-        """Begin the locks of records again (KIP-1222): for those that ``renew_locks`` does not renew, or not any more.
+        """Start the locks of records again (KIP-1222). Use it for records that ``renew_locks`` doesn't renew, or
+        doesn't renew any more.
 
         The record stays delivered, and is acknowledged as any other afterwards. Needs Kafka 4.2, and the group's option
         ``share.renew.acknowledge.enable``; otherwise the outcome has an error. Otherwise as :meth:`accept`.
@@ -477,7 +478,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
     def _acknowledge(self, call: str, acquired: Iterable[Acquired], kind: Acknowledgement) -> bool:
         engine = self._engine
-        # All are checked before the first is acknowledged.
+        # Check all of them before acknowledging the first one.
         records = [record for each in acquired for record in self._records(call, each)]
         done = [engine.acknowledge(record, kind) for record in records]
         return all(done)
@@ -519,7 +520,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
     def stats(self) -> ShareConsumerStats:
         """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
 
-        No I/O. Its cost is that of a loop over the partitions.
+        No I/O. It costs a loop over the partitions.
         """
         return stats_of(self._engine)
 
@@ -533,7 +534,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
 
 class _Batches:
-    """The iterator of :meth:`ShareConsumer.batches`. Not a generator: a cancellation would end that."""
+    """The iterator of :meth:`ShareConsumer.batches`. It isn't a generator, because a cancellation would end that."""
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer
