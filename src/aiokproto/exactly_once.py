@@ -290,16 +290,16 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             await asyncio.sleep(self._consumer._engine.cluster.backoff(self._aborts - 1))
 
     def _note(self, progress: Progress, *, committed: bool) -> None:
-        for where, position in progress.positions().items():
-            owed = self._owed[where][0] if where in self._owed else -1
+        for partition, position in progress.positions().items():
+            owed = self._owed[partition][0] if partition in self._owed else -1
             if not committed:
-                self._owed[where] = (max(owed, position.offset), progress)
+                self._owed[partition] = (max(owed, position.offset), progress)
             elif position.offset >= owed:
-                self._owed.pop(where, None)
+                self._owed.pop(partition, None)
 
     def _owes(self) -> bool:
         """Return whether records of an aborted batch are still to come again."""
-        self._owed = {where: owed for where, owed in self._owed.items() if where not in owed[1].lost}
+        self._owed = {partition: owed for partition, owed in self._owed.items() if partition not in owed[1].lost}
         return bool(self._owed)
 
 

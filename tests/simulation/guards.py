@@ -429,7 +429,7 @@ MUTANTS = (
     Mutant(
         "what a lost session has acquired is lost",
         "share/broker_session.py",
-        "            self._engine.acks_ended(each.lose(error))\n",
+        "            self._engine.acks_ended(partition.lose(error))\n",
         "            pass\n",
     ),
     Mutant(
@@ -684,7 +684,7 @@ MUTANTS = (
     Mutant(
         "progress knows what was lost before it was made",
         "consumer/progress.py",
-        "                taken.add(where)\n",
+        "                taken.add(partition)\n",
         "                pass\n",
     ),
     Mutant(
@@ -715,8 +715,8 @@ MUTANTS = (
     Mutant(
         "rewinding concerns what is still owned alone",
         "consumer/progress.py",
-        "            if self._assignment.cursors.get(where) is self._cursors[where]:\n",
-        "            if where in self._assignment.cursors:\n",
+        "            if self._assignment.cursors.get(partition) is self._cursors[partition]:\n",
+        "            if partition in self._assignment.cursors:\n",
     ),
     Mutant(
         "a timeout of a transaction is no fence",

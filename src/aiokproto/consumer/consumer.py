@@ -869,12 +869,12 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             return losses
         if isinstance(what, Mapping):
             return {partition: position for partition, position in chosen.items() if partition in losses}
-        gone = {
+        taken_away = {
             TopicPartition(each.topic, each.partition)
             for each in (what if isinstance(what, list) else [what])
             if self._assignment.delivered_by(each) is None
         }
-        return {partition: chosen[partition] for partition in gone}
+        return {partition: chosen[partition] for partition in taken_away}
 
     def _in_group(self) -> str:
         assert self._engine.config.group is not None, "there is a group"

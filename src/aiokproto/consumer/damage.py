@@ -71,13 +71,13 @@ def undamaged(batches: list[RecordBatch]) -> list[RecordBatch]:
     Raises:
         CorruptRecordError: It is the first of all.
     """
-    for place, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         try:
             batch.validate()
         except CorruptRecordError:
-            if not place:
+            if not index:
                 raise
-            return batches[:place]
+            return batches[:index]
     return batches
 
 

@@ -157,8 +157,8 @@ class DeserializingReader(Generic[K, V]):
             raise failed
         if failed is not None and self._undecodable.awaited:
             with self._reader.awaiting("its dead letter to be acknowledged", lambda: chosen[0]):
-                await self._alone(self._undecodable.settle(chosen[0], failed), owner)
-        if failed is not None and stays and not self._undecodable.settles:
+                await self._alone(self._undecodable.write_dead_letter(chosen[0], failed), owner)
+        if failed is not None and stays and not self._undecodable.removes:
             # The application hasn't seen the record, so it's unfinished.
             self._undecodable.count += 1
             raise failed
@@ -171,12 +171,12 @@ class DeserializingReader(Generic[K, V]):
             raise asyncio.CancelledError
         self._take(count, made)
         if failed is not None:
-            if not self._undecodable.settles:
+            if not self._undecodable.removes:
                 self._undecodable.count += 1
                 # The record is delivered as an error, and is processed once the next one is requested.
                 self._assignment.current = chosen[0]
                 raise failed
-            self._undecodable.settled(failed)
+            self._undecodable.removed(failed)
         return made
 
     async def _deliver_collected(self, deadline: float, least: int, most: int) -> list[Record[K, V]]:
@@ -216,16 +216,16 @@ class DeserializingReader(Generic[K, V]):
                 break
         return ready
 
-    def _skip(self, cursor: Cursor, opened: list[Record], place: int, record: Record, error: Exception) -> bool:
+    def _skip(self, cursor: Cursor, opened: list[Record], index: int, record: Record, error: Exception) -> bool:
         """Remove a record that can't be decoded from the open ones, if that is the policy."""
         if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
             return False
         # Compare by identity. A seek or a revocation replaces the list.
-        if cursor.buffer.records is not opened or opened[place] is not record:
+        if cursor.buffer.records is not opened or opened[index] is not record:
             return False
-        del opened[place]
+        del opened[index]
         cursor.buffer.delivered()
-        self._undecodable.settled(error)
+        self._undecodable.removed(error)
         return True
 
     def _take_collected(self, ready: list[_Deserialized]) -> list[Record[K, V]]:

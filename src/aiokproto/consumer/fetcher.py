@@ -68,7 +68,7 @@ class Fetcher:
         # has ended. An entry is removed once its broker has left the cluster and no chunk counts in it.
         self._buffered: dict[int, BufferedBytes] = {}
         # The fetcher of each placed partition. Only _place() writes it, so that each has one broker at most.
-        self._places: dict[Cursor, BrokerFetcher] = {}
+        self._placed: dict[Cursor, BrokerFetcher] = {}
         # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
@@ -178,14 +178,14 @@ class Fetcher:
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
         # Remove it from the old broker before adding it to the new one, so that it's never at both.
-        place = self._places.get(cursor)
-        if place is not None and not place.ended and self._awaits_response(cursor, place.node):
-            place.stop(cursor)
-        elif place is not None and (place.node != node or place.ended):
-            del self._places[cursor]
-            place.remove(cursor)
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None and not fetcher.ended and self._awaits_response(cursor, fetcher.node):
+            fetcher.stop(cursor)
+        elif fetcher is not None and (fetcher.node != node or fetcher.ended):
+            del self._placed[cursor]
+            fetcher.remove(cursor)
         if node is not None:
-            fetcher = self._places[cursor] = self._fetcher(node)
+            fetcher = self._placed[cursor] = self._fetcher(node)
             # Add it even if it's there already. Its offset or its state may be new.
             fetcher.add(cursor)
 
@@ -303,9 +303,9 @@ class Fetcher:
             return why and f"{PartitionStatus.RESOLVING.value}: {why}"
         if self._validator.is_checking(cursor):
             return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
-        place = self._places.get(cursor)
-        if place is not None:
-            return place.problem or self._open_transaction(cursor)
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None:
+            return fetcher.problem or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure
@@ -323,8 +323,8 @@ class Fetcher:
     def state(self, cursor: Cursor) -> PartitionState:
         """Return what the consumer is doing about a partition."""
         now = asyncio.get_running_loop().time()
-        fetch, place = cursor.fetch, self._places.get(cursor)
-        source = f"from broker {place.node}" if place is not None else ""
+        fetch, fetcher = cursor.fetch, self._placed.get(cursor)
+        source = f"from broker {fetcher.node}" if fetcher is not None else ""
         # They are in order of importance to the application: first errors, then partitions that the group or the
         # application has stopped.
         cases: list[tuple[object, PartitionStatus, str]] = [
@@ -336,9 +336,13 @@ class Fetcher:
             (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
             (self._validator.is_checking(cursor), PartitionStatus.VALIDATING, self._validator.failure(cursor)),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
-            (place is None, PartitionStatus.NO_LEADER, fetch.failure),
-            (place is not None and place.retry_at > now, PartitionStatus.BACKING_OFF, place.failure if place else ""),
-            (place is not None and place.under_way, PartitionStatus.FETCHING, source),
+            (fetcher is None, PartitionStatus.NO_LEADER, fetch.failure),
+            (
+                fetcher is not None and fetcher.retry_at > now,
+                PartitionStatus.BACKING_OFF,
+                fetcher.failure if fetcher else "",
+            ),
+            (fetcher is not None and fetcher.under_way, PartitionStatus.FETCHING, source),
             (True, PartitionStatus.IDLE, source),
         ]
         return next(PartitionState(status, detail) for true, status, detail in cases if true)

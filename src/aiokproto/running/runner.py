@@ -93,8 +93,8 @@ class _Drain:
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
         return self._finished.is_set()
 
 
@@ -182,7 +182,7 @@ class Runner(ABC):
         """Return the works whose call runs."""
 
     @abstractmethod
-    async def _settle(self) -> None:
+    async def _commit(self) -> None:
         """Commit finished records, after all calls have ended or were left alone."""
 
     @abstractmethod
@@ -427,7 +427,7 @@ class Runner(ABC):
 
     async def _wind_down(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
         try:
-            await self._drain_and_settle(helpers)
+            await self._drain_and_commit(helpers)
         finally:
             # Set it even if this task is cancelled, for example because the event loop shuts down, because close()
             # waits for it.
@@ -440,7 +440,7 @@ class Runner(ABC):
         if self._workers:
             await asyncio.wait(self._workers, timeout=CANCELLED_WITHIN)
 
-    async def _drain_and_settle(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
+    async def _drain_and_commit(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
         self.stop()
         for helper in helpers:
             helper.cancel()
@@ -454,7 +454,7 @@ class Runner(ABC):
             if self._scheduler.running and not await self._drain.wait(CANCELLED_WITHIN, expires=False):
                 names = ", ".join(str(work) for work in self._running())
                 self._log.error("run: handlers do not end although they are cancelled, and are left alone: %s", names)
-        await self._settle()
+        await self._commit()
 
     def summary(self) -> RunSummary:
         """Return the counts so far."""

@@ -559,8 +559,8 @@ class BrokerSession:
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
             self._engine.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
-        for each in acquired:
-            self._engine.acks_ended(each.lose(error))
+        for partition in acquired:
+            self._engine.acks_ended(partition.lose(error))
 
     # The end
 
@@ -575,9 +575,9 @@ class BrokerSession:
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
-            for each in self._acquired.values():
+            for acquired in self._acquired.values():
                 # Don't back off. There's no time for it.
-                each.retry_at = 0.0
+                acquired.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))

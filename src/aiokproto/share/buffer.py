@@ -227,8 +227,8 @@ class ShareBuffer:
         """Return the bytes that are not decoded, by partition."""
         sizes: dict[TopicPartition, int] = {}
         for part in self._parts:
-            where = part.lock.acquired.partition
-            sizes[where] = sizes.get(where, 0) + part.size
+            partition = part.lock.acquired.partition
+            sizes[partition] = sizes.get(partition, 0) + part.size
         return sizes
 
     def next_check(self, now: float) -> float | None:
@@ -321,10 +321,10 @@ def release(lock: AcquisitionLock, ranges: Iterable[AcquiredRange], now: float) 
 def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
     """Return the acquired ranges of a response in order, without overlapping and empty ones."""
     ranges: list[AcquiredRange] = []
-    for each in sorted(acquired, key=attrgetter("first_offset")):
-        first = max(each.first_offset, ranges[-1].last + 1 if ranges else 0)
-        if first <= each.last_offset:
-            ranges.append(AcquiredRange(first, each.last_offset, max(each.delivery_count, 1)))
+    for records in sorted(acquired, key=attrgetter("first_offset")):
+        first = max(records.first_offset, ranges[-1].last + 1 if ranges else 0)
+        if first <= records.last_offset:
+            ranges.append(AcquiredRange(first, records.last_offset, max(records.delivery_count, 1)))
     return ranges
 
 

@@ -219,7 +219,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
     async def _close(self, timeout: float, *, finished: bool) -> None:
         self._engine.cluster.check_loop()
-        self._settle(Acknowledgement.ACCEPT if finished else Acknowledgement.RELEASE)
+        self._finish_current(Acknowledgement.ACCEPT if finished else Acknowledgement.RELEASE)
         await self._engine.close(timeout)
 
     async def __aenter__(self) -> Self:
@@ -276,7 +276,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         # Ask the gate only if it may refuse. This runs for every record.
         if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         while True:
             record = self._reader.next_record()
             if record is not None:
@@ -312,7 +312,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         least = at_most("min_records", integer("min_records", min_records, 1), limit, most)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds("timeout_ms", timeout_ms)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         records: list[ShareRecord] = []
         try:
             while len(records) < least:
@@ -339,7 +339,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
     async def _next_batch(self) -> ShareBatch:
         self._engine.admit(READ)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         while True:
             await self._reader.open()
             if records := self._reader.take_open(sys.maxsize):
@@ -417,7 +417,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         )
         self._engine.admit(RUN)
         self._engine.check()
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         self._run = ShareRunner(self._engine, options)
         self._engine.runs.begin(self._run)
         return await self._run.run()
@@ -431,11 +431,11 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
         return None if self._run is None else self._run.status()
 
-    def _settle(self, kind: Acknowledgement) -> None:
+    def _finish_current(self, kind: Acknowledgement) -> None:
         """Acknowledge the records that were delivered last, because the application is done with them."""
         current, self._current = self._current, ()
         if not self._explicit and current:
-            self._engine.settle(current, kind)
+            self._engine.acknowledge_rest(current, kind)
 
     # -- acknowledgements
 
@@ -489,8 +489,8 @@ class ShareConsumer(AsyncContext, ForeignCalls):
                 raise ConfigurationError(f"{call}: {acquired!r} was delivered by another consumer")
             yield acquired
         elif isinstance(acquired, ShareBatch | list | tuple | set | frozenset):
-            for each in acquired:
-                yield from self._records(call, each)
+            for item in acquired:
+                yield from self._records(call, item)
         else:
             raise ConfigurationError(f"{call}({acquired!r}): expected records of this consumer, as it delivered them")
 
@@ -512,7 +512,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         timeout = self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         return await self._engine.commit(timeout)
 
     # -- statistics

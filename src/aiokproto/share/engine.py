@@ -133,7 +133,7 @@ class ShareEngine(Lifecycle):
             return
         wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
         self.fetcher.assign(wanted)
-        self.settle(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
+        self.acknowledge_rest(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
         # Deliver records of subscribed topics even if the group has moved the partition. Their locks are held, and a
         # release would use up a delivery.
         self.buffer.release_if(
@@ -210,7 +210,7 @@ class ShareEngine(Lifecycle):
             # Wake the sessions once for all acknowledgements until the next request.
             self.fetcher.wake()
 
-    def settle(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
+    def acknowledge_rest(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
         """Acknowledge the records that the application hasn't acknowledged itself."""
         for record in records:
             if record._state is RecordState.HELD and record.acknowledgement is None:

@@ -131,8 +131,8 @@ class ShareFetcher:
             if closing:
                 await asyncio.wait(closing, timeout=timeout)
         finally:
-            for each in closing:
-                each.cancel()
+            for task in closing:
+                task.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
 
     def abandon(self) -> None:

@@ -71,8 +71,8 @@ class Outcomes:
             self._observer.settle(ack.kind, ack.last - ack.first + 1, error)
         call = self._observer.hooks.acknowledged
         if call is not None:
-            for each in joined(ack.outcome(error) for ack, error in ended):
-                call(Acknowledged(*each[:4], each.acknowledgement.name.lower(), each.error))
+            for outcome in joined(ack.outcome(error) for ack, error in ended):
+                call(Acknowledged(*outcome[:4], outcome.acknowledgement.name.lower(), outcome.error))
 
     async def report(self) -> None:
         """Call the callback with outcomes until cancelled. Its exceptions are raised."""

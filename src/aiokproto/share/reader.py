@@ -326,7 +326,7 @@ class ShareReader:
                 found.append(record)
             else:
                 found.append(original.replaced_by(record))
-        self._engine.settle(rest.values(), Acknowledgement.ACCEPT)
+        self._engine.acknowledge_rest(rest.values(), Acknowledgement.ACCEPT)
         return sorted(found, key=lambda record: record.offset)
 
     def _damage(self, part: FetchedPart, offsets: Iterable[Offsets], error: KafkaError) -> None:

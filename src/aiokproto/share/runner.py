@@ -144,15 +144,15 @@ class ShareRunner(Runner):
         with calling("on_error"):
             decision: object = policy(record, error)
             check_not_awaitable(decision, "on_error")
-        for each in get_args(Decision):
-            if decision == each:
-                return each  # type: ignore[no-any-return]
+        for known in get_args(Decision):
+            if decision == known:
+                return known  # type: ignore[no-any-return]
         raise ConfigurationError(f"on_error returned {repr_of(decision)}: expected 'release', 'reject' or 'accept'")
 
     def _done(self, work: Work, kind: Acknowledgement) -> None:
         record: ShareRecord = work.item
         self._backlogs.pop(record, None)
-        self._engine.settle([record], kind)
+        self._engine.acknowledge_rest([record], kind)
 
     def _relieve(self, backlog: Backlog) -> None:
         if not self._stopping.is_set():
@@ -168,13 +168,13 @@ class ShareRunner(Runner):
     def _running(self) -> list[Work]:
         return [work for backlog in self._backlogs.values() for work in backlog.running]
 
-    async def _settle(self) -> None:
+    async def _commit(self) -> None:
         """Do nothing, because acknowledgements go with the next request."""
 
     def _release(self) -> None:
         for timer in self._timers:
             timer.cancel()
         # Release the records of calls that were cancelled, were never made, or are left alone.
-        self._engine.settle(list(self._backlogs), Acknowledgement.RELEASE)
+        self._engine.acknowledge_rest(list(self._backlogs), Acknowledgement.RELEASE)
         self._engine.most_wanted = None
         self._engine.runner = None
