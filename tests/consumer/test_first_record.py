@@ -21,7 +21,7 @@ from tests.timeouts import LONG_TIMEOUT
 MINUTES = 300_000
 
 
-# A backoff longer than any test: nothing fails here, so none must happen.
+# The backoff is longer than any test, because nothing fails here, so none must happen.
 def patient(broker: BehaviourCluster, *topics: str) -> Consumer:
     return Consumer(
         *topics,
@@ -78,5 +78,5 @@ async def test_a_consumer_at_the_end_keeps_no_fetch_response_in_memory(one: Beha
             pass
         assert await consumer.poll() == []
         await until(lambda: consumer.partition_state(("t", 0)).status is PartitionStatus.FETCHING)
-        # A thread that has just computed its checksum may hold it a moment longer.
+        # A thread that has just computed its checksum may still refer to it for a moment.
         await until(lambda: not frames_above(len(large)))

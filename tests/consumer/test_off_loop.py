@@ -189,7 +189,7 @@ async def test_a_seek_while_a_thread_decompresses_drops_its_batch(how: str) -> N
 
 
 async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if each batch were at the address of the one before, and so had its id.
+    # Simulate that each batch is at the address of the one before, and so has its id.
     monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
     async with desk() as at:
         at.feed(stored(QUICK_BYTES, "gzip"))
@@ -215,5 +215,5 @@ async def test_a_partition_that_was_read_keeps_no_view_of_its_fetch_response() -
         at.assignment.take(9)
         assert not await at.reader.open(deadline=0)
         gc.collect()
-        # No view of it is left: it can be resized.
+        # It can be resized, because no view of it is left.
         data.clear()

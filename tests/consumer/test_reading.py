@@ -86,7 +86,8 @@ def test_aborted_transactions_are_left_out() -> None:
     part = chunk(data, 0, [(1, 2), (1, 8)])
     assert offsets(part) == [0, 1, 4, 6]
     assert part.end == 12
-    # With read_uncommitted there is no list of aborted transactions; all but control batches are returned.
+    # A response for read_uncommitted has no list of aborted transactions, so all batches except control batches are
+    # returned.
     assert offsets(chunk(data)) == [0, 1, 2, 3, 4, 6, 8, 9]
 
 

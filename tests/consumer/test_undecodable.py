@@ -1,4 +1,4 @@
-"""Whatever cannot be decoded, and whenever a call is cancelled: each record is seen once, and committed after that."""
+"""Records that can't be decoded, and calls that are cancelled: each record is seen once, and committed after that."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Partition(EngineStub):
         self.buffer_has_room()
 
     def buffer_has_room(self) -> None:
-        # Not at once: a fetcher takes its time.
+        # A fetcher takes some time, so don't respond at once.
         asyncio.get_running_loop().call_soon(self.pump)
 
     def records_arrived(self) -> None:
@@ -156,12 +156,12 @@ def stored(batch: StoredBatch, base: int) -> bytes:
     if batch.damage == "records":
         raw[-1] ^= 0xFF
     elif batch.damage == "last offset":
-        # Claims far more offsets than it has.
+        # It claims far more offsets than it has.
         raw[23:27] = (1000).to_bytes(4, "big")
     elif batch.damage == "magic":
         raw[16] = 9
     elif batch.damage == "attributes":
-        # A control batch: it would be skipped.
+        # It's a control batch, which would be skipped.
         raw[22] ^= 0x20
     return bytes(raw)
 
@@ -208,11 +208,11 @@ async def read_all(partition: Partition, reads: list[Read], cancel: list[int]) -
         except asyncio.CancelledError:
             continue
         except DeadlineError:
-            # The dead letter could not be written: nothing is settled.
+            # The dead letter couldn't be written, so the record isn't counted.
             continue
         except RecordDeserializationError as error:
             seen.errors.append(error.record.offset)
-            # It is not processed yet: a process that ends here reads it again.
+            # It isn't processed yet. A process that ends here reads it again.
             processed_at_error.append(partition.committable() - error.record.offset)
             continue
         except CorruptBatchError as error:
@@ -229,7 +229,7 @@ async def read_all(partition: Partition, reads: list[Read], cancel: list[int]) -
                 assert record.value == record.raw_value
             else:
                 seen.values[record.offset] = record.value
-        # What was returned last is not processed.
+        # The records that were returned last aren't processed yet.
         assert max(processed_at_error) <= 0
         assert not records or partition.committable() <= records[0].offset
         if records and records[-1].raw_value == END:
@@ -283,7 +283,8 @@ def test_every_record_is_seen_once_or_settled(
     else:
         assert (seen.errors, seen.damaged) == ([], [])
     if policy == "dead letter":
-        # Once each, whatever was cancelled: a letter that is under way belongs to the next call.
+        # Each is written once, even if calls were cancelled, because the next call waits for a letter that is being
+        # written.
         assert partition.letters.written == sorted(wanted.errors + wanted.damaged)
         assert partition.letters.acknowledged == set(partition.letters.written)
 
@@ -451,7 +452,7 @@ async def test_a_deserializer_that_does_not_return_has_a_deadline(read: Read, po
         partition.assignment, partition.reader, Deserializers(None, hanging), partition.undecodable, 0.01
     )
     partition.pump()
-    # What was made until then is delivered.
+    # The records that were made until then are delivered.
     assert [record.value for record in await read(partition)] == [1]
     for _ in range(2):
         task = asyncio.ensure_future(read(partition))
@@ -480,6 +481,6 @@ async def test_what_poll_has_taken_is_not_processed_if_a_deserializer_ends_it() 
     partition.records._deserializers = Deserializers(None, load)
     partition.pump()
     with pytest.raises(KeyboardInterrupt):
-        # In place of the task, which would pass it on to the event loop.
+        # Send it directly, because a task would pass it on to the event loop.
         three(partition).send(None)
     assert partition.committable() == 0

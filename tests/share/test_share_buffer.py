@@ -85,7 +85,7 @@ def test_only_acquired_records_are_opened_with_their_delivery_counts() -> None:
 
 
 def test_a_part_accounts_for_every_acquired_offset() -> None:
-    # 3 and 4 were compacted away, 8 to 9 is behind the last batch.
+    # 3 and 4 were compacted away; 8 and 9 are behind the last batch.
     part = FetchedPart(lock(), ranges((1, 9)), memoryview(stored(range(3), range(5, 8))))
     gaps, delivered = [], []
     while part.chunk is not None:

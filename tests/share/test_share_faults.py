@@ -108,7 +108,7 @@ async def test_a_large_compressed_batch_is_opened_in_a_thread() -> None:
         cluster._running.state.partition("t", 0).append(big, 0)
         async with consumer(cluster) as jobs:
             for _ in range(20):
-                # Whatever is under way is not lost.
+                # Records that are being fetched aren't lost.
                 waiting = asyncio.ensure_future(anext(jobs))
                 await asyncio.sleep(0)
                 waiting.cancel()
@@ -211,7 +211,7 @@ async def test_one_record_without_a_lock_does_not_take_the_others_with_it() -> N
             first = await read(jobs, 1)
             fill(cluster, 1)
             second = await read(jobs, 1)
-            # As if the broker's lock had expired early: it is released, and another member has it.
+            # Simulate that the broker's lock has expired early: the record is released, and another member gets it.
             shares = cluster._running.shares
             ((key, cached),) = shares._cache.items()
             config = shares.settings("g").config

@@ -1,4 +1,4 @@
-"""What the share consumer promises whatever happens: one outcome for each acknowledgement, and no wasted delivery."""
+"""What the share consumer promises in all cases: one outcome for each acknowledgement, and no wasted delivery."""
 
 from __future__ import annotations
 

@@ -133,8 +133,7 @@ class Assignment(DeliveryState):
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume partitions; their buffered records stay."""
-        # Look up all of them before changing one, because an unassigned partition raises and must leave nothing half
-        # done.
+        # Look up all of them before changing one. An unassigned partition raises and must leave nothing half done.
         cursors = [self.get(partition) for partition in partitions]
         for cursor in cursors:
             cursor.pause(paused)
@@ -157,7 +156,7 @@ class Assignment(DeliveryState):
     def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue from an offset; ``epoch`` is the leader epoch that was committed with it, -1 if unknown."""
         cursor = self.get(partition)
-        # Interrupt before the position changes, because the open records precede the seek.
+        # Interrupt before the position changes. The open records precede the seek.
         self._interrupt(cursor)
         cursor.set_position(offset, epoch)
         self._engine.assignment_changed([cursor])
@@ -414,8 +413,7 @@ class Assignment(DeliveryState):
         if cursor is self._serving:
             self._report_delivered(cursor)
             self._serving = None
-            # Make a new list instead of clearing it, because the buffer still owns the old one with its undelivered
-            # records.
+            # Make a new list instead of clearing it. The buffer still owns the old one with its undelivered records.
             self.open = []
 
     @property
@@ -426,5 +424,5 @@ class Assignment(DeliveryState):
     def _report_delivered(self, cursor: Cursor) -> None:
         if taken := self.delivering:
             self.observer.delivered(cursor.partition, taken, cursor.buffer.position)
-            # Report the last record's offset and not the position, because markers and gaps behind it aren't delivered.
+            # Report the last record's offset and not the position. Markers and gaps behind it aren't delivered.
             cursor.delivered(self.open[-1].offset if self.open else self._served_to)

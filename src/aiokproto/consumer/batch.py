@@ -86,7 +86,7 @@ class FetchedBatch:
         require_arrow()
         from aiokproto.records.columns import joined_arrow, to_columns
 
-        # Don't cut one piece, because that would cost more than it saves.
+        # Don't cut one piece. That would cost more than it saves.
         if (batches := self._one_piece()) is not None:
             read = to_columns(batches).between(self.base_offset, self.next_offset)
             return read.to_arrow(self.topic, self.partition, headers=headers, columns=columns)

@@ -182,12 +182,12 @@ class BrokerFetcher:
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
             return
-        # Without a top-level error the session is good, whatever single partitions report.
+        # The session is good without a top-level error, even if single partitions report errors.
         self._failures, self.failure, self.retry_at = 0, "", 0.0
         # A request outside of the session doesn't count.
         if requested is self._session.wanted:
             self._session.responded(response.session_id)
-        # Handle the response before sending the next request, because that names the new offsets.
+        # The next request names the new offsets, so handle this response first.
         took, results = asyncio.get_running_loop().time() - self.requested_at, self._handler.results
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered
@@ -266,8 +266,8 @@ class BrokerFetcher:
             version=version,
             max_bytes=min(config.max_bytes, self._fetcher.share()),
             max_wait=max_wait,
-            # Leave out the rack while following is off, because a leader that knows it names the follower again,
-            # whether or not this client can reach it.
+            # Leave out the rack while following is off. A leader that knows it names the follower again, whether or not
+            # this client can reach it.
             rack=config.rack if following else "",
         )
         return await self._cluster.send(
@@ -286,7 +286,7 @@ class BrokerFetcher:
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
         self._handler.observer.failed_fetches += 1
-        # After a failure it's unknown whether the broker has counted the request, so only a full request is safe.
+        # The broker may or may not have counted the failed request, so only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))
         self._changed.update(dict.fromkeys(self._cursors))

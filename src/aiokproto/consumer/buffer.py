@@ -164,7 +164,7 @@ class RecordBuffer:
         # records before its base offset.
         batches = self.begun
         self.opening = self.reading = None
-        # Make a new list, because the assignment may still hold the old one as its open records.
+        # Make a new list. The assignment may still hold the old one as its open records.
         self.records = []
         if self.chunks and len(batches) < count:
             chunk = self.chunks[0]

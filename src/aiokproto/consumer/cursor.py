@@ -112,7 +112,7 @@ class Cursor:
     __slots__ = (
         "_high",
         "_low",
-        "_settled",
+        "_outstanding_from",
         "buffer",
         "delivered_to",
         "error",
@@ -131,7 +131,7 @@ class Cursor:
         self.partition = partition
         self.ownership = Ownership()
         # Delivered records before this offset are committed, or will be delivered again.
-        self._settled = -1
+        self._outstanding_from = -1
         self.delivered_to = -1
         # All delivered records are between these offsets.
         self._low, self._high = 0, 0
@@ -174,13 +174,13 @@ class Cursor:
         """Whether the partition should be fetched. The fetcher decides from which broker and when."""
         if self.fetch.offset is None or self.stopped or self.error is not None:
             return False
-        # Don't fetch behind a damaged batch, because what follows it can't be delivered before it.
+        # Don't fetch behind a damaged batch. What follows it can't be delivered before it.
         return not self.buffer.damaged
 
     @property
     def outstanding(self) -> bool:
         """Whether some delivered records aren't committed, and no seek makes them come again."""
-        return self.delivered_to > self._settled
+        return self.delivered_to > self._outstanding_from
 
     def has_delivered(self, offset: int) -> bool:
         """Return whether a record with this offset may have been delivered."""
@@ -250,9 +250,9 @@ class Cursor:
         self.error = None
 
     def _continue_from(self, offset: int) -> None:
-        if not self.outstanding or offset <= self._settled:
-            self._settled = self.delivered_to = offset
-        # Before the first delivery there is no record between the two.
+        if not self.outstanding or offset <= self._outstanding_from:
+            self._outstanding_from = self.delivered_to = offset
+        # If no record was delivered yet, the range is empty.
         self._low = min(self._low, offset) if self._high else offset
 
     def delivered(self, until: int) -> None:
@@ -262,7 +262,7 @@ class Cursor:
 
     def committed(self, offset: int) -> None:
         """Note that the group has committed this offset."""
-        self._settled = offset
+        self._outstanding_from = offset
 
     def received(self, chunk: Chunk, buffered: BufferedBytes) -> None:
         """Buffer a chunk of a fetch response."""

@@ -47,7 +47,7 @@ def locate(
     # The batch reaches to the end of the log.
     if end is None and base < high_watermark <= base + _count(raw):
         end = high_watermark
-    # There are no records behind the high watermark, so an offset beyond it comes from damage, too.
+    # An offset behind the high watermark comes from damage, too.
     if end is None or not position < end <= INT64_MAX or 0 <= high_watermark < end:
         return None
     # The checksum doesn't cover the base offset. The missing records start at the position.
@@ -71,13 +71,13 @@ def undamaged(batches: list[RecordBatch]) -> list[RecordBatch]:
     Raises:
         CorruptRecordError: It is the first of all.
     """
-    for place, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         try:
             batch.validate()
         except CorruptRecordError:
-            if not place:
+            if not index:
                 raise
-            return batches[:place]
+            return batches[:index]
     return batches
 
 
@@ -100,7 +100,7 @@ def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
     # Batches that aren't delivered follow: control batches, or aborted ones.
     if behind is None and chunk.end != batch.next_offset:
         return chunk.end
-    # In magic 0 and 1 the checksum doesn't cover offsets, and the header has the last one.
+    # The checksum of magic 0 and 1 doesn't cover offsets, and the header has the last one.
     return batch.next_offset if batch.magic < 2 or _is_intact(batch) else _consistent(batch.raw)
 
 

@@ -136,8 +136,9 @@ class DeadLetterTopic:
     def unwritten(self, record: Record[Any, Any]) -> str:
         """Return the first part of an error message about the dead letter of ``record``."""
         topic = self._name(record)
-        where = f"{record.topic}-{record.partition}@{record.offset}"
-        return f"the dead letter of {where} cannot be written to topic {topic!r}"
+        return (
+            f"the dead letter of {record.topic}-{record.partition}@{record.offset} cannot be written to topic {topic!r}"
+        )
 
 
 def _cause(

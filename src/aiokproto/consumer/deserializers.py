@@ -42,7 +42,7 @@ class Deserializers(Generic[K, V]):
         for name, given in (("key_deserializer", key), ("value_deserializer", value)):
             if given is not None and not callable(given):
                 raise ConfigurationError(f"{name}={given!r}: expected a function of bytes")
-        # Decide it once, because checking whether each result is awaitable would cost as much as many deserializers do.
+        # Decide it once. Checking whether each result is awaitable would cost as much as many deserializers do.
         self._key = (key, is_async(key))
         self._value = (value, is_async(value))
         self.is_async = self._key[1] or self._value[1]
@@ -85,11 +85,11 @@ class Deserializers(Generic[K, V]):
         made: list[Any] = [record.key, record.value]
         origin: Literal["key", "value"] = "key"
         try:
-            for place, (deserializer, awaited) in enumerate((self._key, self._value)):
-                origin = "value" if place else "key"
-                if made[place] is not None and deserializer is not None:
-                    result = deserializer(made[place])
-                    made[place] = await cast("Awaitable[Any]", result) if awaited else result
+            for index, (deserializer, awaited) in enumerate((self._key, self._value)):
+                origin = "value" if index else "key"
+                if made[index] is not None and deserializer is not None:
+                    result = deserializer(made[index])
+                    made[index] = await cast("Awaitable[Any]", result) if awaited else result
         except NOT_ABOUT_THE_RECORD:
             raise
         except BaseException as error:
@@ -99,10 +99,10 @@ class Deserializers(Generic[K, V]):
     def _refuse(self, key: object, value: object) -> ConfigurationError:
         """Return the error of a function that is no coroutine function, and returns coroutines."""
         name, given, made = ("key", self._key, key) if isinstance(key, CoroutineType) else ("value", self._value, value)
-        # Close them, because Python warns of coroutines that are never awaited.
-        for each in (key, value):
-            if isinstance(each, CoroutineType):
-                each.close()
+        # Close them. Python warns of coroutines that are never awaited.
+        for made_of in (key, value):
+            if isinstance(made_of, CoroutineType):
+                made_of.close()
         return ConfigurationError(
             f"{name}_deserializer={repr_of(given[0])} is no coroutine function, so what it returned is not awaited: "
             f"{repr_of(made, 80)}; pass the coroutine function itself"

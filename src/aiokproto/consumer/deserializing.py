@@ -101,7 +101,7 @@ class DeserializingReader(Generic[K, V]):
         # These records, and those that are added below, are being processed from here on, even if a deserializer
         # raises.
         self._assignment.current = delivered
-        # Add more as long as nothing has to be awaited, because a cancellation would lose the records that were taken.
+        # Add more as long as nothing has to be awaited. A cancellation would lose the records that were taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             opened = self._assignment.open
             more, error = self._apply(opened[: len(delivered) - most - 1 : -1])
@@ -157,8 +157,8 @@ class DeserializingReader(Generic[K, V]):
             raise failed
         if failed is not None and self._undecodable.awaited:
             with self._reader.awaiting("its dead letter to be acknowledged", lambda: chosen[0]):
-                await self._alone(self._undecodable.settle(chosen[0], failed), owner)
-        if failed is not None and stays and not self._undecodable.settles:
+                await self._alone(self._undecodable.write_dead_letter(chosen[0], failed), owner)
+        if failed is not None and stays and not self._undecodable.removes:
             # The application hasn't seen the record, so it's unfinished.
             self._undecodable.count += 1
             raise failed
@@ -171,12 +171,12 @@ class DeserializingReader(Generic[K, V]):
             raise asyncio.CancelledError
         self._take(count, made)
         if failed is not None:
-            if not self._undecodable.settles:
+            if not self._undecodable.removes:
                 self._undecodable.count += 1
                 # The record is delivered as an error, and is processed once the next one is requested.
                 self._assignment.current = chosen[0]
                 raise failed
-            self._undecodable.settled(failed)
+            self._undecodable.removed(failed)
         return made
 
     async def _deliver_collected(self, deadline: float, least: int, most: int) -> list[Record[K, V]]:
@@ -216,16 +216,16 @@ class DeserializingReader(Generic[K, V]):
                 break
         return ready
 
-    def _skip(self, cursor: Cursor, opened: list[Record], place: int, record: Record, error: Exception) -> bool:
+    def _skip(self, cursor: Cursor, opened: list[Record], index: int, record: Record, error: Exception) -> bool:
         """Remove a record that can't be decoded from the open ones, if that is the policy."""
         if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
             return False
-        # Compare by identity, because a seek or a revocation replaces the list.
-        if cursor.buffer.records is not opened or opened[place] is not record:
+        # Compare by identity. A seek or a revocation replaces the list.
+        if cursor.buffer.records is not opened or opened[index] is not record:
             return False
-        del opened[place]
+        del opened[index]
         cursor.buffer.delivered()
-        self._undecodable.settled(error)
+        self._undecodable.removed(error)
         return True
 
     def _take_collected(self, ready: list[_Deserialized]) -> list[Record[K, V]]:
@@ -251,7 +251,7 @@ class DeserializingReader(Generic[K, V]):
             return await work
         finally:
             self._busy = False
-            # Close the coroutine in case it wasn't awaited, because Python would warn of it.
+            # Close the coroutine in case it wasn't awaited. Python would warn of it.
             work.close()
 
     def _take(self, count: int, made: list[Record[K, V]]) -> None:
@@ -287,7 +287,7 @@ class DeserializingReader(Generic[K, V]):
         """Like :meth:`_apply`, with the records whose deserializers have returned in time."""
         made: list[Record[K, V]] = []
         work = self._apply_each(records, made)
-        # Set up the deadline only if a deserializer suspends, because most rarely do, and cost less than a deadline.
+        # Set up the deadline only if a deserializer suspends. Most rarely do, and cost less than a deadline.
         self._busy = True
         try:
             waits_for = work.send(None)

@@ -290,7 +290,7 @@ class Engine(Lifecycle):
             await self._finish(deadline)
             in_time = True
         finally:
-            # After a cancellation, do only what doesn't wait.
+            # Don't wait after a cancellation.
             try:
                 await self._leave_group(deadline if in_time else 0.0, leave)
             finally:
@@ -305,10 +305,10 @@ class Engine(Lifecycle):
         try:
             if self.assignment.runner is not None:
                 await self.assignment.runner.finish(deadline - _left(deadline) / 2)
-            # Let a running callback finish, because cancelling it would cut off the application's own work.
+            # Let a running callback finish. Cancelling it would cut off the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
-            # Commit before the tasks end, because while members join a generation, the coordinator refuses commits
-            # until each has sent its SyncGroup.
+            # Commit before the tasks end. While members join a generation, the coordinator refuses commits until each
+            # has sent its SyncGroup.
             await self._last_commit(deadline)
         finally:
             await self._end_tasks(_left(deadline) / 2)
@@ -324,7 +324,7 @@ class Engine(Lifecycle):
     async def _leave_group(self, deadline: float, how: LeaveMode) -> None:
         if self.member is None:
             return
-        # Call back before LeaveGroup, because after it other members own the partitions.
+        # Call back before LeaveGroup. After it other members own the partitions.
         in_time = False
         try:
             error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
@@ -347,8 +347,8 @@ class Engine(Lifecycle):
             self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:
                 self.member.metadata_changed()
-            # With a group, the leader watches the topics; this member only has to notice that one was deleted. While a
-            # topic can't be found, wait for the pause between lookups, because each lookup is an update, too.
+            # The leader of a group watches the topics, so a member only has to notice that one was deleted. While a
+            # topic can't be found, each lookup is an update, too, so leave the next one to the pause between lookups.
             watches = self.member is None or self._has_lost_a_match(snapshot)
             if self.subscription.by_topic and watches and not self._unfound:
                 self._follow.set()
@@ -407,7 +407,7 @@ class Engine(Lifecycle):
             self._seen.note(wanted, existing, missing, pattern=wanted.pattern is not None)
         if wanted.partitions is None:
             if self.member is not None:
-                # Include topics that weren't found, because the leader assigns them once they exist.
+                # Include topics that weren't found. The leader assigns them once they exist.
                 self.member.set_topics(topics, regex)
             else:
                 self._assign_all(topics, found)
@@ -480,7 +480,7 @@ class Engine(Lifecycle):
         """Return the consumer's identity in its group. Raises as :meth:`Consumer.group_metadata`."""
         self.admit(ASK)
         assert self.member is not None, "there is a group"
-        # Without a generation the coordinator checks nothing, which is right only if the group doesn't assign the
+        # The coordinator checks nothing without a generation, which is right only if the group doesn't assign the
         # partitions.
         # guard: a member without a generation has no identity
         if self.group_assigns and self.member.removed:
@@ -491,7 +491,7 @@ class Engine(Lifecycle):
         """Forget the committed offsets of partitions that were assigned or revoked, because other members may commit in
         the meantime."""
         for partition in partitions:
-            # Otherwise an offset that another member has moved would count as committed.
+            # If another member moves the offset, it must not count as committed here.
             self._committed.pop(partition, None)
         self._moved.set()
 
@@ -512,7 +512,7 @@ class Engine(Lifecycle):
             runner = self.assignment.runner
             # Compare `current` by identity, because `async for` doesn't call the reader for each record.
             now = (self.reader.requests, self.assignment.current)
-            # While run() takes no more records, its oldest call shows whether the application is alive.
+            # The oldest call of run() shows whether the application is alive while run() takes no more records.
             # guard: a run() whose buffers are full has not stalled -> self.reader.waiting
             waiting = self.reader.waiting or (runner is not None and runner.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
@@ -548,7 +548,7 @@ class Engine(Lifecycle):
             if partition in owned:
                 owned[partition].committed(position.offset)
         # Note them after the response, so that offsets that weren't committed are committed again. Note only assigned
-        # partitions, because the consumer commits nothing for others by itself.
+        # partitions. The consumer commits nothing for others by itself.
         self._committed.update(
             {partition: position.offset for partition, position in result.committed.items() if partition in cursors}
         )
@@ -583,8 +583,7 @@ class Engine(Lifecycle):
         while True:
             await asyncio.sleep(interval)
             try:
-                # Allow at least 5 seconds, because with a short interval every commit would time out on a slow
-                # coordinator.
+                # Allow at least 5 seconds. With a short interval every commit would time out on a slow coordinator.
                 await self.commit_processed(max(interval, 5.0))
                 await self._commit_given_up(max(interval, 5.0))
             # A rebalance took the partitions. That's ordinary; their new owner continues from the last commit.
@@ -619,7 +618,7 @@ class Engine(Lifecycle):
             partition: position
             for partition, position in offsets.items()
             # Leave out deleted topics, because the coordinator would refuse them at every interval. The last time, let
-            # the coordinator decide, because brokers that lag behind don't know a topic for a while.
+            # the coordinator decide. Brokers that lag behind don't know a topic for a while.
             if self._committed.get(partition) != position.offset
             and (last or snapshot.partition(*partition) is not None)
         }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.fetch")
 
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is queried for the preferred replica again. It's the metadata age, as in the Java
+"""Seconds until the client asks the leader again which replica it prefers. It's the metadata age, as in the Java
 client."""
 
 _AROUND_RECORDS = 1024
@@ -103,14 +103,14 @@ class FetchResponseHandler:
         Returns:
             The partitions that the next request has to ask for at another offset.
         """
-        # Use one slice for the whole response, because a thousand partitions must not hold up the event loop.
+        # Use one slice for the whole response. A thousand partitions must not hold up the event loop.
         time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 cursor, wanted = cursors.get(partition), requested.get(partition)
-                # Drop it silently, because the code that changed the cursor has requested what it needs.
+                # Drop it silently. The code that changed the cursor has requested what it needs.
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
@@ -155,7 +155,7 @@ class FetchResponseHandler:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self._fetcher.place_again(cursor)
             self.results += 1
-        # There are none if the leader names a replica (KIP-392), or if the long poll has ended.
+        # The records are missing if the leader names a replica (KIP-392), or if the long poll has ended.
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
@@ -212,7 +212,7 @@ class FetchResponseHandler:
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         asked = self._cluster.asked(FetchRequest, cursor.partition.topic)
-        # Look at the replica as it is now, because only a follower's refusal sends the client back to the leader.
+        # Look at the replica as it is now. Only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
             raise error_for(code, context, None, asked)
@@ -232,7 +232,7 @@ class FetchResponseHandler:
             self._leave_follower(node, cursor, code)
         else:
             leader = data.current_leader
-            # Before version 12 the field has its default, -1 (KIP-951).
+            # KIP-951 added the field in version 12. It's -1 in earlier ones.
             if leader.leader_id >= 0:
                 self._cluster.metadata.update_leader(
                     *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
@@ -247,7 +247,7 @@ class FetchResponseHandler:
             self._fetcher.place_again(cursor)
         else:
             self.back_off(cursor, code.name)
-        # Otherwise the leader, which knows no better, would name the same follower again and again.
+        # The leader, which knows no better, would name the same follower again and again.
         self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:

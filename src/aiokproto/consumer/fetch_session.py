@@ -98,7 +98,7 @@ class FetchSessionHandler:
                 continue
             if wanted is not None:
                 changed[partition] = wanted
-            # Remove the former topic, because to the broker a topic that was deleted and created again is another one.
+            # Remove the former topic. To the broker a topic that was deleted and created again is another one.
             if before is not None and (wanted is None or before.topic_id != wanted.topic_id):
                 forgotten[partition] = before
             self._replace(partition, before, wanted)
@@ -138,7 +138,7 @@ class FetchSessionHandler:
         """Note a successful response."""
         if self._epoch == _FULL:
             self._id = session_id
-            # With id 0 the broker grants no session, and the next request is full again.
+            # Id 0 means that the broker grants no session, so the next request is full again.
             self._epoch = 1 if session_id else _FULL
         else:
             # It wraps to 1, because 0 would start a session.

@@ -69,7 +69,7 @@ class FetchState:
         # The new position belongs to the topic that has the name now.
         self.topic_id = ZERO_UUID
         self.wanted_size = 0
-        # Fetch from the leader first, because only the leader names a replica.
+        # Fetch from the leader first. Only the leader names a replica.
         self.replica: tuple[int, float] | None = None
         self.succeeded()
 

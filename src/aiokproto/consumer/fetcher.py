@@ -68,7 +68,7 @@ class Fetcher:
         # has ended. An entry is removed once its broker has left the cluster and no chunk counts in it.
         self._buffered: dict[int, BufferedBytes] = {}
         # The fetcher of each placed partition. Only _place() writes it, so that each has one broker at most.
-        self._places: dict[Cursor, BrokerFetcher] = {}
+        self._placed: dict[Cursor, BrokerFetcher] = {}
         # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
@@ -167,7 +167,7 @@ class Fetcher:
 
     async def _place_changed(self) -> None:
         while self._changed:
-            # Take them one by one, because more can be marked during pause().
+            # Take them one by one. More can be marked during pause().
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
@@ -178,15 +178,15 @@ class Fetcher:
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
         # Remove it from the old broker before adding it to the new one, so that it's never at both.
-        place = self._places.get(cursor)
-        if place is not None and not place.ended and self._awaits_response(cursor, place.node):
-            place.stop(cursor)
-        elif place is not None and (place.node != node or place.ended):
-            del self._places[cursor]
-            place.remove(cursor)
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None and not fetcher.ended and self._awaits_response(cursor, fetcher.node):
+            fetcher.stop(cursor)
+        elif fetcher is not None and (fetcher.node != node or fetcher.ended):
+            del self._placed[cursor]
+            fetcher.remove(cursor)
         if node is not None:
-            fetcher = self._places[cursor] = self._fetcher(node)
-            # Add it even if it's there already, because its offset or its state may be new.
+            fetcher = self._placed[cursor] = self._fetcher(node)
+            # Add it even if it's there already. Its offset or its state may be new.
             fetcher.add(cursor)
 
     def _awaits_response(self, cursor: Cursor, node: int) -> bool:
@@ -208,7 +208,7 @@ class Fetcher:
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
-        # Check it again, because the reset above may have removed the position.
+        # Check it again. The reset above may have removed the position.
         return cursor.fetchable and self._validator.is_valid(cursor)
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
@@ -218,7 +218,7 @@ class Fetcher:
         """Return whether the topic was deleted and created again since the position was set, so that its id differs
         (KIP-516)."""
         info = self._cluster.snapshot.topics.get(cursor.partition.topic)
-        # While the metadata lacks the topic, trust the broker that serves it.
+        # Trust the broker that serves the topic while the metadata lacks it.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
         # It's the first fetch, or the cluster is older than 2.8 and has no ids.
@@ -306,9 +306,9 @@ class Fetcher:
             return why and f"{PartitionStatus.RESOLVING.value}: {why}"
         if self._validator.is_checking(cursor):
             return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
-        place = self._places.get(cursor)
-        if place is not None:
-            return place.problem or self._open_transaction(cursor)
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None:
+            return fetcher.problem or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure
@@ -326,8 +326,8 @@ class Fetcher:
     def state(self, cursor: Cursor) -> PartitionState:
         """Return what the consumer is doing about a partition."""
         now = asyncio.get_running_loop().time()
-        fetch, place = cursor.fetch, self._places.get(cursor)
-        source = f"from broker {place.node}" if place is not None else ""
+        fetch, fetcher = cursor.fetch, self._placed.get(cursor)
+        source = f"from broker {fetcher.node}" if fetcher is not None else ""
         # They are in order of importance to the application: first errors, then partitions that the group or the
         # application has stopped.
         cases: list[tuple[object, PartitionStatus, str]] = [
@@ -339,9 +339,13 @@ class Fetcher:
             (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
             (self._validator.is_checking(cursor), PartitionStatus.VALIDATING, self._validator.failure(cursor)),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
-            (place is None, PartitionStatus.NO_LEADER, fetch.failure),
-            (place is not None and place.retry_at > now, PartitionStatus.BACKING_OFF, place.failure if place else ""),
-            (place is not None and place.under_way, PartitionStatus.FETCHING, source),
+            (fetcher is None, PartitionStatus.NO_LEADER, fetch.failure),
+            (
+                fetcher is not None and fetcher.retry_at > now,
+                PartitionStatus.BACKING_OFF,
+                fetcher.failure if fetcher else "",
+            ),
+            (fetcher is not None and fetcher.under_way, PartitionStatus.FETCHING, source),
             (True, PartitionStatus.IDLE, source),
         ]
         return next(PartitionState(status, detail) for true, status, detail in cases if true)

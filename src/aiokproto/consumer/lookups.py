@@ -56,7 +56,7 @@ class Lookups(ABC, Generic[L]):
                 for source, lookups in due.items():
                     # Start one task per request, so that a broker that doesn't respond delays only its own lookups.
                     for begin in range(0, len(lookups), MAX_AT_ONCE):
-                        # Choose the lookups here and not when the task first runs, because a seek in between would be
+                        # Choose the lookups here and not when the task first runs. A seek in between would be
                         # overwritten.
                         task = create_task(
                             self._attempt(source, dict(lookups[begin : begin + MAX_AT_ONCE])),

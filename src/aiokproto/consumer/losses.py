@@ -64,8 +64,8 @@ class Losses:
 
     def retain(self, topics: Container[str]) -> None:
         """Forget the partitions of other topics, which don't exist any more."""
-        if gone := {partition for partition in self.offsets if partition.topic not in topics}:
-            self._forget(gone)
+        if deleted := {partition for partition in self.offsets if partition.topic not in topics}:
+            self._forget(deleted)
 
     def _forget(self, partitions: set[TopicPartition]) -> None:
         for partition in partitions:

@@ -56,7 +56,7 @@ class ResetPolicy(NamedTuple):
         if self.start_at is not None:
             return self.start_at
         assert self.before_ms is not None, "the policy raises"
-        # There are no records before the epoch.
+        # No records are older than the epoch.
         return max(now_ms - self.before_ms, 0)
 
     @classmethod

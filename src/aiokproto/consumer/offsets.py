@@ -71,8 +71,7 @@ class OffsetLookup:
         # This deadline is around everything. The steps have deadlines of their own, which end an attempt.
         async with deadline_at(at, late):
             while left:
-                # Check in each round, because a topic may be deleted in the meantime. Then this raises
-                # UnknownTopicError.
+                # Check in each round. If a topic is deleted in the meantime, this raises UnknownTopicError.
                 await self._check_known(left, max(at - loop.time(), 0))
                 offsets, failures = await self.once(left, max(at - loop.time(), 0))
                 found |= offsets
@@ -170,7 +169,7 @@ class OffsetLookup:
         topics: dict[str, ListOffsetsTopic] = {}
         for (name, number), time in wanted.items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            # With the epoch, a leader that has been replaced refuses instead of answering from an old log (KIP-320).
+            # The epoch makes a leader that has been replaced refuse instead of answering from an old log (KIP-320).
             epoch = self._cluster.snapshot.leader_epoch(name, number)
             topic.partitions.append(
                 ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)

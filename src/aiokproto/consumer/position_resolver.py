@@ -160,7 +160,7 @@ class PositionResolver(Lookups[StartLookup]):
     # Work
 
     def _must_wait(self, cursor: Cursor, lookup: StartLookup) -> bool:
-        # While the partition is held, the group may still move the offset.
+        # The group may still move the offset while the partition is held.
         return bool(cursor.held) and not lookup.needed
 
     def _source(self, cursor: Cursor, lookup: StartLookup) -> int | None:
@@ -174,8 +174,7 @@ class PositionResolver(Lookups[StartLookup]):
         """Query the leader of the partitions. Return whether some have to be retried."""
         by_name = {cursor.partition: cursor for cursor in lookups}
         wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
-        # Take the epochs before the request, because after an election in the meantime the position has to be
-        # validated.
+        # Take the epochs before the request. After an election in the meantime the position has to be validated.
         snapshot = self._cluster.snapshot
         epochs = {partition: snapshot.leader_epoch(*partition) for partition in wanted}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
@@ -246,7 +245,7 @@ class PositionResolver(Lookups[StartLookup]):
                 )
                 new = await self._new_ones(self._group, committed)
             except KafkaError as error:
-                # Never apply auto_offset_reset to a failure, because that would skip records, or repeat all of them.
+                # Never apply auto_offset_reset to a failure. That would skip records, or repeat all of them.
                 # guard: a failure is no reason for auto_offset_reset -> committed = {}
                 return self._group_failed(lookups, error)
         again = False

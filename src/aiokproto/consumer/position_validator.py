@@ -85,10 +85,10 @@ class PositionValidator(Lookups[Validation]):
             self.waiting.pop(cursor, None)
             return True
         if fetch.epochs.last < 0:
-            # There is nothing to compare. All records that are fetched from now on come from this leader's log.
+            # Nothing was fetched that could be compared. From now on all records come from this leader's log.
             fetch.leader_epoch = epoch
             return True
-        # Without a leader, the fetcher looks for one first.
+        # The fetcher looks for a leader first if there is none.
         if self._cluster.snapshot.leader(*cursor.partition) is not None:
             self._validate(cursor, fetch.epochs.last)
             return False

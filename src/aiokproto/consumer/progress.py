@@ -1,4 +1,4 @@
-"""The progress that some delivered records mean: the offsets that a transaction commits, and where an abort returns
+"""The progress that some delivered records mean: the offsets that a transaction commits, and partition an abort returns
 to."""
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Delivered:
         if not self._managed:
             return []
         cursors = self._assignment.cursors
-        gone = {where for where, cursor in self._cursors.items() if cursors.get(where) is not cursor}
-        return sorted(self._taken | gone)
+        lost = {partition for partition, cursor in self._cursors.items() if cursors.get(partition) is not cursor}
+        return sorted(self._taken | lost)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset to continue from in each partition: after the last of the records."""
@@ -67,9 +67,9 @@ class Delivered:
 
     def _committed(self) -> None:
         """Note that a transaction has committed the positions."""
-        for where, cursor in self._cursors.items():
-            if where in self._positions and self._assignment.cursors.get(where) is cursor:
-                cursor.committed(self._positions[where].offset)
+        for partition, cursor in self._cursors.items():
+            if partition in self._positions and self._assignment.cursors.get(partition) is cursor:
+                cursor.committed(self._positions[partition].offset)
 
 
 @gated(PROGRESS)
@@ -88,16 +88,16 @@ class Progress(Delivered):
         cursors: dict[TopicPartition, Cursor] = {}
         taken: set[TopicPartition] = set()
         for record in records:
-            where = TopicPartition(record.topic, record.partition)
-            last[where] = record
-            cursor = assignment.delivered_by(record) if managed else assignment.cursors.get(where)
+            partition = TopicPartition(record.topic, record.partition)
+            last[partition] = record
+            cursor = assignment.delivered_by(record) if managed else assignment.cursors.get(partition)
             if cursor is None:
                 # guard: progress knows what was lost before it was made
-                taken.add(where)
+                taken.add(partition)
             else:
-                self._first.setdefault(where, record.offset)
-                cursors[where] = cursor
-        positions = {where: after(record) for where, record in last.items()}
+                self._first.setdefault(partition, record.offset)
+                cursors[partition] = cursor
+        positions = {partition: after(record) for partition, record in last.items()}
         super().__init__(engine, cursors, positions, taken)
 
     def _admit(self, use: Use) -> None:
@@ -117,7 +117,7 @@ class Progress(Delivered):
         self._rewind()
 
     def _rewind(self) -> None:
-        for where, offset in self._first.items():
-            # guard: rewinding concerns only what is still owned -> where in self._assignment.cursors
-            if self._assignment.cursors.get(where) is self._cursors[where]:
-                self._assignment.seek(where, offset)
+        for partition, offset in self._first.items():
+            # guard: rewinding concerns only what is still owned -> partition in self._assignment.cursors
+            if self._assignment.cursors.get(partition) is self._cursors[partition]:
+                self._assignment.seek(partition, offset)

@@ -137,7 +137,7 @@ class Reader:
             while (cursor := await self._next(deadline)) is not None:
                 # Records may be open already if the delivery of their partition was interrupted.
                 if cursor.buffer.records or self._open(cursor):
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     self._assignment.serve(cursor)
                     return True
@@ -168,7 +168,7 @@ class Reader:
                     raise self._assignment.report(cursor).with_traceback(None)
                 # Check the position after opening, which can move it behind the end.
                 elif (cursor.buffer.records or self._open(cursor)) and cursor.buffer.position < left[cursor.partition]:
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     self._assignment.serve(cursor)
                     return True
@@ -213,7 +213,7 @@ class Reader:
             if cursor.error is None
             and cursor.buffer.records
             # Leave it out because its dead letter would have to be awaited.
-            and not (self._undecodable.settles and cursor.buffer.stands_in)
+            and not (self._undecodable.removes and cursor.buffer.stands_in)
         ]
 
     def _continues(self, cursor: Cursor) -> bool:
@@ -256,7 +256,7 @@ class Reader:
         buffer.leave_out(located.next_offset)
         if not buffer.chunks:
             self._assignment.refetch(cursor, located.next_offset)
-        self._undecodable.settled(located)
+        self._undecodable.removed(located)
         return True
 
     def open_at_once(self) -> bool:
@@ -264,7 +264,7 @@ class Reader:
         if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
-        # Leave an error to the next call, because this one has records to return.
+        # Leave an error to the next call. This one has records to return.
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
@@ -281,7 +281,7 @@ class Reader:
                     return False
             if buffer.records:
                 # Leave it out because its dead letter would have to be awaited.
-                if self._undecodable.settles and type(buffer.records[-1]) is UndecodableRecord:
+                if self._undecodable.removes and type(buffer.records[-1]) is UndecodableRecord:
                     return False
                 self._assignment.serve(cursor)
                 return True
@@ -302,7 +302,7 @@ class Reader:
                 if buffer.chunks:
                     batches += buffer.chunks[0].batches
                 if buffer.stands_in:
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     return self._deliver_damaged(cursor)
                 if not batches:
@@ -329,7 +329,7 @@ class Reader:
 
     def requested(self, by: object = None) -> None:
         """Note that the application requests a record, so the last one is processed. It raises as :meth:`open`."""
-        # Check this first, because a consumer that can't deliver must not count the current record as processed.
+        # Check this first. A consumer that can't deliver must not count the current record as processed.
         self._engine.check()
         # guard: while a session or run() reads, other readers are rejected
         if self.owner is not by:
@@ -478,8 +478,8 @@ class Reader:
         return result
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
-        # Retrieve the error, because after a seek no call does, and asyncio would log it as never retrieved. The future
-        # is cancelled if the client is closed.
+        # Retrieve the error. After a seek no call does, and asyncio would log it as never retrieved. The future is
+        # cancelled if the client is closed.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)
@@ -495,7 +495,7 @@ class Reader:
             buffer.drop()
             self._assignment.refetch(cursor, buffer.end)
             return False
-        if not self._undecodable.settles:
+        if not self._undecodable.removes:
             # Batches that the policy deals with are counted then.
             self._undecodable.count += 1
         if located is None or self._undecodable.policy == "raise":
@@ -503,11 +503,11 @@ class Reader:
             return False
         buffer.replaced(stand_in(located, cursor.ownership), located.next_offset)
         if not buffer.chunks:
-            # Fetch again, because the damaged header said otherwise, or the records behind it couldn't be cut.
+            # Fetch again. The damaged header said otherwise, or the records behind it couldn't be cut.
             self._assignment.refetch(cursor, located.next_offset)
         return True
 
-    async def _settled(self, cursor: Cursor) -> bool:
+    async def _removed(self, cursor: Cursor) -> bool:
         """Skip a damaged batch, or write its dead letter, as the policy says. Return False if the policy says neither.
 
         Raises:
@@ -518,15 +518,15 @@ class Reader:
         if type(record) is not UndecodableRecord:
             return False
         assert record.error is not None
-        if not self._undecodable.settles:
+        if not self._undecodable.removes:
             return False
         with self.awaiting("its dead letter to be acknowledged", lambda: record):
-            await self._undecodable.settle(record, record.error)
+            await self._undecodable.write_dead_letter(record, record.error)
         # A seek may have replaced it in the meantime.
         if cursor.buffer.records is records:
             records.clear()
             self._assignment.delivered_at_once(cursor, 1)
-            self._undecodable.settled(record.error)
+            self._undecodable.removed(record.error)
         return True
 
     def _deliver_damaged(self, cursor: Cursor) -> FetchedBatch:

@@ -118,7 +118,7 @@ class Rebalancing(PartitionOwner):
                 #     -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=not self._lost, known=self._reports(kind))
             elif change.kind is ChangeKind.LOST:
-                # Take them away before the callback, because other members may own the partitions already.
+                # Take them away before the callback. Other members may own the partitions already.
                 # guard: a loss by the group is remembered -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=False, known=False)
                 await self._call(change.kind, partitions)
@@ -128,7 +128,7 @@ class Rebalancing(PartitionOwner):
             self._lost = False
             # Do this even if a callback raised, because calls that wait for the assignment must look again.
             self._engine.ownership_changed(partitions)
-            # Otherwise end() makes the call, and reports it.
+            # If this change made no call, end() makes it, and reports it.
             if partitions and self._called is not None:
                 took = asyncio.get_running_loop().time() - started
                 self._assignment.observer.rebalanced(_KINDS[self._called], partitions, took)
@@ -159,7 +159,7 @@ class Rebalancing(PartitionOwner):
         """Carry out no further change, and wait for a running callback, at most ``timeout`` seconds."""
         self._ending = True
         if not self._idle.is_set():
-            # Use asyncio.wait and not wait_for, because closing goes on after the timeout, and nothing must raise.
+            # Use asyncio.wait and not wait_for. Closing goes on after the timeout, and nothing must raise.
             waiting = asyncio.ensure_future(self._idle.wait())
             try:
                 await asyncio.wait([waiting], timeout=timeout)
@@ -189,7 +189,7 @@ class Rebalancing(PartitionOwner):
             log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
             return None
         finally:
-            # The callback was too slow, or close() was cancelled. Give it only a moment, because it may swallow the
+            # The callback was too slow, or close() was cancelled. Give it only a moment. It may swallow the
             # cancellation.
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
@@ -208,15 +208,14 @@ class Rebalancing(PartitionOwner):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break
-            # Wait in a loop, because any request for records ends the wait, but the record may come from another
-            # partition.
+            # Wait in a loop. Any request for records ends the wait, but the record may come from another partition.
             await self._reader.wait_processed(deadline)
         if not self._lost:
             try:
                 # Allow at least a second, even after the deadline, because a late commit is better than repeated
                 # records.
                 await self._engine.commit_before_revoking(partitions, max(deadline - loop.time(), 1.0))
-            # Log it instead of raising it, because the partitions have to be given up all the same.
+            # Log it instead of raising it. The partitions have to be given up all the same.
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
 
@@ -236,8 +235,7 @@ class Rebalancing(PartitionOwner):
                 await self._invoke(kind, partitions)
             except Exception as error:
                 failure = f"{self._listener(kind)[0]} raised {repr_of(error)}: the consumer has ended"
-                # Log the traceback, too, because the application may see the error only when it next reads, or not at
-                # all.
+                # Log the traceback, too. The application may see the error only when it next reads, or not at all.
                 log.exception("consumer: %s", failure)
                 raise ClientClosedError(failure) from error
         if self._ending:
@@ -260,7 +258,7 @@ class Rebalancing(PartitionOwner):
         self._idle.clear()
         try:
             with calling(name, awaited=True):
-                # Pass a copy, because the application may keep or change it.
+                # Pass a copy. The application may keep or change it.
                 result = listener(list(partitions))
                 if isawaitable(result):
                     await result

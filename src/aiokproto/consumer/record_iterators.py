@@ -95,7 +95,7 @@ class RecordsToEnd(_EndingRecords):
     async def __anext__(self) -> Record[Any, Any]:
         self._engine.cluster.check_loop()
         if self._ends is None:
-            # Looked up with the first record, so that creating the iterator needs no await.
+            # Look them up with the first record, so that creating the iterator needs no await.
             self._ends = await self._look_up_ends()
             self._note_ends(self._ends)
         record = await self._next()

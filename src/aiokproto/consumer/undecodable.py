@@ -64,7 +64,7 @@ class Undecodable:
         self._unlogged = 0
 
     @property
-    def settles(self) -> bool:
+    def removes(self) -> bool:
         """Whether the application never sees such records."""
         return self.policy == "skip" or isinstance(self.policy, DeadLetterTopic)
 
@@ -75,12 +75,12 @@ class Undecodable:
 
     @property
     def awaited(self) -> bool:
-        """Whether :meth:`settle` waits."""
+        """Whether :meth:`write_dead_letter` waits."""
         return isinstance(self.policy, DeadLetterTopic)
 
-    async def settle(self, record: Record[Any, Any], error: Exception) -> None:
+    async def write_dead_letter(self, record: Record[Any, Any], error: Exception) -> None:
         """Write the record's dead letter, if that's the policy, before the position moves behind the record. Call
-        :meth:`settled` afterwards.
+        :meth:`removed` afterwards.
 
         Raises:
             KafkaError: The dead letter couldn't be written. The record stays.
@@ -99,11 +99,10 @@ class Undecodable:
             del self._letters[record]
             raise said_of(failure, self.policy.unwritten(record)) from failure
 
-    def settled(self, error: Exception) -> None:
+    def removed(self, error: Exception) -> None:
         """Count a record that the position has moved behind, and log it."""
         self.count += 1
-        # Forget the letters of records that a seek or a rebalance has dropped, too, because these records are read
-        # again.
+        # Forget the letters of records that a seek or a rebalance has dropped, too. These records are read again.
         self._letters.clear()
         now = asyncio.get_running_loop().time()
         if now - self._log_at < LOGGED_EVERY:

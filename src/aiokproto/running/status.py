@@ -1,4 +1,4 @@
-"""What a run is doing: its :class:`RunStatus`, and calls that take long."""
+"""The state of a run: its :class:`RunStatus`, and calls that take long."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSumm
 
 
 class StuckReport:
-    """Logs calls that take long, one line in :data:`STUCK_AFTER` seconds, however many there are."""
+    """Logs calls that take long, at most one line in :data:`STUCK_AFTER` seconds."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -64,8 +64,8 @@ class StuckReport:
 
 
 def problem_of(works: list[Work], after: float) -> str:
-    """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than
-    ``after`` seconds; empty if nothing is."""
+    """Return what is wrong with running calls: one doesn't end although it was cancelled, or takes longer than
+    ``after`` seconds. Empty if nothing is wrong."""
     now = asyncio.get_running_loop().time()
     stuck = [work for work in works if work.cancelled or now - work.began >= after]
     if not stuck:

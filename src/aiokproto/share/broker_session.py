@@ -8,10 +8,10 @@ The session's epoch admits no second request in flight. What the next request is
 3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
 4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle: that would release what is locked.
 
-Times of locks count from when the request was sent: the broker's lock begins later, so this side gives it up first. A
-fetch may wait a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
+The times of locks count from when the request was sent. The broker's lock starts later, so this side gives it up first.
+A fetch may wait for a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
 
-A request whose outcome is unknown, and any error of a whole response, ends the session: see ``session``.
+A request with an unknown outcome, or an error of a whole response, ends the session: see ``session``.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.share")
 
 CHANNEL = "share"
-"""The connection of share sessions: the broker delays the responses to fetches."""
+"""The connection of share sessions. They have their own, because the broker delays the responses to fetches."""
 
 MAX_ACKS = 5000
-"""Most acknowledgements of a request: some milliseconds to encode, and to handle their outcomes. The rest follows with
-the next request, which is sent at once."""
+"""Most acknowledgements of a request. It takes some milliseconds to encode them, and to handle their outcomes. The next
+request, which is sent at once, has the others."""
 
 _FIRST_VERSION = 1
-"""Of ShareFetch: that of Kafka 4.1. Version 0 was a preview, and does not say how long records are locked."""
+"""The lowest version of ShareFetch, which came with Kafka 4.1. Version 0 was a preview, and doesn't say how long
+records are locked."""
 
 _RENEW_VERSION = 2
-"""Of ShareAcknowledge: from here on locks can be renewed (KIP-1222)."""
+"""The first version of ShareAcknowledge that can renew locks (KIP-1222)."""
 
 _SHORTEST_LOCK = 1.0
 """Seconds of the shortest acquisition lock that a broker can be configured for."""
@@ -104,7 +105,7 @@ class BrokerSession:
         self._served = -1
         self._failures = 0
         self._retry_at = 0.0
-        # Fetches in a row that came back at once, and had nothing; no fetch is sent before that loop time.
+        # Fetches in a row that came back at once without records, and the loop time before which no other is sent.
         self._empty = 0
         self._fetch_at = 0.0
         self._flushing = False
@@ -112,21 +113,21 @@ class BrokerSession:
         self._requested_at: float | None = None
         self._sent_at = 0.0
         self._fetched_bytes = self._fetched_records = 0
-        # Acknowledgements that were sent, and have no outcome yet.
+        # Acknowledgements that were sent and have no outcome yet.
         self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
 
-    # Called by the consumer
+    # Calls of the consumer
 
     def place(self, partitions: Mapping[TopicIdPartition, TopicPartition], moved: Iterable[TopicIdPartition]) -> None:
-        """Fetch these partitions. Of those that have ``moved`` to another broker, nothing is locked any more."""
+        """Fetch these partitions. Those that have ``moved`` to another broker have no locked records any more."""
         self._wanted = dict(partitions)
         for key in moved:
             self._lose_leadership(key)
         self._wake.set()
 
     def _lose_leadership(self, key: TopicIdPartition) -> None:
-        """Another broker has become the leader of a partition: nothing of it is locked any more."""
+        """Note that another broker leads a partition, so none of its records is locked any more."""
         if (acquired := self._acquired.pop(key, None)) is not None:
             error = error_for(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -137,11 +138,11 @@ class BrokerSession:
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
-        """The partitions of which records may be locked."""
+        """The partitions that may have locked records."""
         return frozenset(self._acquired)
 
     def wake(self) -> None:
-        """Check again what is to be sent: records are wanted, or were acknowledged."""
+        """Check again what to send, because records are wanted, or were acknowledged."""
         self._wake.set()
 
     def flush(self) -> None:
@@ -155,7 +156,7 @@ class BrokerSession:
         return self._acquired.values()
 
     def problems(self) -> list[str]:
-        """Return why the broker, or a partition of it, delivers nothing."""
+        """Return why the broker, or one of its partitions, delivers no records."""
         if self.failure:
             return [self.failure]
         since = self._requested_at
@@ -178,7 +179,7 @@ class BrokerSession:
                 elif not await self._step(now):
                     await wait_until(self._wake, self._next_due(now))
         except Exception as error:
-            # Whatever was sent and acquired has an outcome, also if nobody closes the consumer.
+            # Give all sent acknowledgements an outcome, even if the application doesn't close the consumer.
             bug = ClientClosedError(f"the share session has failed: {repr_of(error)}")
             self._end_session(error if isinstance(error, KafkaError) else bug)
             raise
@@ -188,7 +189,7 @@ class BrokerSession:
         if self._handler.is_open and (renewals := self._take_renewals(now)):
             await self._acknowledge(renewals, renew=True)
             return True
-        # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
+        # Send them first: the broker may have no records to acquire before it has them all, so that a fetch would wait.
         many = sum(each.queued for each in self._acquired.values()) > MAX_ACKS
         demand = None if many else self._engine.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
@@ -204,7 +205,8 @@ class BrokerSession:
         return False
 
     def _keep_alive_at(self) -> float | None:
-        """Return when a request is due so that the connection is not idle for too long; None if nothing is locked."""
+        """Return when a request is due to keep the connection from being idle for too long; None if no record is
+        locked."""
         if not self._handler.is_open or not (self._engine.buffer or any(each.held for each in self._acquired.values())):
             return None
         return self._sent_at + self._cluster.config.connections_max_idle / 2
@@ -320,7 +322,7 @@ class BrokerSession:
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
             missing = KafkaError(f"{context}: the response lacks the partition")
-            # A renewal that has no result is due again, though not at once.
+            # A renewal without a result is due again, though not at once.
             unknown = (
                 acquired.answered(acks, missing) if renewed_at is None else acquired.not_renewed(acks, missing, now)
             )
@@ -370,7 +372,7 @@ class BrokerSession:
         config = self._config.fetch
         max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
         wanted = self._engine.wanted_records()
-        # While the application is slow, whole batches would expire in the buffer.
+        # Acquire single records while the application is slow. Whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
         plan = self._handler.plan(keys, acks)
         request = share_fetch_request(
@@ -396,14 +398,16 @@ class BrokerSession:
         finally:
             observer.sizes.add(self._fetched_bytes - bytes_before)
             observer.acquired.add(self._fetched_records - records_before)
-        # What has no records is suspended, or was held back for a while, or tells that acknowledgements were taken.
+        # A response without records is ordinary if it suspended a partition, was held back for a while, or answered
+        # acknowledgements.
         took = asyncio.get_running_loop().time() - now
         suspended = any(each.until > now for each in self._suspended.values())
         news = acks or suspended or response.throttle_time_ms or self._fetched_records > records_before
         self._paced(due=bool(news) or took >= max_wait / 2)
 
     def _paced(self, *, due: bool) -> None:
-        """Wait before the next fetch where the broker does not: a response had nothing, and was not held back."""
+        """Pause before the next fetch if the broker responds at once without records. ``due`` says that the response
+        had something, or that the broker held it back."""
         self._empty = 0 if due else self._empty + 1
         self._fetch_at = 0.0
         if self._empty > 1:
@@ -435,12 +439,12 @@ class BrokerSession:
     async def _handle(
         self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
     ) -> None:
-        # The first result of each partition: what a broker repeats is not delivered twice.
+        # Take the first result of each partition, so that repeated ones aren't delivered twice.
         parts: dict[TopicIdPartition, share_fetch.PartitionData] = {}
         for topic in response.responses:
             for part in topic.partitions:
                 parts.setdefault((topic.topic_id, part.partition_index), part)
-        # Before the first await: a cancellation leaves no acknowledgement without an outcome.
+        # Handle them before the first await, so that a cancellation leaves no acknowledgement without an outcome.
         for key, of_partition in acks.items():
             answer = parts.get(key)
             self._answered(key, of_partition, answer.acknowledge_error_code if answer else None, answer)
@@ -471,7 +475,7 @@ class BrokerSession:
         #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
         if key not in self._wanted:
-            # Not assigned any more.
+            # The partition isn't assigned any more.
             release(lock, ranges, sent_at)
             return
         data = memoryview(part.records or b"")
@@ -487,7 +491,7 @@ class BrokerSession:
     def _refused(
         self, key: TopicIdPartition, partition: TopicPartition | None, part: share_fetch.PartitionData
     ) -> None:
-        """Act on a partition's error: leave it out of the session for a while."""
+        """Act on a partition's error, and leave the partition out of the session for a while."""
         if partition is None:
             return
         code = ErrorCode(part.error_code)
@@ -510,7 +514,7 @@ class BrokerSession:
     async def _send(
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
     ) -> Response | None:
-        """Send a request; None if it failed, and the session is lost."""
+        """Send a request, and return the response; None if it failed, which ends the session."""
         self._requested_at = self._sent_at = asyncio.get_running_loop().time()
         self._in_flight = dict(acks)
         self._engine.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
@@ -528,19 +532,19 @@ class BrokerSession:
     def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
-        # One without it says nothing about the locks: else what it has acquired would expire at once.
+        # A response without the timeout says nothing about the locks. With 0, they would expire at once.
         if lock_timeout_ms > 0:
             self._lock_duration = lock_timeout_ms / 1000
 
     def _lost(self, error: KafkaError) -> None:
-        """End the session after an error; open another at once, or after a backoff."""
+        """End the session after an error, and open another one at once, or after a backoff."""
         self._end_session(error)
         action = classify(error, _FETCH)
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("share session with broker %d: %s", self.node, error)
         self._failures += 1
-        # What was fetched for this demand, if anything, is lost.
+        # Records that were fetched for this demand are lost.
         self._served = -1
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
@@ -549,7 +553,7 @@ class BrokerSession:
             self._cluster.metadata.invalidate(f"share session: {error}")
 
     def _end_session(self, error: KafkaError) -> None:
-        """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
+        """Give up all locks of this session, and close the connection, so that the broker gives them up, too."""
         self._handler.reset()
         self._cluster.pool.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
@@ -557,9 +561,9 @@ class BrokerSession:
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
             self._engine.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
-        for each in acquired:
+        for partition in acquired:
             # guard: what a lost session has acquired is lost
-            self._engine.acks_ended(each.lose(error))
+            self._engine.acks_ended(partition.lose(error))
 
     # The end
 
@@ -569,13 +573,14 @@ class BrokerSession:
         self._wake.set()
 
     async def close(self, timeout: float) -> None:
-        """After :meth:`run` has ended: acknowledge what is due, and close the session, which releases the rest."""
+        """After :meth:`run` has ended, send the acknowledgements that are due, and close the session, which releases
+        the other records."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
-            for each in self._acquired.values():
-                # There is no time for a backoff.
-                each.retry_at = 0.0
+            for acquired in self._acquired.values():
+                # Don't back off. There's no time for it.
+                acquired.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
@@ -583,5 +588,5 @@ class BrokerSession:
                 break
 
     def abandon(self) -> None:
-        """End the session without a request: acknowledgements that were not sent have this as their outcome."""
+        """End the session without a request. Its end is the outcome of acknowledgements that weren't sent."""
         self._end_session(ClientClosedError("the share consumer was closed"))

@@ -1,4 +1,4 @@
-"""The background of a share consumer: its tasks, the subscription, the group member, and acknowledgements."""
+"""The engine of a share consumer: its tasks, the subscription, the group member, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.share")
 
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that does not exist is looked up again."""
+"""Seconds after which a subscribed topic that doesn't exist is looked up again."""
 
 _SILENT_FOR = 5.0
-"""Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
+"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
 
 _REPEATED_AFTER = 30.0
 """Seconds after which the same cause is logged again."""
 
 
 class ShareEngine(Lifecycle):
-    """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
+    """The share consumer below its public API. It creates the parts, and owns the tasks.
 
     Attributes:
         config: The options.
@@ -55,7 +55,7 @@ class ShareEngine(Lifecycle):
         reader: Delivers records.
         fetcher: The share sessions.
         member: The group member.
-        most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
+        most_wanted: Most records that the application can take now; None for ``max_poll_records``.
         runner: The call of :meth:`ShareConsumer.run`; None while there is none.
     """
 
@@ -135,9 +135,9 @@ class ShareEngine(Lifecycle):
             return
         wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
         self.fetcher.assign(wanted)
-        self.settle(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
-        # Those of a subscribed topic are delivered although the group has moved the partition: their locks are held,
-        # and a release would use up a delivery.
+        self.acknowledge_rest(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
+        # Deliver records of subscribed topics even if the group has moved the partition. Their locks are held, and a
+        # release would use up a delivery.
         self.buffer.release_if(
             lambda part: part.lock.acquired.partition.topic not in self.subscription,
             asyncio.get_running_loop().time(),
@@ -157,7 +157,7 @@ class ShareEngine(Lifecycle):
             self.fetcher.metadata_changed()
 
     async def _follow_subscription(self) -> None:
-        """Report the subscription to the group, and look its topics up, again while one is missing."""
+        """Report the subscription to the group, and look up its topics, repeatedly while one is missing."""
         while True:
             self._follow.clear()
             wanted = self.subscription
@@ -186,7 +186,7 @@ class ShareEngine(Lifecycle):
     # Acknowledgements
 
     def acknowledge(self, record: ShareRecord, kind: Acknowledgement) -> bool:
-        """Acknowledge a delivered record; return False if it cannot be any more."""
+        """Acknowledge a delivered record. Return False if that isn't possible any more."""
         acquired = record._lock.acquired
         idle = acquired.queued_at is None
         now = asyncio.get_running_loop().time()
@@ -201,7 +201,7 @@ class ShareEngine(Lifecycle):
         if isinstance(result, Ended):
             self.outcomes.ended([result])
             if self._closing and not self._running:
-                # Of a handler that outlived close(): no task reports it any more.
+                # Report it here if a handler has outlived close(), because no task does any more.
                 self._report_last()
         return False
 
@@ -209,11 +209,11 @@ class ShareEngine(Lifecycle):
         """An acknowledgement is queued; with ``wake``, its session looks at it now."""
         self.outcomes.queued(ack)
         if wake:
-            # Once for all that is acknowledged until the next request.
+            # Wake the sessions once for all acknowledgements until the next request.
             self.fetcher.wake()
 
-    def settle(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
-        """Acknowledge those of some records that the application has not acknowledged."""
+    def acknowledge_rest(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
+        """Acknowledge the records that the application hasn't acknowledged itself."""
         for record in records:
             if record._state is RecordState.HELD and record.acknowledgement is None:
                 self.acknowledge(record, kind)
@@ -236,7 +236,7 @@ class ShareEngine(Lifecycle):
         try:
             await asyncio.wait([waiting, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                # A task has ended, and with it the consumer: its callback notes why.
+                # A task has ended, and with it the consumer. Let the task's callback note why.
                 await asyncio.sleep(0)
                 self.check_running()
         finally:
@@ -248,13 +248,13 @@ class ShareEngine(Lifecycle):
         return () if self.runner is None else (Obstacle.RUN,)
 
     def check(self) -> None:
-        """Raise what keeps records from being delivered, also to :meth:`ShareConsumer.run`, and what background tasks
-        have to report."""
+        """Raise if records can't be delivered, even to :meth:`ShareConsumer.run`, or if a background task has reported
+        an error."""
         self.admit(DELIVER)
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._problem is not None:
-            # Once per attempt to find the topics, so that the other topics are read.
+            # Raise it once per attempt to find the topics, so that the other topics are read.
             problem, self._problem = self._problem, None
             raise problem.with_traceback(None)
 
@@ -294,11 +294,11 @@ class ShareEngine(Lifecycle):
             await self.fetcher.close(left() / 2)
             in_time = True
         finally:
-            # After a cancellation, do only what needs no waiting.
+            # Don't wait after a cancellation.
             try:
                 self.fetcher.abandon()
                 self._report_last()
-                # Others do not read the partitions of a member that stays in the group.
+                # Leave the group. Other members don't get all partitions while this one stays in it.
                 wait = in_time and left() > 0
                 await leave_group(self.member.leave(1000 * (min(left(), 3.0) or 3.0)), wait=wait)
                 await self.fetcher.wait_closed()

@@ -1,4 +1,5 @@
-"""Which broker each assigned partition is fetched from: its leader. A :class:`BrokerSession` for each of them."""
+"""The choice of the broker for each assigned partition, which is its leader, and a :class:`BrokerSession` for each
+broker."""
 
 from __future__ import annotations
 
@@ -115,12 +116,12 @@ class ShareFetcher:
         return session
 
     async def close(self, timeout: float) -> None:
-        """After :meth:`run` has ended: send the last acknowledgements, and close the sessions, within the timeout."""
+        """After :meth:`run` has ended, send the last acknowledgements, and close the sessions, within the timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
         async def close(task: asyncio.Task[None], session: BrokerSession) -> None:
-            # A fetch under way has a part of the time: its response may have outcomes.
+            # Give a fetch in flight a part of the time. Its response may have outcomes.
             await asyncio.wait([task], timeout=max(deadline - loop.time(), 0.0) / 2)
             task.cancel()
             await asyncio.wait([task])
@@ -131,12 +132,12 @@ class ShareFetcher:
             if closing:
                 await asyncio.wait(closing, timeout=timeout)
         finally:
-            for each in closing:
-                each.cancel()
+            for task in closing:
+                task.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
 
     def abandon(self) -> None:
-        """End all sessions now, without a request: closing the connections releases what is acquired."""
+        """End all sessions now, without a request. Closing the connections releases the acquired records."""
         for task in self._tasks:
             task.cancel()
         for session in self._sessions.values():
@@ -157,7 +158,7 @@ class ShareFetcher:
         return found + [problem for session in self._sessions.values() for problem in session.problems()]
 
     def counts(self) -> tuple[Counter[TopicPartition], Counter[TopicPartition]]:
-        """Return the records that are processed, and the acknowledgements that are not sent, by partition."""
+        """Return how many records are being processed, and how many acknowledgements aren't sent, by partition."""
         held: Counter[TopicPartition] = Counter()
         unsent: Counter[TopicPartition] = Counter()
         for session in self._sessions.values():

@@ -74,7 +74,7 @@ class RetryTopics:
         delay = self._delays.get(record.topic)
         if delay is None:
             return 0.0
-        # Take the first such header, because a record that was retried before has older ones behind it.
+        # Take the first such header. A record that was retried before has older ones behind it.
         due = next((value for name, value in record.headers if name == DUE), None)
         if due is None or not due.isdigit() or len(due) > 18:
             return 0.0

@@ -185,7 +185,7 @@ class ConsumerRunner(Runner):
         if not self._has_room.is_set() and scheduler.has_room:
             self._has_room.set()
         if backlog.dropped and not backlog.running:
-            self._settled(backlog)
+            self._calls_ended(backlog)
         if scheduler.stopped and not scheduler.running:
             self._drain.finish()
 
@@ -287,7 +287,7 @@ class ConsumerRunner(Runner):
         self._time_gathering(backlog)
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
-            # After a seek the calls may end, because the partition still belongs to this consumer.
+            # The calls may end after a seek, because the partition still belongs to this consumer.
             # guard: handlers of lost partitions are cancelled at once
             if partition not in self._assignment.cursors:
                 self._cancel_running([backlog], "the partition is not assigned any more")
@@ -295,7 +295,7 @@ class ConsumerRunner(Runner):
             self._fill(cursor)
         self._relieve(backlog)
 
-    def _settled(self, backlog: Backlog) -> None:
+    def _calls_ended(self, backlog: Backlog) -> None:
         """Note that the last call of a dropped backlog has ended."""
         partition = backlog.partition
         leaving = self._leaving.get(partition)
@@ -330,7 +330,7 @@ class ConsumerRunner(Runner):
                 self._assignment.fill(cursor, False)
         self._engine.reader.give_up_waiting()
 
-    async def _settle(self) -> None:
+    async def _commit(self) -> None:
         # close() makes the last commit itself.
         if self._engine.member is not None and self._engine.config.enable_auto_commit and not self._engine.closing:
             try:

@@ -1,4 +1,4 @@
-"""Where callbacks are walked: an embedded broker with records, in virtual time."""
+"""The environment in which callbacks misbehave: an embedded broker with records, in virtual time."""
 
 from __future__ import annotations
 
