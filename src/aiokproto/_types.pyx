@@ -1,5 +1,6 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.types`: records that take less memory and less time.
+
 Numbers are stored as C integers and become Python objects when they are read.
 """
 

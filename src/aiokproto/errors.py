@@ -346,7 +346,7 @@ class BrokerError(KafkaError):
 
     _kept = 1000
     _shown = 500
-    """Characters of the detail in the text: it is a peer's."""
+    """Most characters of the detail in the text, because a peer wrote it."""
 
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
         # Messages repeat names from requests, which can have 32,767 characters; responses have thousands of them.
@@ -450,7 +450,7 @@ class AuthorizationError(BrokerError):
     """
 
     consequence = Consequence.CORRECT
-    # Twice each of the names that the command has at most, and the broker's words.
+    # The text has each name of the command twice, and the broker's words.
     _shown = 5000
 
     def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
@@ -458,7 +458,7 @@ class AuthorizationError(BrokerError):
         text = str(refused) if refused.resource_type else None
         said = shortened(detail) if detail else ""
         super().__init__(code, context, "; ".join(part for part in (text, said) if part) or None)
-        # As it was called, for copies and pickles.
+        # Copies and pickles call the constructor with these again.
         self.args = (code, context, detail, asked)
         self.operation, self.resource_type, self.resource_name, also, self.principal = refused
         self.resource_names = (self.resource_name, *also) if self.resource_name else ()

@@ -1,5 +1,6 @@
 # cython: language_level=3
 """Coroutines that nearly always return without suspending, and cost less to await than a coroutine of Python.
+
 A :class:`DirectCoroutine` does its work when it's awaited, not before. If it has to wait, it continues as a real
 coroutine. So you can do with it whatever you can do with a coroutine: run it as a task, or cancel it; and it warns if
 nobody has awaited it.
@@ -133,9 +134,9 @@ cdef int am_send(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
     status = PyIter_Send(<PyObject *> coroutine.continuation, arg, result)
     if status != NEXT:
         coroutine.state = CLOSED
-        # The error that the coroutine raised, if it did, is set, and nothing that runs here may touch it.
+        # If the continuation raised, its error is set, and nothing that runs here may touch it.
         PyErr_Fetch(&kind, &value, &traceback)
-        # An object that is used again would otherwise take the finished coroutine for its own.
+        # An object that is used again must not find the finished continuation.
         coroutine.continuation = None
         PyErr_Restore(kind, value, traceback)
     return status

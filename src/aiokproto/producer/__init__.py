@@ -3,7 +3,7 @@
 The life of a record::
 
     post()/send()      appender      append to the partition's open batch: no await, no lock, for nearly every record
-       │ no room       buffer        wait for metadata, memory (buffer_memory) and earlier calls (append_order)
+       │ no room       buffer        wait for metadata, memory (buffer_memory) and earlier calls (AppendOrder)
        ▼
     open batch         accumulator   closed when it is full, linger_ms has passed, or flush() is called
        ▼

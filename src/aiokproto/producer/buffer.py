@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,6 @@ from aiokproto.errors import (
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.append_order import AppendOrder
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.config import ProducerConfig
@@ -47,6 +47,9 @@ MAX_TOPICS = 10_000
 MAX_LOOP_HOLD = 0.001
 """Longest time (s) in which a task posts records without letting other tasks run: the sender needs the loop, too."""
 
+Waiter = asyncio.Future[None]
+"""Done when the call is the first of its topic."""
+
 
 class WriteSession:
     """The right to append: of the producer, or of one of its transactions.
@@ -68,6 +71,56 @@ class WriteSession:
         wrong = isinstance(error, InvalidRecordError) and not isinstance(error, MessageTooLargeError)
         if self.transactions is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
             self.transactions.record_missing(self, error)
+
+
+class AppendOrder:
+    """A FIFO queue per topic of calls that can't append at once.
+
+    A call waits for its topic's metadata, for memory, or for other tasks to run. No later call appends to the topic
+    before it, so records are in the log in the order of the calls, even if different tasks make them.
+
+    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then each waits
+    until it's the first, and it stays the first until it leaves.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        """``buffer`` learns when the first call enters a topic's queue, and when the last has left."""
+        self._buffer = buffer
+        # This dict serves as an ordered set: a cancelled call leaves from the middle in constant time.
+        self._calls: dict[str, dict[Waiter, None]] = {}
+
+    def waits(self, topic: str) -> bool:
+        """Whether a call waits to append to this topic."""
+        return topic in self._calls
+
+    @contextmanager
+    def entered(self, topic: str) -> Iterator[Waiter]:
+        """Queue up behind the topic's earlier calls while the block runs; await the value to be the first of them.
+
+        Cancelling leaves the queue, and lets the next call proceed.
+        """
+        call: Waiter = asyncio.get_running_loop().create_future()
+        calls = self._calls.setdefault(topic, {})
+        calls[call] = None
+        # The first call has its turn at once; it still has to wait for metadata or memory.
+        # guard: the calls of a new topic keep their order -> True
+        if len(calls) == 1:
+            call.set_result(None)
+            # The synchronous path is closed to this topic from now on, or a later record would overtake this one.
+            self._buffer.order_changed(topic)
+        try:
+            # One task alone awaits it, so cancelling that task cancels no future of another.
+            yield call
+        finally:
+            del calls[call]
+            if not calls:
+                del self._calls[topic]
+                self._buffer.order_changed(topic)
+            else:
+                # A call that leaves from the middle gets here, too; then the first one is done already.
+                first = next(iter(calls))
+                if not first.done():
+                    first.set_result(None)
 
 
 class Buffer:

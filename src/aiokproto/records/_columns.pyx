@@ -1,5 +1,6 @@
 # cython: language_level=3
 """The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and columns for other compiled modules.
+
 The loops over items use no Python objects, and release the GIL.
 """
 

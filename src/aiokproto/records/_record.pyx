@@ -1,5 +1,6 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.record`.
+
 If the bytes aren't the expected records, the pure reader reads them again and finds the defect.
 """
 
@@ -230,6 +231,7 @@ cdef inline object content(Bytes *field):
 
 cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, Slice *part, bint may_stop):
     """Return the headers that fill the bytes.
+
     Return None if they don't fill them, if the record of ``size`` bytes exceeds the limit, or if it belongs to the next
     slice. The garbage collector doesn't track the tuples: it would untrack tuples of such content by itself later.
     """

@@ -133,6 +133,7 @@ cdef bint write(
     const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to, int64_t room
 ) noexcept:
     """Write the measured headers into ``room`` bytes. Return false if they don't fill them.
+
     It measures them again, header by header: without a global lock, another thread may have changed the arrays.
     """
     cdef int64_t row, index, first, last

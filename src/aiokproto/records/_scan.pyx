@@ -110,6 +110,7 @@ cdef scan_all(data, spans):
 
 cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexcept:
     """Return the number of records in all spans; -1 if the bytes can't hold that many.
+
     This also keeps the allocations in proportion to the input.
     """
     cdef int64_t total = 0

@@ -245,8 +245,7 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Read a batch that is one slice whatever is in it, as most are. For others, return an object that reads their
-        slices.
+        """Read a batch that is one slice in any case, as most are. For others, return an object that reads slices.
 
         Args:
             make: Builds each record.

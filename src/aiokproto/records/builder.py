@@ -1,4 +1,4 @@
-"""Writing record batches of magic 2, and :func:`encode` for all formats."""
+"""Write record batches of magic 2; :func:`encode` writes all formats."""
 
 from __future__ import annotations
 

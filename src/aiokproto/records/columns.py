@@ -116,8 +116,7 @@ class Columns:
         return len(self.offset)
 
     def between(self, start: int, end: int) -> Columns:
-        """Return the records from offset ``start`` up to, but excluding, ``end``, because Fetch returns whole
-        batches."""
+        """Return the records from offset ``start`` up to, but excluding, ``end``. Fetch returns whole batches."""
         keep = (self.offset >= start) & (self.offset < end)
         if keep.all():
             return self

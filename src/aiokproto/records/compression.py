@@ -21,8 +21,7 @@ MAX_DECOMPRESSED = 1 << 30
 """Default limit, in bytes, for the decompressed records of one batch: 1 GiB."""
 
 MAX_FRAMES = 256
-"""Most gzip members, or zstd frames, of one batch. Writers make one, and opening one costs as much as some
-kilobytes."""
+"""Most gzip members, or zstd frames, of one batch. Writers make one, and each costs as much as some kilobytes."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -361,8 +360,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
-    """Decompress what Java writes, blocks in the framing of the xerial library, or what C clients write, one bare
-    block."""
+    """Decompress the framing of the xerial library, which Java writes, or the bare block that C clients write."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _snappy_block(data, max_size, max_size, max_block)
         return

@@ -1,4 +1,4 @@
-"""Cutting a stream of chunks at record boundaries."""
+"""Cut a stream of chunks at record boundaries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from aiokproto.errors import CorruptRecordError
 from aiokproto.records.compression import Bytes
 from aiokproto.records.record import MAX_RECORD
 
-Whole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
+FindWhole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
 """A function that finds whole records, such as :func:`~aiokproto.records.scan.whole_records`."""
 
 
 def cut(
-    chunks: Iterator[Bytes], size: int, most: int, whole: Whole, largest: int = MAX_RECORD
+    chunks: Iterator[Bytes], size: int, most: int, find_whole: FindWhole, largest: int = MAX_RECORD
 ) -> Iterator[tuple[Bytes, int]]:
     """Yield pieces of whole records, each with its record count.
 
@@ -29,7 +29,7 @@ def cut(
     pos = 0
     ended = False
     while True:
-        count, end, following = whole(data, pos, size, most)
+        count, end, following = find_whole(data, pos, size, most)
         # The size is checked before the bytes are collected, because a megabyte can be gigabytes of zeros.
         # guard: a record that is too large is not collected
         if not count and following - end > largest:

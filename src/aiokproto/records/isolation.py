@@ -1,4 +1,4 @@
-"""Selection of the batches of a Fetch response that users see (``isolation.level``, KIP-98)."""
+"""Select the batches of a Fetch response that users see (``isolation.level``, KIP-98)."""
 
 from __future__ import annotations
 

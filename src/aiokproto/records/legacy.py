@@ -189,8 +189,7 @@ class LegacyBatch(RecordBatch):
             raise self.damage(error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Return an object that reads the slices. Only reading the set tells how many records it has, and how large
-        they are."""
+        """Return an object that reads slices: only reading the set shows how many records it has, and their sizes."""
         return self.slices(make, check_crc=check_crc)
 
     def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:

@@ -1,4 +1,4 @@
-"""Writing message sets of magic 0 and 1, for brokers before 0.11."""
+"""Write message sets of magic 0 and 1, for brokers before 0.11."""
 
 from __future__ import annotations
 

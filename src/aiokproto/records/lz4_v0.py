@@ -51,7 +51,7 @@ def _header_checksum(header: bytearray) -> int:
 
 
 def xxh32_short(data: Bytes) -> int:
-    """Return the XXH32 (seed 0) of less than 16 bytes, because a header without content size is never longer."""
+    """Return the XXH32 (seed 0) of less than 16 bytes; a header without content size is never longer."""
     if len(data) >= 16:
         raise ValueError(f"{len(data)} bytes are not less than 16")
     hashed = _PRIME5 + len(data)

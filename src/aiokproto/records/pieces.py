@@ -1,5 +1,4 @@
-"""Batches as columns, one piece at a time, so that memory doesn't depend on how much a batch grows when it's
-decompressed.
+"""Batches as columns, one piece at a time, so that memory doesn't depend on how much decompressing a batch gives.
 
 Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as in
 :func:`~aiokproto.records.columns.to_columns`, and a batch that is larger than a piece becomes several pieces.
@@ -34,11 +33,11 @@ def in_pieces(
 ) -> Iterator[Columns]:
     """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
-    A record larger than ``size`` is a piece by itself. It takes memory of about four times ``size``, or three times
-    such a record, plus the memory of the codec: a snappy block, or a zstd window, of up to 128 MiB.
+    A record larger than ``size`` is a piece by itself. Reading takes memory of about four times ``size``, or three
+    times such a record, plus the codec's: a snappy block, or a zstd window, of up to 128 MiB.
 
     Raises:
-        CorruptRecordError: A batch is damaged. What comes before it, and its own pieces before the damage, have been
+        CorruptRecordError: A batch is damaged. The batches before it, and its own pieces before the damage, have been
             yielded.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
     """

@@ -1,5 +1,4 @@
-"""Adjacent batches that are read together without an object for each, because small batches cost more than their
-records.
+"""Adjacent batches that are read together without an object for each: small batches cost more than their records.
 
 A run has plain batches only: magic 2, not compressed, no control batch, not transactional, not empty. Whether users see
 one of the other batches, and how its records are found, depends on the batch.
@@ -188,8 +187,7 @@ class Run:
 def decode_run(
     data: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD
 ) -> tuple[Run | None, Iterator[RecordBatch]]:
-    """Return the run of plain batches that a record set starts with, and the batches after it, without comparing
-    checksums.
+    """Return the run of plain batches that a record set starts with, and the batches after it; no checksum is compared.
 
     A truncated batch at the end is ignored. The iterator raises CorruptRecordError at a damaged header, see
     :func:`~aiokproto.records.record_set.decode`.
