@@ -1,4 +1,4 @@
-"""``security.json`` is written behind changes: in a thread, once for many, and before a change is acknowledged."""
+"""``security.json`` is written after changes: in a thread, once for many, and before a change is acknowledged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Numbers:
         return asyncio.ensure_future(self.file.saved())
 
     async def written(self) -> str:
-        """Finish the write that is under way."""
+        """Finish the write that is in progress."""
         while not self.thread.waiting:
             await asyncio.sleep(0)
         self.thread.finish()
@@ -129,7 +129,7 @@ async def test_a_request_that_ends_does_not_end_the_write_of_others(tmp_path: Pa
 
 
 async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And written in a thread."""
+    """A thread writes it."""
     threads: list[int] = []
     replace = security_state.replace_file
 
