@@ -47,7 +47,7 @@ def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
 
 @dataclass
 class Client:
-    """A member from the client's point of view: what it owns, and what it has been assigned."""
+    """A member from the client's point of view: what it owns, and what it was assigned."""
 
     member_id: str
     topics: frozenset[str] = frozenset({"a"})
@@ -121,7 +121,7 @@ class Harness:
         return written
 
     def restart(self) -> None:
-        """Restore the group at another coordinator, from the records that this coordinator has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = ConsumerGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)

@@ -153,7 +153,7 @@ def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
 
 @pytest.mark.parametrize("before", ["", "  ", "\t", "\ufeff"])
 def test_a_user_whose_line_is_commented_out_is_no_user(tmp_path: Path, before: str) -> None:
-    """White space before the sign is ignored, as in Java's files, and editors on Windows write a mark first."""
+    """White space before the sign counts as little as in Java's files; and editors of Windows write a mark first."""
     file = tmp_path / "users"
     file.write_text(f"{before}# admin:s3cret\nalice:a\n", encoding="utf-8")
     assert pairs(str(file), ":", "NAME:PASSWORD") == {"alice": "a"}

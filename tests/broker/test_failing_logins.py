@@ -159,7 +159,7 @@ async def test_a_password_that_is_no_text_lets_nobody_in(caplog: pytest.LogCaptu
 
 
 async def test_what_a_validator_refuses_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """A validator raises ValueError to refuse. Its text goes nowhere."""
+    """ValueError is how it does; its text goes nowhere."""
     security = Misbehaving(raising(lambda: ValueError(SECRET))).security("OAUTHBEARER")
     with caplog.at_level(logging.DEBUG, "aiokproto"):
         async with Broker(security=security) as broker, connect(broker) as wire:

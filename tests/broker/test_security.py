@@ -81,7 +81,7 @@ async def test_a_context_instead_of_files(certificates: Certificates) -> None:
 async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificates: Certificates) -> None:
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
         wire.send(MetadataRequest(topics=[]), 9)
-        # This is a record with a fatal alert.
+        # A record with a fatal alert.
         alert = await asyncio.wait_for(wire.reader.readexactly(7), PATIENCE)
         assert alert[:2] == b"\x15\x03"
         assert alert[5] == 2

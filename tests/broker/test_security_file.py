@@ -129,7 +129,7 @@ async def test_a_request_that_ends_does_not_end_the_write_of_others(tmp_path: Pa
 
 
 async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread writes it."""
+    """And written in a thread."""
     threads: list[int] = []
     replace = security_state.replace_file
 

@@ -25,7 +25,7 @@ from tools.setup import project
 
 COUNT = 200
 SECONDS = 4 * PATIENCE
-"""The longest that a program may take for all its work."""
+"""The longest that a program may take, all its work together."""
 DUMP_SECONDS = 5
 """How long a program that hasn't ended may take to write its stacks."""
 

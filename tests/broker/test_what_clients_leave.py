@@ -63,7 +63,7 @@ def test_a_long_text_of_a_client_matches_no_subscription(text: str, matches: boo
 
 @pytest.mark.parametrize("kind", ["Fetch", "ShareFetch", "ShareFetch beyond the limit"])
 async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_connection(kind: str) -> None:
-    """It holds one of ``max.connections`` while it waits, and can request 24 days."""
+    """It holds one of ``max.connections`` while it waits, and can ask for 24 days."""
     version = 12
     if kind == "Fetch":
         request: Any = fetch_request("t", max_wait_ms=(1 << 31) - 1)

@@ -51,7 +51,7 @@ class Wire:
         return correlation_id
 
     async def frame(self) -> bytes:
-        """Return the next response frame."""
+        """The next response frame."""
         size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), PATIENCE), "big")
         return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
 
