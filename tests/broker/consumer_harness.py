@@ -16,7 +16,7 @@ from tests.broker.epoch_harness import REBALANCE, SESSION, EpochClient, EpochHar
 
 
 def anything(name: str) -> bool:
-    """The describe permission of a client that can describe all topics."""
+    """Return whether a client can describe a topic: this one can describe all topics."""
     return bool(name)
 
 

@@ -1,4 +1,4 @@
-"""Holds work back that the broker does in a thread."""
+"""Holds back work that the broker does in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.timeouts import LONG_TIMEOUT
 
 
 class Gate:
-    """Holds the calls of a function back that are made in a thread."""
+    """Holds back the calls of a function that are made in a thread."""
 
     def __init__(
         self,

@@ -273,7 +273,8 @@ async def test_offsets_that_are_refused(wire: Wire) -> None:
 
 
 async def test_offsets_expire_when_their_group_is_long_empty() -> None:
-    """Those with a retention of their own by that, the others by ``offsets.retention.minutes``; with them the group."""
+    """Offsets with their own retention expire by it, the others by ``offsets.retention.minutes``, and then the
+    group."""
     clock = VirtualClock()
     config = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
     async with Broker(config=config, clock=clock) as broker, connect(broker) as wire:

@@ -30,7 +30,7 @@ def process(*arguments: str, module: str = "aiokproto") -> Iterator[subprocess.P
         try:
             yield running
         finally:
-            # Terminated, it removes its folder; killed, it would leave it behind.
+            # After SIGTERM it removes its folder. After SIGKILL it would leave the folder behind.
             running.terminate()
             try:
                 running.wait(LONG_TIMEOUT)
@@ -107,7 +107,7 @@ def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, caps
 
 
 async def test_users_and_an_advertised_host(tmp_path: Path) -> None:
-    """Secrets are in files: others can read a command line."""
+    """Secrets are in files, because others can read a command line."""
     users, config = tmp_path / "users", tmp_path / "server.properties"
     users.write_text("# for tests\nalice:s3cret:with a colon\n\nbob:b0b\n")
     config.write_text("sasl.enabled.mechanisms=SCRAM-SHA-256\n")

@@ -1,4 +1,4 @@
-"""Other people's clients against the broker: produce with every codec, read with a group, commit, go on."""
+"""Third-party clients against the broker: produce with every codec, read with a group, commit, continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_aiokafka(codec: str) -> None:
             await asyncio.gather(*[await producer.send("t", value) for value in VALUES])
         found: list[bytes] = []
         while len(found) < len(VALUES):
-            # Each consumer reads a part, commits it, and leaves: the next goes on behind it.
+            # Each consumer reads a part, commits it, and leaves. The next one continues after it.
             async with aiokafka.AIOKafkaConsumer(
                 "t", group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, **servers
             ) as consumer:

@@ -31,12 +31,12 @@ WORST = "([ab]*a){200}x"
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any pattern takes several slices."""
+    """Make any pattern take several slices."""
     monkeypatch.setattr(resolution, "SLICE", 1)
 
 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps of all patterns, each with what it has cost."""
+    """Return the cost of each step of all patterns."""
     taken: list[int] = []
     matching = Pattern.matching
 
@@ -72,14 +72,14 @@ def test_a_slice_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_costs_no_more_than_it_says() -> None:
-    """In states that are looked at, of which a million take less than a second."""
+    """The unit is a state that is looked at, and a million of them take less than a second."""
     for text in (WORST, "(.?){600}", "[" + "a-b" * 300 + "]*x", "(a|b|(c|d)){100}\\b", "((((a*)*)*)*)*"):
         pattern = Pattern(text)
         assert pattern._step_cost >= len(pattern._states)
         name = "ab" * 124
         costs = list(pattern.matching(name))
         assert len(costs) <= len(name) + 1
-        # The second time nothing but the cache is used.
+        # The second time only the cache is used.
         assert sum(pattern.matching(name)) <= len(name) + 1 or sum(costs) > 20_000
 
 
@@ -116,7 +116,7 @@ def test_what_was_resolved_before_holds_meanwhile() -> None:
 
 @pytest.mark.usefixtures("slow")
 def test_after_a_slow_resolution_the_next_one_waits() -> None:
-    """And answers for all topics that came meanwhile."""
+    """It then answers for all topics that came meanwhile."""
     harness = Harness(apple=1)
     client = Client("x", frozenset(), ".*")
     harness.join(client)
@@ -159,7 +159,7 @@ def test_a_group_has_a_limited_number_of_patterns() -> None:
     with refused(ErrorCode.INVALID_REGULAR_EXPRESSION):
         harness.join(Client("one more", frozenset(), "b"))
     assert len(harness.group.members) == MAX_PATTERNS
-    # One that the group has, or none, is no further one.
+    # A pattern that the group already has, or no pattern, doesn't count as a further one.
     harness.join(Client("another", frozenset(), "a7"))
     harness.join(Client("names"))
     harness.group.leave("m0", None, -1)

@@ -1,4 +1,4 @@
-"""``security.json`` is written behind changes: in a thread, once for many, and before a change is acknowledged."""
+"""``security.json`` is written after changes: in a thread, once for many, and before a change is acknowledged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Numbers:
         return asyncio.ensure_future(self.file.saved())
 
     async def written(self) -> str:
-        """Finish the write that is under way."""
+        """Finish the write that is in progress."""
         while not self.thread.waiting:
             await asyncio.sleep(0)
         self.thread.finish()

@@ -1,4 +1,4 @@
-"""The broker's own keystores, in every format that Kafka's broker takes; Java's clients connect with theirs."""
+"""The broker's own keystores, in every format that Kafka's broker accepts. Java's clients connect with theirs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def options(files: Files, kind: str) -> dict[str, Any]:
-    """A listener's options, by the format of its stores."""
+    """Return a listener's options, by the format of its stores."""
     if kind == "PEM text":
         given = {
             "ssl.keystore.type": "PEM",
@@ -121,7 +121,7 @@ async def test_stores_that_cannot_be_used(files: Files, changes: dict[str, str],
 
 @pytest.fixture
 async def brokers(files: Files) -> AsyncIterator[dict[str, Broker]]:
-    """One for each format."""
+    """Start one broker for each format."""
     async with AsyncExitStack() as stack:
         made = {
             kind: await stack.enter_async_context(Broker(security=Security("SSL"), config=options(files, kind)))

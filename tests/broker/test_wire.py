@@ -1,4 +1,4 @@
-"""The broker over the wire, one API after the other, with a client that shares nothing with this package's."""
+"""The broker over the wire, one API after the other, with a client that shares nothing with this package's client."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def damaged() -> bytes:
 
 
 def with_byte(at: int, value: int) -> bytes:
-    """A batch with a byte of its header changed, and the checksum made to fit."""
+    """Return a batch with a changed byte in its header, and a matching checksum."""
     from aiokproto.records import patch
 
     data = bytearray(batch([b"x"]))
@@ -349,7 +349,7 @@ async def test_fetch_errors(broker: Broker, wire: Wire) -> None:
 
 
 async def test_fetch_sessions(wire: Wire) -> None:
-    """KIP-227: the first fetch is full, the next say only what changed, and the epochs have to fit."""
+    """KIP-227: the first fetch is full, the next fetches say only what changed, and the epochs have to fit."""
     first = await wire.ask(fetch_request("t", session_epoch=0), 12)
     assert first.session_id > 0
     assert len(first.responses) == 1

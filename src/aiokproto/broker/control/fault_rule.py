@@ -151,7 +151,7 @@ class FaultRule:
 
     def remove(self) -> None:
         """Deactivate the rule. Requests that it has already matched aren't affected."""
-        self._faults.forget(self)
+        self._faults._forget(self)
         self._removed = True
         self._wake()
 

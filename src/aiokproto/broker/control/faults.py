@@ -336,7 +336,7 @@ class Faults:
 
     # ---- called by a rule
 
-    def forget(self, rule: FaultRule) -> None:
+    def _forget(self, rule: FaultRule) -> None:
         """Stop applying a rule; see :meth:`FaultRule.remove`."""
         self._rules = tuple(other for other in self._rules if other is not rule)
 

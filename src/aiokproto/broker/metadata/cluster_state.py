@@ -115,7 +115,7 @@ class ClusterState:
         self._by_metric_name: dict[str, Topic] = {}
         self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
         self._checkpointed = {key for known in self._checkpoints.values() for key in known}
-        self._closed = checkpoints.take_clean_shutdown(root)
+        self._clean_shutdown = checkpoints.take_clean_shutdown(root)
         # These are left over if a crash came between the renaming and the removal of a deleted log.
         for leftover in root.glob(f"*{DELETED_DIRECTORY}"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -123,7 +123,7 @@ class ClusterState:
         self._load()
         # The clean shutdown covers only the logs that were open then. Directories of topics that are created from now
         # on may have been copied here, so they are recovered.
-        self._closed = False
+        self._clean_shutdown = False
 
     # ---- queries
 
@@ -557,7 +557,7 @@ class ClusterState:
     def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
         in_sync = [node_id for node_id in nodes if self.nodes[node_id].alive]
         start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
-        checkpoint = LogCheckpoint(start, recovered, cleaned, self._closed)
+        checkpoint = LogCheckpoint(start, recovered, cleaned, self._clean_shutdown)
         partition = Partition(
             topic.name,
             index,

@@ -123,7 +123,7 @@ class LogManager:
         self._opening = self._cleaning = self._flushing = None
 
     def _compacted(self, partitions: Iterable[Partition]) -> list[Partition]:
-        return [each for each in partitions if each.opened is not None and each.opened.config.compact]
+        return [found for found in partitions if found.opened is not None and found.opened.config.compact]
 
     def _compaction_of(self, partition: Partition) -> Compaction:
         return Compaction(partition.log, self._state.clock.wall())

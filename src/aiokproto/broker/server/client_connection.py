@@ -56,9 +56,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._accepted = accepted
         self._buffer = bytearray(_FIRST_BUFFER)
         self._linger: asyncio.TimerHandle | None = None
-        # Received but unread bytes are between _begin and _end. While a large frame is incomplete, _rest is the part
+        # Received but unread bytes are between _start and _end. While a large frame is incomplete, _rest is the part
         # that is still to be filled, and the buffer is empty.
-        self._begin = 0
+        self._start = 0
         self._end = 0
         self._rest: memoryview | None = None
         self._reading = True
@@ -104,27 +104,27 @@ class ClientConnection(asyncio.BufferedProtocol):
             ConnectionError: The connection is lost.
         """
         # The length itself can arrive in pieces.
-        while self._end - self._begin < _LENGTH:
+        while self._end - self._start < _LENGTH:
             await self._wait_for_data()
-        self._begin += _LENGTH
-        return int.from_bytes(self._buffer[self._begin - _LENGTH : self._begin], "big", signed=True)
+        self._start += _LENGTH
+        return int.from_bytes(self._buffer[self._start - _LENGTH : self._start], "big", signed=True)
 
     async def read_frame(self, size: int) -> bytes | memoryview:
         """Read the frame of that size. Raises like :meth:`read_size`."""
-        begin, end = self._begin, self._begin + size
+        start, end = self._start, self._start + size
         if end <= self._end:
-            self._begin = end
+            self._start = end
             # The handler still uses the frame while the buffer is filled again, so this is a copy.
-            frame = bytes(memoryview(self._buffer)[begin:end])
+            frame = bytes(memoryview(self._buffer)[start:end])
             self._make_room()
             return frame
         # The rest of the frame is read directly into its own buffer: see get_buffer(). A larger receive buffer wouldn't
         # do, because this one becomes the request's, and record sets stay views of it.
         large = frame_buffer(size)
-        have = self._end - begin
+        have = self._end - start
         # The buffer is empty from here on: what follows in the stream, up to the end of the frame, belongs to it.
-        large[:have] = memoryview(self._buffer)[begin : self._end]
-        self._begin = self._end = 0
+        large[:have] = memoryview(self._buffer)[start : self._end]
+        self._start = self._end = 0
         self._rest = large[have:]
         self._make_room()
         while self._rest is not None:
@@ -136,13 +136,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self.transport is not None
         # Slices of a view don't copy the response once more, as slices of bytes would.
         view = memoryview(data)
-        for begin in range(0, len(data), _PIECE):
+        for start in range(0, len(data), _PIECE):
             if self._lost is not None:
                 raise self._lost
             if self.transport.is_closing():
                 # asyncio logs a warning for each write to a failed transport.
                 raise ConnectionResetError("the connection is closing")
-            self.transport.write(view[begin : begin + _PIECE])
+            self.transport.write(view[start : start + _PIECE])
             # write() never blocks, so a client that doesn't read must stop us here, between two pieces.
             if self._write_waiter is not None:
                 await self._write_waiter
@@ -256,16 +256,16 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Make room at the end of the buffer, and resume reading if it was paused."""
         # The buffer is empty: start over at its front, and give back the room that a burst of data has added.
-        if self._begin == self._end:
-            self._begin = self._end = 0
+        if self._start == self._end:
+            self._start = self._end = 0
             if len(self._buffer) > _BUFFER:
                 self._buffer = bytearray(_BUFFER)
         # Bytes are moved only when the end is reached, so at most one buffer of bytes is copied for each buffer
         # received.
-        elif self._end == len(self._buffer) and self._begin:
-            left = self._end - self._begin
-            self._buffer[:left] = self._buffer[self._begin : self._end]
-            self._begin, self._end = 0, left
+        elif self._end == len(self._buffer) and self._start:
+            left = self._end - self._start
+            self._buffer[:left] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, left
         if not self._reading and self._end < len(self._buffer):
             assert self.transport is not None
             self.transport.resume_reading()
