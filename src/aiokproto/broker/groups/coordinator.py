@@ -228,7 +228,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
-        # The limits of the two types differ; a group that would be too large stays what it is.
+        # The limits of the two types differ. A group that would be too large stays a consumer group.
         if len(group.members) > self._state.options.number("group.max.size"):
             return
         into = self._convert_to_classic(entry)

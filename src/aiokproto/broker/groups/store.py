@@ -59,7 +59,7 @@ AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 @dataclass(eq=False)
 class Entry:
-    """A group, and what the store stores with it.
+    """A group, with the state that the store keeps for it.
 
     Attributes:
         group: The group. It is replaced when the group changes its type.
