@@ -43,7 +43,7 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
     return [await anext(consumer) for _ in range(count)]
 
 
-def places(records: list[Record]) -> list[Place]:
+def partition_ids(records: list[Record]) -> list[Place]:
     return [(record.partition, record.offset) for record in records]
 
 
@@ -73,7 +73,7 @@ async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, to
             records.append(record)
             if len(records) == 165:
                 break
-        assert sorted(places(records)) == everything(3, 55)
+        assert sorted(partition_ids(records)) == everything(3, 55)
         for record in records:
             assert record.topic == topic
             assert (record.key, record.value, record.headers) == (b"key", value(record.offset), ())
@@ -134,7 +134,7 @@ async def test_batches_hold_the_same_records(cluster: BehaviourCluster, topic: s
             assert table.column("offset").to_pylist() == [record.offset for record in records]
             assert table.column("value").to_pylist() == [record.value for record in records]
             rows += table.num_rows
-            seen += places(records)
+            seen += partition_ids(records)
             if len(seen) == 87:
                 break
         assert rows == 87
@@ -149,7 +149,7 @@ async def test_poll_is_bounded_in_records_and_time(cluster: BehaviourCluster, to
         while len(seen) < 25:
             some = await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000)
             assert 1 <= len(some) <= 7
-            seen += places(some)
+            seen += partition_ids(some)
         assert seen == everything(1, 25)
         assert await consumer.poll(max_records=7, timeout_ms=1) == []
 
@@ -162,7 +162,7 @@ async def test_poll_collects_min_records_from_several_partitions_and_fetches(
     await fill(cluster, topic, 20, [0, 1])
     async with reader(cluster, topic, group_id=topic if in_group else None, max_partition_fetch_bytes=100) as consumer:
         records = await consumer.poll(LONG_TIMEOUT * 1000, 40, min_records=40)
-        assert sorted(places(records)) == sorted(everything(2, 20))
+        assert sorted(partition_ids(records)) == sorted(everything(2, 20))
         collecting = asyncio.create_task(consumer.poll(LONG_TIMEOUT * 1000, min_records=2))
         await fill(cluster, topic, 1, [0, 1])
         assert [record.offset for record in await collecting] == [20, 20]
@@ -175,19 +175,19 @@ async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:
     at = TopicPartition(topic, 0)
     async with reader(cluster, topic) as consumer:
         assert await consumer.position(at) == 0
-        assert places(await take(consumer, 5)) == [(0, offset) for offset in range(5)]
+        assert partition_ids(await take(consumer, 5)) == [(0, offset) for offset in range(5)]
         assert await consumer.position(at) == 5
         consumer.seek(at, 33)
         assert await consumer.position(at) == 33
-        assert places(await take(consumer, 2)) == [(0, 33), (0, 34)]
+        assert partition_ids(await take(consumer, 2)) == [(0, 33), (0, 34)]
         consumer.seek_to_beginning(at)
-        assert places(await take(consumer, 1)) == [(0, 0)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 0)]
         consumer.seek_to_time(EPOCH + 21)
-        assert places(await take(consumer, 1)) == [(0, 21)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 21)]
         consumer.seek_to_end()
         assert await consumer.position(at) == 40
         await fill(cluster, topic, 1, start=40)
-        assert places(await take(consumer, 1)) == [(0, 40)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 40)]
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -203,7 +203,7 @@ async def test_a_seek_right_after_the_assignment_wins_over_the_first_lookup(
             for _ in range(turns):
                 await asyncio.sleep(0)
             seek(consumer)
-            assert places(await take(consumer, 1)) == [(0, 0)]
+            assert partition_ids(await take(consumer, 1)) == [(0, 0)]
 
 
 async def test_paused_partitions_return_no_records_and_keep_their_position(
@@ -247,7 +247,7 @@ async def test_latest_reads_only_later_records(cluster: BehaviourCluster, topic:
     async with reader(cluster, topic, reset="latest") as consumer:
         assert await consumer.position((topic, 0)) == 10
         await fill(cluster, topic, 3, start=10)
-        assert places(await take(consumer, 3)) == [(0, 10), (0, 11), (0, 12)]
+        assert partition_ids(await take(consumer, 3)) == [(0, 10), (0, 11), (0, 12)]
 
 
 async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, topic: str) -> None:
@@ -255,11 +255,13 @@ async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, top
     await fill(cluster, topic, 10, [0, 1, 2])
     async with reader(cluster) as consumer:
         consumer.assign((topic, 1))
-        assert places(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
+        assert partition_ids(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
         consumer.assign((topic, 1), (topic, 2))
         more = await take(consumer, 16)
         # Partition 1 continues at its position.
-        assert sorted(places(more)) == [(1, offset) for offset in range(4, 10)] + [(2, offset) for offset in range(10)]
+        assert sorted(partition_ids(more)) == [(1, offset) for offset in range(4, 10)] + [
+            (2, offset) for offset in range(10)
+        ]
         with pytest.raises(ConfigurationError, match="unsubscribe"):
             consumer.subscribe(topic)
         await consumer.unsubscribe()
@@ -287,7 +289,7 @@ async def test_a_leader_change_loses_and_repeats_nothing(cluster3: BehaviourClus
             await cluster3.move_leader(topic, 0)
             await fill(cluster3, topic, 20, [0, 1], start=20 * round_number)
             seen += await take(consumer, 40)
-        assert sorted(places(seen)) == everything(2, 60)
+        assert sorted(partition_ids(seen)) == everything(2, 60)
 
 
 @pytest.mark.exclusive
@@ -302,7 +304,7 @@ async def test_reading_continues_soon_after_a_broker_stops(cluster3: BehaviourCl
         await cluster3.stop_broker(leader)
         await fill(cluster3, topic, 10, start=20)
         seen += await take(consumer, 10)
-        assert places(seen) == everything(1, 30)
+        assert partition_ids(seen) == everything(1, 30)
 
 
 async def test_an_unknown_topic_is_named(cluster: BehaviourCluster, topic: str) -> None:
@@ -347,7 +349,7 @@ async def test_an_offset_out_of_range_follows_auto_offset_reset(
     with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
         async with reader(cluster, topic) as consumer:
             consumer.seek((topic, 0), 3)
-            assert places(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
+            assert partition_ids(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
     assert "at offset 3: the offset is outside the log; continuing at offset 15" in caplog.text
 
 
@@ -368,12 +370,12 @@ async def test_an_offset_out_of_range_moves_to_the_nearest_end(
     options: dict[str, Any] = {"auto_offset_reset": "nearest", "on_offset_reset": note}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
         # It starts at the first offset, because none is committed.
-        assert places(await take(consumer, 1)) == [(0, 15)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 15)]
         consumer.seek((topic, 0), position)
         reading = asyncio.create_task(take(consumer, 1))
         await asyncio.wait_for(moved.wait(), LONG_TIMEOUT)
         await fill(cluster, topic, 1, start=20)
-        assert places(await reading) == [(0, continues)]
+        assert partition_ids(await reading) == [(0, continues)]
     assert [(each.reason, each.position, each.offset) for each in resets] == [
         (ResetReason.OUT_OF_RANGE, position, continues)
     ]
@@ -392,7 +394,7 @@ async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: 
             with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0 at offset 99"):
                 await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000)
         consumer.seek((topic, 0), 19)
-        assert places(await take(consumer, 1)) == [(0, 19)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 19)]
 
 
 async def test_every_assigned_partition_has_a_status(cluster: BehaviourCluster, topic: str) -> None:
@@ -492,10 +494,10 @@ def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], sty
 
     async def next_places(consumer: Consumer) -> list[Place]:
         if style == "record":
-            return places([await anext(consumer)])
+            return partition_ids([await anext(consumer)])
         if style == "poll":
-            return places(await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000))
-        return places(list(await anext(consumer.batches())))
+            return partition_ids(await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000))
+        return partition_ids(list(await anext(consumer.batches())))
 
     async def run() -> None:
         async with embedded_cluster(1) as broker:

@@ -38,7 +38,7 @@ class Topics(subscriptions.Topics):
         return list(self.sizes)
 
 
-def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
+def partition_ids(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
     return frozenset((topic_id, index) for index in indexes)
 
 

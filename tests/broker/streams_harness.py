@@ -22,7 +22,8 @@ def subtopology(
     changelogs: Sequence[str] = (),
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """A subtopology: ``repartitions`` with their required numbers of partitions, ``together`` as indexes."""
+    """Return a subtopology. ``repartitions`` have their required numbers of partitions, and ``together`` has
+    indexes."""
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),

@@ -1,4 +1,5 @@
-"""Who gets a fetch session, and whose it replaces: who may read nothing gets none, and takes none from others."""
+"""Which client gets a fetch session, and whose it replaces: a client that may not read anything gets none, and takes
+none from others."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def fetch(partitions: Iterable[int], session_id: int = 0, epoch: int = 0, topic:
 
 
 async def begun(wire: Wire, size: int = 1) -> int:
-    """The id of a new session; 0 for none."""
+    """Return the id of a new session; 0 for none."""
     return (await wire.ask(fetch(range(size)), 12)).session_id
 
 

@@ -42,7 +42,7 @@ def streams_group() -> Any:
     ids=["consumer", "share", "streams"],
 )
 def test_members_are_written_in_the_order_of_their_ids(make: Callable[[], Any], records: Any) -> None:
-    """Hashes of strings differ from process to process, and a simulation is to repeat itself in each."""
+    """Hashes of strings differ between processes, and a simulation must repeat itself in each."""
     written: Iterable[tuple[bytes, bytes | None]] = records.changes(make(), {}, 0)
     keys = [records.KEYS.decode(key) for key, _ in written]
     members = [key.member_id for key in keys if hasattr(key, "member_id")]

@@ -72,7 +72,7 @@ async def test_what_a_batch_is_opened_for_happens_while_others_are_served(gate: 
         found = records_of(await third.ask(fetch_request("t"), 12))
         assert [record.value for record in found] == [b"a", b"b"]
         assert gate.in_threads == 2
-        # The order holds again without any thread.
+        # The order holds even without a thread.
         small = BatchBuilder()
         small.append(NOW, b"key", b"d")
         assert (await produce(third, "t", bytes(small.close()))).base_offset == 2

@@ -12,7 +12,7 @@ from aiokproto.broker.groups.share import records
 from aiokproto.broker.groups.share.group import ShareHeartbeat
 from aiokproto.error_codes import ErrorCode
 from tests.broker.epoch_group_model import MODEL_SETTINGS, EpochGroupModel
-from tests.broker.epoch_harness import SESSION, A, places, refused
+from tests.broker.epoch_harness import SESSION, A, partition_ids, refused
 from tests.broker.share_group_harness import Harness, Reader
 
 # ---- single steps
@@ -38,7 +38,7 @@ def test_a_member_without_heartbeats_is_removed() -> None:
     harness.group.tick(1000.0 + SESSION)
     assert list(harness.group.members) == ["y"]
     harness.heartbeat(second)
-    assert harness.group.members["y"].assigned == places(A, 0, 1)
+    assert harness.group.members["y"].assigned == partition_ids(A, 0, 1)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         harness.heartbeat(first)
 
@@ -55,7 +55,7 @@ def test_a_partition_without_a_state_is_not_assigned_to_members() -> None:
     assert harness.group.epoch == epoch
     harness.out_of_order = False
     harness.heartbeat(reader)
-    assert harness.group.members["x"].assigned == places(A, 0, 1)
+    assert harness.group.members["x"].assigned == partition_ids(A, 0, 1)
     assert harness.group.epoch == epoch + 1
 
 

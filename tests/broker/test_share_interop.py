@@ -1,4 +1,4 @@
-"""Java's share consumer and ours in one group, and a member whose process is killed."""
+"""Java's share consumer and this library's in one group, and a member whose process is killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def process(*command: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program with its standard streams; it is killed in the end, unless it has ended."""
+    """Run a program with its standard streams. It is killed at the end, unless it has ended."""
     running = await asyncio.create_subprocess_exec(
         *map(str, command), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
@@ -60,7 +60,7 @@ async def process(*command: str | Path) -> AsyncIterator[asyncio.subprocess.Proc
 
 
 def fill(cluster: Cluster, partition: int, count: int) -> int:
-    """Write records, and return how many there are in the partition then."""
+    """Write records, and return how many the partition then has."""
     log = cluster._running.state.partition("t", partition)
     log.append(encode([BatchRecord(0, 0, None, b"%d" % number) for number in range(count)]), 0)
     return cluster.partition("t", partition).end_offset
@@ -71,7 +71,7 @@ def fill(cluster: Cluster, partition: int, count: int) -> int:
 async def test_java_and_python_members_share_the_records_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And push metrics of the same names."""
+    """They also push metrics with the same names."""
     monkeypatch.setattr(TelemetryReporter.__init__, "__kwdefaults__", {"first_after": 0.0})
     in_java: list[tuple[int, int]] = []
     in_python: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ async def test_the_records_of_a_killed_process_are_delivered_again() -> None:
             worker.kill()
             await worker.wait()
         async with ShareConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
-            # 0 to 2 were committed; 3 was accepted when 4 was requested, which may have been sent.
+            # Records 0 to 2 were committed. 3 was accepted when 4 was requested, and that may have been sent.
             counts: dict[int, int] = {}
             while not {4, 5} <= counts.keys():
                 record = await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)

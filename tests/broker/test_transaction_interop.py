@@ -1,4 +1,4 @@
-"""Other people's clients produce and consume in transactions, and move records and offsets together."""
+"""Third-party clients produce and consume in transactions, and move records and offsets together."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         assert producer.flush(LONG_TIMEOUT) == 0
 
     def move(servers: str, count: int, commit: bool) -> None:
-        """Read from the group's offset, and write the records: both are committed, or neither."""
+        """Read from the group's offset, and write the records. Both are committed, or neither."""
         consumer = confluent.Consumer(
             {
                 "bootstrap.servers": servers,
@@ -192,7 +192,7 @@ async def run_java(*arguments: str) -> None:
 @pytest.mark.java
 @pytest.mark.kafka
 async def test_java_moves_records_and_offsets_together() -> None:
-    """Of the newest Kafka: its transactions have an epoch each, and partitions are added by writing to them."""
+    """This is the newest Kafka's client: its transactions have an epoch each, and writing to partitions adds them."""
     confluent: Any = pytest.importorskip("confluent_kafka")
 
     def produce(servers: str) -> None:

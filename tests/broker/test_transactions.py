@@ -325,7 +325,7 @@ def test_offsets_are_pending_until_their_transaction_ends() -> None:
 
 
 async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
-    """An open transaction with a record in each of some partitions of ``t``, which this node leads."""
+    """Open a transaction with a record in each of some partitions of ``t``, which this node leads."""
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
     answer = await wire.ask(request, 5)
     assert answer.error_code == 0, ErrorCode(answer.error_code)
@@ -424,7 +424,7 @@ async def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() ->
 
 
 async def name_coordinated_by(wire: Wire) -> str:
-    """A transactional id that the node at the other end coordinates."""
+    """Return a transactional id that the node at the other end coordinates."""
     for number in range(1000):
         name = f"tx-{number}"
         if (await describe(wire, name)).error_code != ErrorCode.NOT_COORDINATOR:
@@ -468,7 +468,7 @@ def test_a_loading_coordinator_returns_load_in_progress(tmp_path: Path) -> None:
 
 
 async def test_a_decision_needs_min_insync_replicas() -> None:
-    """Of three, two (``transaction.state.log.min.isr``); until then producers and timeouts have to wait."""
+    """It needs two of three (``transaction.state.log.min.isr``). Until then producers and timeouts have to wait."""
     clock = VirtualClock()
     async with Cluster(3, clock=clock) as cluster, connect(cluster, 0) as wire:
         await cluster.create_topic("t")
@@ -491,7 +491,7 @@ async def test_a_decision_needs_min_insync_replicas() -> None:
     ("given", "replicas"), [({}, 3), ({"replication.factor": 2}, 2), ({"replication.factor": 9}, 3)]
 )
 async def test_internal_topics_have_the_configured_replication(given: dict[str, int], replicas: int) -> None:
-    """As many as there are brokers at most, for one has to do."""
+    """They have at most as many replicas as there are brokers, because a single broker must be enough."""
     names = ("offsets.topic", "transaction.state.log")
     config = {f"{name}.{option}": value for name in names for option, value in given.items()}
     async with Cluster(3, config=config) as cluster, connect(cluster, 0) as wire:

@@ -1,4 +1,5 @@
-"""Leases of shared clusters: together or alone, from any process, started once, given back however the holder ends."""
+"""Leases of shared clusters: together or alone, from any process, started once, and given back however the holder
+ends."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.timeouts import LONG_TIMEOUT
 
 
 class FakeCluster:
-    """Counts what is done with it."""
+    """Counts the calls of its methods."""
 
     broker_ids = (1,)
     bootstrap_servers = "127.0.0.1:1"
@@ -126,7 +127,7 @@ def test_the_error_for_a_cluster_that_does_not_start_has_the_cause(pool: KafkaPo
 
 
 def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
-    """Who wants it alone waits for those who have it, and those who come later wait for that one."""
+    """A caller that wants the cluster alone waits for those that have it, and later ones wait for that caller."""
     order: list[str] = []
 
     def hold(name: str, alone: bool) -> threading.Thread:
@@ -149,7 +150,7 @@ def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
 
 
 def test_a_lease_ends_with_its_connection(local: LocalPool) -> None:
-    """…as it does when the process that has it is killed."""
+    """This is also what happens when the process that has the lease is killed."""
     server = PoolServer(local)
     remote = RemotePool(*server.address)
     lease = remote.lease("one", alone=True)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.simulation.link import Address, Link
+from aiokproto.simulation.link import Address, Direction, Link
 from aiokproto.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ class Network:
         address = (await self.resolve(name), port)
         origin = _host.get()
         link = self.link(origin, address)
-        await self._travel(loop, link.to_server.arrival(0, 0.0), link.to_server.deliver)
+        await self._travel(loop, link.to_server)
         server = self._servers.get(address)
         reachable = server is not None and link.reachable
-        await self._travel(loop, link.to_client.arrival(0, 0.0), link.to_client.deliver)
+        await self._travel(loop, link.to_client)
         if server is None or not reachable or not server.is_serving():
             self._trace.note("refuse", f"{origin} to {address}")
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -103,21 +103,25 @@ class Network:
         client.start()
         return client, protocol
 
-    async def _travel(
-        self, loop: asyncio.AbstractEventLoop, at: float, deliver: Callable[[Callable[[], None]], None]
-    ) -> None:
+    async def _travel(self, loop: asyncio.AbstractEventLoop, direction: Direction) -> None:
         arrived: asyncio.Future[None] = loop.create_future()
 
         def arrive() -> None:
             if not arrived.done():
                 arrived.set_result(None)
 
-        loop.call_at(at, deliver, arrive)
+        loop.call_at(direction.arrival(0, 0.0), direction.deliver, arrive)
         await arrived
 
     def _end(
-        self, loop: asyncio.AbstractEventLoop, protocol: Any, link: Link, direction: Any, here: Address, there: Address
-    ) -> Any:
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: Any,
+        link: Link,
+        direction: Direction,
+        here: Address,
+        there: Address,
+    ) -> SimulatedTransport:
         extra = {"sockname": here, "peername": there}
         return SimulatedTransport(loop, protocol, link, direction, self._random, self._trace, extra)
 

@@ -311,7 +311,8 @@ class ClassicGroup:
     def _refuse_excess_member(self, member_id: str) -> JoinResult:
         """Refuse a JoinGroup above ``group.max.size``, and remove the member if the group knows it.
 
-        As in Kafka this completes no rebalance, even if it waited for this member alone: its timeout does.
+        This doesn't complete a rebalance, as in Kafka, even if the rebalance waited for this member alone: its timeout
+        does.
         """
         self._pending_join_members.pop(member_id, None)
         if member_id in self.members:
@@ -432,7 +433,7 @@ class ClassicGroup:
                 # These assignments belong to the previous generation, and a late SyncGroup must not return them.
                 for member in self.members.values():
                     member.assignment = b""
-            # The longest timeout applies: the slowest member decides how long processing may go on before it joins.
+            # The longest timeout applies: the slowest member decides how long processing may continue before it joins.
             timeout = self._rebalance_timeout()
             if self.state is ClassicGroupState.EMPTY:
                 self._initial_delay_left = max(timeout - self._initial_delay, 0.0)
@@ -493,9 +494,10 @@ class ClassicGroup:
             self._complete_join_request(member, self._join_result(member), now)
 
     def _elect_leader(self) -> bool:
-        """Keep the leader if it has joined, else elect the first member that has. Return False if none has joined."""
+        """Keep the leader if it has joined; otherwise elect the first member that has. Return False if none has
+        joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
-        # The leader stays where possible, so that its assignor keeps what it knows of the last assignment (sticky
+        # The leader stays if possible, so that its assignor keeps what it knows about the last assignment (sticky
         # assignors).
         if joined and self.leader not in joined:
             self.leader = joined[0]

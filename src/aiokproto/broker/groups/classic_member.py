@@ -29,7 +29,7 @@ class ClassicGroupState(Enum):
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """A JoinGroup request. Times in seconds."""
+    """A JoinGroup request. Times are in seconds."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -88,7 +88,7 @@ class Identity(NamedTuple):
 
 @dataclass(eq=False)
 class ClassicMember:
-    """A member of a classic group. Times in seconds.
+    """A member of a classic group. Times are in seconds.
 
     A client cannot send heartbeats while its JoinGroup or SyncGroup waits: ``session_deadline`` is None then.
     """

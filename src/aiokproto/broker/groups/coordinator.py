@@ -228,7 +228,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
-        # The limits of the two types differ; a group that would be too large stays what it is.
+        # The limits of the two types differ. A group that would be too large stays a consumer group.
         if len(group.members) > self._state.options.number("group.max.size"):
             return
         into = self._convert_to_classic(entry)
@@ -434,7 +434,7 @@ class Age(NamedTuple):
     """The time on the group's clock (s) and on the wall clock (ms), and ``offsets.retention.minutes`` (s)."""
 
     now: float
-    wall: int
+    wall_ms: int
     retention: float
 
 
@@ -456,15 +456,15 @@ def expired(
         return [
             partition
             for partition, offset in offsets.items()
-            if (late if offset.expires < 0 else offset.expires <= age.wall)
+            if (late if offset.expires < 0 else offset.expires <= age.wall_ms)
         ]
     # A group without members reads nothing, so its offsets expire by their commit time.
     reads = _reads(group)
-    oldest = age.wall - age.retention * 1000
+    oldest = age.wall_ms - age.retention * 1000
     return [
         partition
         for partition, offset in offsets.items()
-        if (offset.timestamp <= oldest if offset.expires < 0 else offset.expires <= age.wall)
+        if (offset.timestamp <= oldest if offset.expires < 0 else offset.expires <= age.wall_ms)
         and not reads(partition[0])
     ]
 

@@ -110,7 +110,7 @@ class EpochGroup(ABC, Generic[M, P]):
 
     @abstractmethod
     def _is_free(self, wanted: P, member: M) -> bool:
-        """Return whether a partition or task can be assigned to a member, because no other member owns it."""
+        """Return whether no other member owns a partition or task, so that it can be assigned to a member."""
 
     def _refresh_topics(self) -> None:
         """Resolve the topics that the members need, after members changed."""
@@ -136,7 +136,7 @@ class EpochGroup(ABC, Generic[M, P]):
     def remove_or_keep_static(self, member_id: str, instance_id: str | None, epoch: int) -> None:
         """Let a member leave: remove it (-1), or retain its assignment until it is back (-2; only static members).
 
-        A static member that is away has epoch -2, and its session timeout goes on.
+        A static member that is away has epoch -2, and its session timeout keeps running.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

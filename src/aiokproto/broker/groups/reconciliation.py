@@ -49,7 +49,8 @@ class ReconciledMember(Generic[P]):
     Attributes:
         epoch: The member epoch: the epoch of the target assignment that it has been reconciled to, as far as it could
             be.
-        previous_epoch: The epoch before. A heartbeat with it is accepted when the response with the new one was lost.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
+            may have been lost.
         assigned: What it owns, and the epoch in which each was assigned.
         pending_revocation: What it has to revoke, and still owns.
         session_deadline: When it is removed unless it sends a heartbeat.
@@ -83,7 +84,7 @@ class ReconciledMember(Generic[P]):
             target_epoch: The epoch of the target assignment.
             target: What the member should own.
             owned: What its heartbeat reports that it owns; None if it does not report it.
-            free: Returns whether a partition or task can be assigned, because no other member owns it.
+            free: Returns whether no other member owns a partition or task, so that it can be assigned.
 
         Returns:
             Whether anything changed.

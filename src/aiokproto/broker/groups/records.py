@@ -116,14 +116,14 @@ def decode_offset_value(value: bytes) -> OffsetAndMetadata:
     )
 
 
-def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> None:
+def restore_group(group: ClassicGroup, value: bytes, now: float, wall_ms: int) -> None:
     """Restore a classic group from its record.
 
     Args:
         group: A new group, which is changed.
         value: The record's value.
         now: The time on the group's clock (s), from which sessions start.
-        wall: The wall-clock time (ms), which the record's timestamps are compared with.
+        wall_ms: The wall-clock time (ms), which the record's timestamps are compared with.
     """
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
@@ -151,4 +151,4 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> N
     )
     # The retention of offsets continues across a restart, by wall time. max() is for a clock that was set back.
     if not members and read.current_state_timestamp >= 0:
-        group.empty_since = now - max(wall - read.current_state_timestamp, 0) / 1000
+        group.empty_since = now - max(wall_ms - read.current_state_timestamp, 0) / 1000

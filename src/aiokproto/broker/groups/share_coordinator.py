@@ -195,7 +195,7 @@ class ShareGroupCoordinator(GroupStore):
             group.changed = True
 
     def _initialize_states(self, group: ShareGroup, topic_id: bytes, offsets: StartOffsets) -> dict[int, ErrorCode]:
-        """Initialize states whose intent is written; returns the errors by partition."""
+        """Initialize states whose intent is written. Return the errors by partition."""
         failed: dict[int, ErrorCode] = {}
         for index, start in offsets.items():
             try:

@@ -59,7 +59,7 @@ AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 @dataclass(eq=False)
 class Entry:
-    """A group, and what the store stores with it.
+    """A group, with the state that the store keeps for it.
 
     Attributes:
         group: The group. It is replaced when the group changes its type.
@@ -308,17 +308,17 @@ class GroupStore:
     def _write_changes(self, entry: Entry) -> None:
         group = entry.group
         group.changed = False
-        wall = self._state.clock.wall()
+        wall_ms = self._state.clock.wall()
         records: list[Record]
         if isinstance(group, ClassicGroup):
-            records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
+            records = [(encode_group_key(group.group_id), encode_group_value(group, wall_ms))]
         else:
             if isinstance(group, ShareGroup):
-                records = share_records.changes(group, entry.written, wall)
+                records = share_records.changes(group, entry.written, wall_ms)
             elif isinstance(group, StreamsGroup):
-                records = streams_records.changes(group, entry.written, wall)
+                records = streams_records.changes(group, entry.written, wall_ms)
             else:
-                records = consumer_records.changes(group, entry.written, wall)
+                records = consumer_records.changes(group, entry.written, wall_ms)
             group.dirty.clear()
         self._write(self.partition_of(group.group_id), records)
 

@@ -48,7 +48,7 @@ class Compaction:
     """
 
     def __init__(self, log: Log, now: int) -> None:
-        """Select the segments that can be compacted; ``now`` in ms."""
+        """Select the segments that can be compacted. ``now`` is in ms."""
         self._log = log
         self._now = now
         # Retention may have removed more than compaction has reached.

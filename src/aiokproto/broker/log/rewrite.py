@@ -70,7 +70,7 @@ def rewrite(
 
 
 def _retain(data: bytes, stay: Iterable[int], base_timestamp: int, shift: int, kept: bytearray) -> int:
-    """Append the records to retain to ``kept``; return the greatest of their timestamps, -1 if there are none."""
+    """Append the records to retain to ``kept``. Return the greatest of their timestamps, or -1 if there are none."""
     latest = -1
     pos = 0
     for stays in stay:

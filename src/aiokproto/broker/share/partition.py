@@ -209,7 +209,7 @@ class SharePartition:
         return self._all_released([run for run in self._runs if run.deadline <= now], config)
 
     def resume(self, config: AcquisitionConfig) -> StateTransition:
-        """Compute the transition that archives what is :attr:`unwritten`, once it is written."""
+        """Compute the transition that archives the :attr:`unwritten` records, once they are written."""
         # The reason isn't persisted. Kafka infers it in the same way.
         letters = [
             _dead_letter(run, TOO_OFTEN if run.delivery_count >= config.max_delivery_count else REJECTED)

@@ -25,7 +25,7 @@ class PersistedState:
         state: The current state.
         snapshot: The newest snapshot.
         offset: The offset of the newest snapshot's record. Earlier records are redundant.
-        updates: The number of updates since.
+        updates: The number of updates since that snapshot.
         leader_epoch: The newest leader epoch that has read or written the state. A reset sets the leader epoch in
             ``state`` to 0, but leaders that were fenced before stay fenced.
     """

@@ -164,7 +164,7 @@ class TransactionMetadata:
         fresh = replace(
             self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
-        # The epochs are exhausted, so there is a new producer id. A retry that carries the epoch before doesn't need
+        # The epochs are exhausted, so there is a new producer id. A retry that carries the previous epoch doesn't need
         # another one.
         if self.producer_epoch >= LAST_EPOCH and (known is None or known.epoch == self.producer_epoch):
             last = NO_EPOCH if known is None else self.producer_epoch
@@ -197,7 +197,7 @@ class TransactionMetadata:
 
     def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
-            # The id was created by this very request, because it had expired. There is no other producer to protect.
+            # This very request created the id, which had expired. There is no other producer to protect.
             self.producer_epoch == NO_EPOCH
             or known.producer_id == self.producer_id
             # The id was replaced because its epochs were exhausted, and the response with the new one was lost.
@@ -278,7 +278,7 @@ class TransactionMetadata:
         """
         bumps = client_version >= EPOCH_BUMP
         # This is checked before the ids: a Prepare state already has the next epoch, and the retry of an EndTxn whose
-        # response was lost carries the one before. It must be retried, not fenced.
+        # response was lost carries the previous one. It must be retried, not fenced.
         if bumps:
             self._check_complete()
         again = self._ended_before(producer, bumps)

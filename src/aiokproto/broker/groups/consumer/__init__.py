@@ -10,7 +10,7 @@ the subscription or the topics changed, compute a new target assignment if the g
 epoch, and reconcile this one member with its target.
 
 Who writes what. Only ``ConsumerGroup`` changes the target assignment and what members own; ``classic_protocol`` sets
-what is specific to classic members. A heartbeat changes its own member only: the others are reconciled with the new
+what is specific to classic members. A heartbeat changes only its own member: the others are reconciled with the new
 target at their own next heartbeats.
 
 What can never happen:

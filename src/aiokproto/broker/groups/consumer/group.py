@@ -218,7 +218,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             )
 
     def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
-        """Update a member from its heartbeat; returns whether its subscription changed."""
+        """Update a member from its heartbeat, and return whether its subscription changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id

@@ -20,7 +20,7 @@ def simple(
     previous: Mapping[str, TopicIdPartitions],
     assignable: Mapping[bytes, Collection[int]],
 ) -> dict[str, TopicIdPartitions]:
-    """Assign partitions evenly: all at once if the subscriptions are the same, else topic by topic.
+    """Assign partitions evenly: all at once if the subscriptions are the same, otherwise topic by topic.
 
     Args:
         subscriptions: The ids of the topics that each member subscribes to.

@@ -49,7 +49,8 @@ class ShareMember:
     Attributes:
         topics: The topic names it subscribes to.
         epoch: The assignment epoch of ``assigned``.
-        previous_epoch: The epoch before. A heartbeat with it is accepted when the response with the new one was lost.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
+            may have been lost.
         assigned: The partitions it reads: its target assignment as of its last heartbeat.
         session_deadline: When it is removed unless it sends a heartbeat (s).
     """

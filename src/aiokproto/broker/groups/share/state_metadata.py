@@ -82,7 +82,7 @@ class StatePartitionMetadata:
         self.deleting.pop(topic_id, None)
 
     def remove_topic(self, topic_id: bytes) -> bool:
-        """Remove a topic that was deleted. Returns whether anything changed."""
+        """Remove a topic that was deleted. Return whether anything changed."""
         known = [each.pop(topic_id, None) for each in (self.initializing, self.initialized, self.deleting)]
         return any(each is not None for each in known)
 

@@ -97,7 +97,7 @@ class _AssignmentBuilder:
 
     def _assign_to_least_loaded(self, task_id: TaskId, role: TaskRole) -> None:
         candidates = [each for each in self.targets if self._can_take(each, task_id)]
-        # There is no candidate for a standby when every process has the task already.
+        # A standby has no candidate if every process already has the task.
         if candidates:
             self._assign_task(min(candidates, key=self._load), task_id, role)
 

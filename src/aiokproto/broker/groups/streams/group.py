@@ -54,7 +54,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         settings: Its options; they can change at any time.
         topology: The topology that the first member gave; None before that.
         configured: The topology with the numbers of partitions, as of the last heartbeat or change of members.
-        validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then, else -1.
+        validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then; otherwise -1.
         last_assignment_configs: The options that the assignor uses, as of ``epoch``.
         endpoint_epoch: Grows when the tasks of a member with an endpoint for interactive queries change.
         shutdown_requested_by: The member that requested that the application shut down; None without one.
@@ -244,7 +244,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member.session_deadline = now + self.settings.session_timeout
 
     def _update(self, member: StreamsMember, heartbeat: StreamsHeartbeat) -> bool:
-        """Update a member from its heartbeat; returns whether it is new or changed."""
+        """Update a member from its heartbeat, and return whether it is new or changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id
