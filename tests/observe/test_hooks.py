@@ -1,4 +1,4 @@
-"""Hooks: who is called, about what, and what an exception does."""
+"""Hooks: the calls, their events, and the effect of an exception."""
 
 from __future__ import annotations
 

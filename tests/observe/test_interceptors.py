@@ -1,4 +1,4 @@
-"""Interceptors: what they see, what they may change, and what an exception does."""
+"""Interceptors: the records that they get, the changes that they may make, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_every_way_to_write_a_record_is_intercepted() -> None:
 async def test_tables_are_written_and_not_intercepted() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     seen = Tagging()
-    # Several batches: each of them begins with a row that waits for it.
+    # There are several batches, and each starts with a row that waits for it.
     values = [bytes([number]) * 10_000 for number in range(50)]
     async with Broker() as broker:
         await broker.create_topic("flights")

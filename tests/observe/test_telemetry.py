@@ -1,4 +1,4 @@
-"""Pushing metrics to brokers (KIP-714): against the embedded broker, and what each refusal leads to."""
+"""Pushing metrics to brokers (KIP-714): against the embedded broker, and the effect of each refusal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
 
 
 def names(data: bytes) -> set[str]:
-    """The metrics in a push: their names are the only texts that begin so."""
+    """The metrics in a push. Their names are the only texts with this prefix."""
     prefix = b"org.apache.kafka."
     found = data.split(prefix)[1:]
     starts = [len(prefix) + data.index(prefix + rest) for rest in found]

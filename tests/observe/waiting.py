@@ -1,4 +1,4 @@
-"""Waiting for conditions of which no event tells."""
+"""Waiting for conditions that no event reports."""
 
 from __future__ import annotations
 

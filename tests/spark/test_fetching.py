@@ -102,7 +102,7 @@ def test_a_short_range_does_not_fetch_much_behind_its_end(kafka: Kafka, topic: s
     assert asked(1) == 1 << 16
     assert asked(1000) == int(1000 * 1024 * 1.1)
     assert asked(1_000_000) == options.fetch.max_bytes == 4 << 20
-    # Then it is known how large records are.
+    # The size of records is known from then on.
     assert asked(3, large) == int(2 * len(large) * 1.1)
     assert asked(10_003, encode(some_records(3))) < 2 << 20
     # A record that is larger than the limit comes cut, from brokers before 0.10.1.
@@ -173,7 +173,7 @@ def test_damage_behind_a_range_does_not_matter() -> None:
 
 
 def test_a_compressed_set_of_an_old_format_is_not_opened_by_the_fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is done a piece at a time, where the records are read: it can be gigabytes."""
+    """Reading does that, a piece at a time, because it can be gigabytes."""
     records = [BatchRecord(offset, NOW, None, b"v") for offset in range(5)]
     data = bytes(encode(records, magic=1, compression="gzip"))
     monkeypatch.setattr(LegacyBatch, "records", None)
@@ -288,7 +288,7 @@ async def test_retries_and_their_interval_follow_the_options(
 
 
 async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafka, topic: str) -> None:
-    """Not a partition without a leader, which would be waited for."""
+    """It isn't a partition without a leader, for which the task would wait."""
     options = kafka.read_options(subscribe=topic, **{"fetchOffset.numRetries": "0"})
     led = TopicInfo("led", ZERO_UUID, (PartitionInfo(leader=1),))
 

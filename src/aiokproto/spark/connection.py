@@ -124,7 +124,7 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not options.get("client_id", "-"):
         del options["client_id"]
     for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
-        # In Java 0 means "immediately". This client's minimum differs little, and doesn't flood the brokers.
+        # Java takes 0 for "immediately". This client's minimum differs little, and doesn't flood the brokers.
         if options.get(name) == 0:
             options[name] = 1
     for backoff in ("retry_backoff", "reconnect_backoff"):

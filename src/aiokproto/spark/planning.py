@@ -114,7 +114,8 @@ async def plan(
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
-            # With topic ids the range was planned earlier, so a missing end is truncation, which is always an error.
+            # If there are topic ids, the range was planned earlier, so a missing end is truncation, which is always an
+            # error.
             pinned=bool(options.topic_ids),
             resumed=resumed,
         )

@@ -54,7 +54,7 @@ def epochs_of(log: Log, start: int = 0) -> Epochs:
 
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[Log, Leader]:
-    """What was loaded, and what a leader has: the same up to somewhere, then each of epochs that the other lacks."""
+    """The loaded log and a leader's: equal up to some offset, then each with epochs that the other lacks."""
     owners = draw(st.lists(st.sampled_from(["both", "ours", "theirs", "neither"]), min_size=1, max_size=10))
     ours: list[int] = []
     theirs: list[int] = []
@@ -119,7 +119,7 @@ def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> No
 
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_a_log_without_leader_epochs_is_not_checked(epoch: int) -> None:
-    """As one in a format of before 0.11."""
+    """As with a log in a format of before 0.11."""
     with answering(Leader([], epoch - 1)):
         position = Position(9, ((epoch, 0),))
         found = asyncio.run(find_divergences(None, {PARTITION: position}, None))  # type: ignore[arg-type]

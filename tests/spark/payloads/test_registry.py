@@ -298,7 +298,7 @@ def test_files_of_tls_that_cannot_be_used(tmp_path: Path) -> None:
         ({"cafile": text}, rf"ssl\.cafile={text} cannot be used"),
         ({"certfile": text}, rf"ssl\.certfile={text} cannot be used"),
         ({"certfile": "/a\0b"}, r"ssl\.certfile=.* cannot be used"),
-        # OpenSSL would ask for its password on the terminal.
+        # OpenSSL would ask for a missing password on the terminal.
         (
             {"certfile": certificates.client, "keyfile": str(tmp_path / "encrypted")},
             r"ssl\.certfile=.*, schema\.registry\.ssl\.keyfile=.* cannot be used",

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """All that was read, sorted: a record that was read twice is there twice."""
+        """All records that were read, sorted. A record that was read twice is there twice."""
         return sorted(pair for batch in self.batches for pair in batch)
 
 
@@ -82,7 +82,7 @@ def committed(kafka: Kafka, topic: str) -> dict[int, int]:
 
 
 def eventually(read: Callable[[], Any], expected: Any) -> bool:
-    """Whether it comes to what is expected: Spark calls listeners in a thread of its own."""
+    """Return whether ``read()`` returns the expected value soon. Spark calls listeners in a thread of its own."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if read() == expected:

@@ -36,7 +36,7 @@ def test_an_offset_survives_the_json_of_a_checkpoint(offset: StreamOffset) -> No
 
 @given(numbers)
 def test_equal_offsets_have_equal_texts(offsets: dict[TopicPartition, int]) -> None:
-    """Spark takes a difference for new records."""
+    """Spark takes a different text for new records."""
     turned = dict(reversed(offsets.items()))
     assert json.dumps(StreamOffset(offsets).as_json()) == json.dumps(StreamOffset(turned).as_json())
 
@@ -55,7 +55,7 @@ def test_an_offset_of_sparks_own_connector_is_accepted() -> None:
     ],
 )
 def test_a_batch_begins_where_the_one_before_ended_if_there_was_one(before: StreamOffset, begin: int) -> None:
-    """What the initial offset is now counts for nothing: it is another one than when the batch was planned."""
+    """The current initial offset doesn't count, because it differs from the one when the batch was planned."""
     assert StreamOffset({T0: 9}, begins={T0: 1}).begin(T0, before) == begin
 
 

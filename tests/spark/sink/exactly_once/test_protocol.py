@@ -95,7 +95,7 @@ class MemoryLog:
     async def write(self, *records: Record) -> int:
         for key, value in records:
             self.reader.add(key, value)
-            # What compaction leaves.
+            # These are the keys that compaction leaves.
             (self.keys.discard if value is None else self.keys.add)(key)
         return -1
 
@@ -136,7 +136,7 @@ async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
         await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + MAX_RUNS)))
     plan = await coordinator(log).plan(None)
     assert list(plan.done) == [f"job-{number}" for number in range(count - MAX_RUNS, count)]
-    # One more for the free ids.
+    # The free ids have one more.
     assert len(log.keys) == MAX_RUNS + 1
 
 

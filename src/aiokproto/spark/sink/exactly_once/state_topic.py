@@ -208,7 +208,7 @@ class StateTopic:
         end = await self._end()
         snapshot = await self._snapshot.load()
         reader = await self._read(0 if snapshot is None or snapshot >= end else snapshot, end)
-        # Without a snapshot there, the offset belongs to an earlier topic with this name.
+        # If there is no snapshot, the offset belongs to an earlier topic with this name.
         if snapshot is not None and not reader.has_snapshot:
             reader = await self._read(0, end)
         return reader.state()
