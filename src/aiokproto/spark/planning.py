@@ -208,15 +208,15 @@ async def request_logs(
         for bound in (options.starting, options.ending)
     ]
     return {
-        one: Log(
-            topic_ids[one.topic],
-            first[one].offset,
-            last[one].offset,
-            last[one].leader_epoch,
-            at_start=_offset(at_start.get(one)),
-            at_end=_offset(at_end.get(one)),
+        partition: Log(
+            topic_ids[partition.topic],
+            first[partition].offset,
+            last[partition].offset,
+            last[partition].leader_epoch,
+            at_start=_offset(at_start.get(partition)),
+            at_end=_offset(at_end.get(partition)),
         )
-        for one in partitions
+        for partition in partitions
     }
 
 

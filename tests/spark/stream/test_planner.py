@@ -132,7 +132,7 @@ def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stre
     write(kafka, topic, 2, 0, 4)
     second = one.end(first)
     assert one.ranges(first, second) == [(2, 0, 4)]
-    assert second.begins == {TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 0}
+    assert second.starts == {TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 0}
     one.restart()
     assert one.ranges(first, second) == [(2, 0, 4)]
     assert one.end(second) is None

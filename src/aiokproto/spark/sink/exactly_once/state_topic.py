@@ -181,8 +181,8 @@ class StateTopic:
                 check(result.error_code, f"creating stateTopic={self._topic}", result.error_message, asked)
             except TopicExistsError:
                 pass
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        async with deadline_at(deadline, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
             attempt = 0
             while not await self._is_known():
                 attempt += 1
@@ -307,10 +307,12 @@ class StateTopic:
             topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
         )
         situation = Situation(ProduceRequest.api_key, idempotent=True, transactional=True)
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure: KafkaError | None = None
         attempt = 0
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
+        async with deadline_at(
+            deadline, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"
+        ):
             while True:
                 found = await self._attempt(request)
                 if isinstance(found, int):
