@@ -50,8 +50,7 @@ _ANNOTATIONS = {
     for name, kind in ConnectionOptions.__annotations__.items()
 }
 
-# Reading fetches from leaders, so a rack has no effect there; the sink has the option in its own table. No client of
-# the data source lives long enough to push metrics.
+# Reading accepts these options without effect, and its table says why. The sink has a rack in its own table.
 _OMITTED = ("client_rack", "enable_metrics_push")
 
 _MEANINGS = {
@@ -112,7 +111,8 @@ PROVIDER_OPTIONS: Mapping[str, Option] = {
 
 
 def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of the client under its own names; ``given`` comes from :meth:`OptionTable.parse`.
+    """Return the options of the client under its own names; ``given`` comes from
+    :meth:`~aiokproto.spark.option_table.OptionTable.parse`.
 
     Raises:
         ConfigurationError: An option is missing, or contradicts another.
