@@ -214,6 +214,6 @@ async def test_an_interceptor_that_raises_is_logged_and_changes_nothing(caplog: 
 
 
 @pytest.mark.parametrize("value", [print, [Interceptor(), "x"]])
-def test_what_is_not_derived_from_interceptor_is_refused(value: object) -> None:
+def test_an_object_not_derived_from_interceptor_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"interceptors=.*derived from Interceptor"):
         parse_interceptors("interceptors", value)

@@ -37,7 +37,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), mi
     region=st.sampled_from(["us-east-1", "cn-north-1"]),
     at=st.integers(946_684_800, 4_000_000_000),
 )
-def test_signatures_are_those_of_botocore(key: str, secret: str, token: str | None, region: str, at: int) -> None:
+def test_signatures_equal_botocores(key: str, secret: str, token: str | None, region: str, at: int) -> None:
     credentials = AwsCredentials(key, secret, token)
     ours = presigned(HOST, region, "kafka-cluster", ACTION, credentials, at=at, expires=900)
     assert ours == by_botocore(HOST, region, credentials, at)
@@ -222,7 +222,7 @@ def test_a_broker_accepts_what_the_key_has_signed(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", [b"", b"[]", b"\xff", b"[" * 100_000])
-def test_a_broker_refuses_what_is_no_payload(token: bytes) -> None:
+def test_a_broker_refuses_an_invalid_payload(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed, match="Invalid AWS_MSK_IAM payload"):
         server().step(token)
 

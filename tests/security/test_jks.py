@@ -72,7 +72,7 @@ def test_any_changed_bit_is_found_with_the_password(data: bytes, at: int, bit: i
 
 @STORES
 @given(noise=st.binary(max_size=60), at=st.integers(4, 700), cut=st.integers(0, 700))
-def test_whatever_is_in_the_file_the_error_is_ours(data: bytes, noise: bytes, at: int, cut: int) -> None:
+def test_any_content_of_a_file_raises_our_own_error(data: bytes, noise: bytes, at: int, cut: int) -> None:
     """Without the password the file is parsed unchecked."""
     changed = data[:at] + noise + data[at + len(noise) :][: -cut or None]
     for read in (lambda: read_certificates(changed, None, None), lambda: jks.parse(changed, None)):

@@ -37,7 +37,7 @@ async def test_a_file_without_its_last_line_break(tmp_path: Path, written: str, 
 
 
 @pytest.mark.parametrize("source", [None, 5, b"bytes", "", ["a"], "s3cret\udcff"])
-def test_what_is_no_source(source: Any) -> None:
+def test_an_invalid_source(source: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl_password"):
         Secret("sasl_password", source)
 

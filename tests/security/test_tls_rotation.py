@@ -168,7 +168,7 @@ async def test_a_connection_that_is_given_up_leaves_the_others_theirs(files: Fil
     assert first.cancelled() or first.done()
 
 
-async def test_a_producer_goes_on_with_the_renewed_certificate(files: Files) -> None:
+async def test_a_producer_continues_with_the_renewed_certificate(files: Files) -> None:
     """The brokers' authorities are exchanged while it runs. Without the new files it couldn't connect again."""
     replace(files["used-ca.pem"], files["ca.pem"])
     replace(files["used.pem"], files["client.both.pem"])

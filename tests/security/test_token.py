@@ -55,7 +55,7 @@ async def test_a_file_and_its_line_break(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [None, 5, b"bytes", TokenReader])
-def test_what_is_no_source(source: Any) -> None:
+def test_an_invalid_source(source: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl_oauth_token: expected a function"):
         TokenReader("sasl_oauth_token", source)
 
@@ -95,7 +95,7 @@ def failing() -> str:
         (web_token({"exp": 5}), "expired .* s ago"),
     ],
 )
-async def test_what_is_no_token(source: Any, text: str) -> None:
+async def test_an_invalid_token(source: Any, text: str) -> None:
     with pytest.raises(BrokerConnectionError, match=text) as raised:
         await read(source)
     assert "s3" not in str(raised.value)

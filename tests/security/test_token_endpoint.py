@@ -201,7 +201,7 @@ async def test_a_server_that_stays_silent() -> None:
             await ask(provider, read_timeout=0.05)
 
 
-async def test_an_address_where_nobody_listens() -> None:
+async def test_an_address_without_a_listener() -> None:
     async with oidc() as provider:
         port = provider.port
     with pytest.raises(BrokerConnectionError, match=f"http://127.0.0.1:{port}/token gave no token: ConnectionRefused"):

@@ -214,7 +214,7 @@ def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(
 
 
 @pytest.mark.parametrize(("step", "ends"), [(1, None), (0, "received no records from offset 0 on, .* in 1.5 s")])
-def test_a_range_may_take_longer_than_the_timeout_as_long_as_it_goes_on(
+def test_a_range_may_take_longer_than_the_timeout_while_it_advances(
     monkeypatch: pytest.MonkeyPatch, step: int, ends: str | None
 ) -> None:
     class Snapshot:
@@ -306,7 +306,7 @@ async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafk
         await request_leaders(cluster, ListOffsetsRequest, [*wanted, TopicPartition(topic, 0)], send, options)
 
 
-def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_has_its_own_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = workers.worker()
     assert workers.worker() is mine
     monkeypatch.setattr(workers, "_workers", dict(workers._workers))

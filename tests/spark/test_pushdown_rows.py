@@ -182,9 +182,7 @@ def test_rows_for_which_all_filters_hold_are_read_once(
 
 
 @given(st.lists(filters(UNDERSTOOD), max_size=4), ranges())
-def test_of_topic_partition_and_offset_only_rows_that_hold_are_read(
-    given_: list[Any], wholes: list[OffsetRange]
-) -> None:
+def test_filters_on_topic_partition_and_offset_are_exact(given_: list[Any], wholes: list[OffsetRange]) -> None:
     """Exceptions are too many parts, and a filter that is negated twice, which Spark simplifies."""
     given_ = [one for one in given_ if not (isinstance(one, source.Not) and isinstance(one.child, source.Not))]
     logs = [[0] * LOG] * 3

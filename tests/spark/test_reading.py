@@ -122,7 +122,7 @@ def test_records_are_read_as_they_were_written(kafka: Kafka, worker: Worker, top
     assert read(worker, kafka, topic) == written
 
 
-def test_a_range_that_begins_and_ends_within_batches(kafka: Kafka, worker: Worker, topic: str) -> None:
+def test_a_range_that_starts_and_ends_within_batches(kafka: Kafka, worker: Worker, topic: str) -> None:
     kafka.create_topic(topic)
     written = some_records(60)
     for start in range(0, 60, 20):

@@ -59,7 +59,7 @@ def secured_options(cluster: ThreadedCluster, topic: str, password: str) -> dict
     }
 
 
-def test_sessions_are_those_of_spark_connect(spark: SparkSession) -> None:
+def test_sessions_use_spark_connect(spark: SparkSession) -> None:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     assert isinstance(spark, ConnectSession)

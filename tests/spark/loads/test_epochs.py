@@ -104,7 +104,7 @@ def test_in_which_epochs_a_range_was_written(logs: tuple[Log, Leader], start: in
     assert found == ({PARTITION: epochs_of(leader.log[:end], start)} if end > start else {})
 
 
-def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> None:
+def test_the_epochs_of_consecutive_ranges_add_up_to_those_of_the_whole() -> None:
     log = [0, 0, 1, 1, 1, 3, 3, 7, 9, 9]
     history = History()
     for number, (start, end) in enumerate([(0, 1), (1, 4), (4, 4), (4, 6), (6, 10)], 1):

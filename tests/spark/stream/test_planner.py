@@ -123,7 +123,7 @@ def test_where_a_query_starts_is_stored_before_there_are_records(kafka: Kafka, t
     assert one.ranges(end, one.end(end)) == [(0, 0, 2)]
 
 
-def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_partitions_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 1)
     one = stream(startingOffsets="latest")
@@ -138,7 +138,7 @@ def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stre
     assert one.end(second) is None
 
 
-def test_new_topics_of_a_pattern_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_topics_of_a_pattern_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(f"{topic}-a", 1)
     one = stream(subscribePattern=f"^{topic}-")
     first = one.end(one.initial())

@@ -127,7 +127,7 @@ def test_no_record_is_lost_if_the_first_batch_fails(kafka: Kafka, topic: str, ru
 
 
 @pytest.mark.extended
-def test_a_query_that_found_nothing_goes_on_where_it_started(kafka: Kafka, topic: str, run: Run) -> None:
+def test_a_query_that_found_nothing_continues_where_it_started(kafka: Kafka, topic: str, run: Run) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 3)
     run(startingOffsets="latest")
@@ -162,7 +162,7 @@ def test_a_group_has_the_offsets_of_the_last_batch(
 
 
 @pytest.mark.extended
-def test_columns_and_headers_are_those_of_a_batch(
+def test_a_stream_has_the_columns_and_headers_of_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic, 1)

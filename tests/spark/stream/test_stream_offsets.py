@@ -59,11 +59,11 @@ def test_a_batch_starts_where_the_one_before_ended_if_there_was_one(before: Stre
     assert StreamOffset({T0: 9}, starts={T0: 1}).start_of(T0, before) == start
 
 
-def test_where_records_were_lost_a_batch_begins_behind_them() -> None:
+def test_a_batch_starts_after_lost_records() -> None:
     assert StreamOffset({T0: 9}, moved={T0: 6}).start_of(T0, StreamOffset({T0: 3})) == 6
 
 
-def test_a_begin_that_neither_offset_has_is_unknown() -> None:
+def test_a_start_that_neither_offset_has_is_unknown() -> None:
     assert StreamOffset({T0: 9}).start_of(T0, StreamOffset({T1: 3})) is None
 
 
@@ -80,6 +80,6 @@ def test_a_begin_that_neither_offset_has_is_unknown() -> None:
         ({"aiokproto": 1, "topics": {}, "ids": {"t": 1}}, "ids="),
     ],
 )
-def test_what_is_no_offset_of_a_stream_is_named(given: dict[str, Any], problem: str) -> None:
+def test_an_invalid_offset_of_a_stream_is_named(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(CheckpointError, match=problem):
         parse_offset(given)

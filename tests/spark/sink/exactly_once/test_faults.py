@@ -142,7 +142,7 @@ async def test_a_stage_that_runs_again_has_other_ids(job: Job, client: Client) -
     assert await job.committed(client) == sorted([*values(batches(1)), b"new"])
 
 
-async def test_of_two_drivers_with_one_prefix_the_later_one_commits(job: Job, client: Client, version: str) -> None:
+async def test_the_later_one_of_two_drivers_with_one_prefix_commits(job: Job, client: Client, version: str) -> None:
     await job.run(batches(1))
     first = await job.plan()
     written = await job.task(first, 0, [b"first"])
@@ -162,7 +162,7 @@ async def test_a_failed_batch_is_aborted_at_once(job: Job, client: Client) -> No
     assert await job.committed(client) == []
 
 
-async def test_prefixes_that_begin_alike_do_not_touch_each_other(
+async def test_prefixes_that_start_alike_do_not_interfere(
     cluster: BehaviourCluster, worker: Worker, client: Client, topic: str, job: Job
 ) -> None:
     other = Job(cluster, worker, topic, prefix=f"{job.prefix}-a", options={"stateTopic": f"{job.prefix}-state"})
@@ -245,7 +245,7 @@ async def test_an_intent_whose_transactions_have_timed_out_is_taken_back(
 
 
 @pytest.mark.parametrize(("committed", "lost"), [(1, 1), (1, 2), (0, 1), (2, 1)])
-async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_somebody_decides(
+async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_an_option_decides(
     job: Job, client: Client, version: str, committed: int, lost: int
 ) -> None:
     await decided(job, committed, lost)

@@ -130,7 +130,7 @@ async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]
 
 
 @pytest.mark.parametrize("count", [3 * MAX_RUNS, pytest.param(200_000, marks=pytest.mark.thorough)])
-async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
+async def test_only_the_newest_jobs_are_remembered(count: int) -> None:
     log = MemoryLog()
     for begin in range(0, count, MAX_RUNS):
         await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + MAX_RUNS)))
@@ -141,7 +141,7 @@ async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
-async def test_of_a_job_with_versions_the_newest_one_is_remembered(count: int) -> None:
+async def test_only_the_newest_version_of_a_job_is_remembered(count: int) -> None:
     log = MemoryLog()
     await batches(log, (("job", 2 * version) for version in range(count)))
     (plan,) = await batches(log, [("job", 2 * count)])
@@ -203,7 +203,7 @@ def test_a_batch_of_the_last_number_with_other_records_is_of_an_old_checkpoint()
             plan.is_done("query", 3, "bb")
 
 
-def test_the_offsets_of_the_last_batch_are_those_of_its_sources(tmp_path: Path) -> None:
+def test_the_offsets_of_the_last_batch_come_from_its_sources(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     assert last_offsets(str(tmp_path)) is None
     folder.mkdir()
