@@ -254,7 +254,7 @@ class WriteOptions:
     Attributes:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
-        payloads: The formats of keys and values that are not raw.
+        payloads: The formats of keys and values that aren't raw.
         transactions: The options of ``semantics=exactly_once``; None at least once.
     """
 

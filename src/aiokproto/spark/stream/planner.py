@@ -160,7 +160,7 @@ class StreamPlanner:
         return StreamOffset(until, new, moved, last, _known(ends.topic_ids))
 
     async def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """Return what the tasks of a batch read.
+        """Return the ranges of a batch, one for each task.
 
         Raises:
             KafkaError: The start of a partition had to be requested, and that failed.
