@@ -1,4 +1,4 @@
-"""Hooks: who is called, about what, and what an exception does."""
+"""Hooks: the calls, their events, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_hook_that_raises_is_logged_less_and_less(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("value", [print, [Hooks(), "x"], Hooks, {"on_throttled": print}])
-def test_what_is_not_derived_from_hooks_is_refused(value: object) -> None:
+def test_an_object_not_derived_from_hooks_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"hooks=.*derived from Hooks"):
         parse_hooks("hooks", value)
 

@@ -1,4 +1,4 @@
-"""Interceptors: what they see, what they may change, and what an exception does."""
+"""Interceptors: the records that they get, the changes that they may make, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_every_way_to_write_a_record_is_intercepted() -> None:
 async def test_tables_are_written_and_not_intercepted() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     seen = Tagging()
-    # There are several batches, and the first row of each one waits for it.
+    # There are several batches, and each starts with a row that waits for it.
     values = [bytes([number]) * 10_000 for number in range(50)]
     async with Broker() as broker:
         await broker.create_topic("flights")
@@ -214,6 +214,6 @@ async def test_an_interceptor_that_raises_is_logged_and_changes_nothing(caplog: 
 
 
 @pytest.mark.parametrize("value", [print, [Interceptor(), "x"]])
-def test_what_is_not_derived_from_interceptor_is_refused(value: object) -> None:
+def test_an_object_not_derived_from_interceptor_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"interceptors=.*derived from Interceptor"):
         parse_interceptors("interceptors", value)

@@ -208,7 +208,7 @@ async def test_an_exception_in_processing_is_recorded_and_raised(broker: Broker)
     assert duration.attributes["error.type"] == "ZeroDivisionError"
 
 
-async def test_what_is_not_sampled_makes_no_span_and_still_carries_the_decision(broker: Broker) -> None:
+async def test_an_unsampled_trace_makes_no_span_but_carries_the_decision(broker: Broker) -> None:
     otel = sdk(ALWAYS_OFF)
     tracing = otel.tracing()
     async with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=tracing) as producer:
@@ -233,7 +233,7 @@ async def test_without_an_sdk_nothing_happens(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", None, b"", b"00-zz-zz-01"])
-def test_a_header_that_is_not_a_context_is_not_a_link(value: bytes | None) -> None:
+def test_a_header_without_a_valid_context_makes_no_link(value: bytes | None) -> None:
     otel = sdk()
     record = Record("flights", 0, 0, 0, None, b"a", (("traceparent", value),))
     with otel.tracing().process(record):

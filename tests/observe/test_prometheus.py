@@ -123,7 +123,7 @@ async def test_two_clients_with_one_name_are_distinguished() -> None:
         async with Client(bootstrap_servers=servers) as one, Client(bootstrap_servers=servers) as two:
             registry = CollectorRegistry()
             registry.register(KafkaCollector(one, two))
-            # Collect in the loop's own thread, as an asyncio web server does.
+            # Scrape in the loop's own thread, like an asyncio web server.
             page = parse(prometheus_client.generate_latest(registry).decode())
     assert {dict(labels)["client"] for name, labels in page if name == "aiokproto_health"} == {"0", "1"}
 
@@ -135,7 +135,7 @@ async def test_a_blocked_event_loop_does_not_block_the_page(monkeypatch: pytest.
         pages: list[list[str]] = []
         thread = threading.Thread(target=lambda: pages.append([family.name for family in collector.collect()]))
         thread.start()
-        # The loop does nothing else meanwhile.
+        # This blocks the loop.
         thread.join()
     assert pages == [["aiokproto_up"]]
 

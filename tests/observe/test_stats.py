@@ -26,14 +26,14 @@ async def test_a_client_counts_requests_bytes_and_connections() -> None:
         await client.metadata()
         after = client.stats()
     assert after.client_id == "me"
-    # The bootstrap connection is given up once the brokers are known.
+    # The client closes the bootstrap connection once it knows the brokers.
     assert (after.brokers[-1].state, after.brokers[0].state) == ("idle", "connected")
     assert after.brokers[0].address.endswith(
         broker.bootstrap_servers.replace("localhost", "127.0.0.1").split(":")[1] + ")"
     )
     assert after.connections == 1
     assert after.brokers[0].connections[0].channel == "main"
-    # ApiVersions, then Metadata.
+    # The requests are ApiVersions and Metadata.
     assert after.requests - before.requests == 2
     assert after.bytes_sent > before.bytes_sent
     assert after.bytes_received > before.bytes_received
@@ -96,7 +96,7 @@ async def test_a_consumer_counts_and_shows_its_partitions() -> None:
             await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             before = consumer.stats().waited
             assert await consumer.poll(timeout_ms=100) == []
-            # Less by at most the step of the coarsest clock, as timers run early on it.
+            # It may be less by the step of the coarsest clock, on which timers run early.
             assert consumer.stats().waited - before >= 0.05
             consumer.seek(FLIGHTS, 3)
             assert consumer.lags() == {FLIGHTS: 1}
@@ -157,7 +157,7 @@ async def test_one_missing_broker_of_several_degrades_a_client() -> None:
         async with client:
             port = client.brokers[1].port
             await client.versions(1)
-            # Still in the metadata, as the controller has not noticed.
+            # The broker is still in the metadata, because the controller hasn't noticed.
             await cluster.kill_broker(1, noticed_after=3600)
             with pytest.raises(KafkaError):
                 await client.request(MetadataRequest(topics=[]), node=1, timeout_ms=2000)

@@ -1,4 +1,4 @@
-"""Waiting for conditions that no event announces."""
+"""Waiting for conditions that no event reports."""
 
 from __future__ import annotations
 

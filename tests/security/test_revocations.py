@@ -1,4 +1,4 @@
-"""Revocation lists: of brokers, of clients, of authorities in between, and those that are written anew."""
+"""Revocation lists of brokers, clients and authorities in between, and lists that are rewritten."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Authorities:
     def file(self, *lists: bytes) -> Path:
         path = self.folder / "lists.pem"
         path.write_bytes(b"".join(lists))
-        # The clock of a file system may be coarse.
+        # A file system's clock may be coarse.
         os.utime(path, ns=(1, next(_minutes)))
         return path
 
@@ -68,7 +68,7 @@ class Authorities:
         return context
 
     def options(self) -> dict[str, Any]:
-        """Of the embedded broker."""
+        """The embedded broker reads the lists."""
         return {
             "ssl.keystore.location": str(self.folder / "broker.pem"),
             "ssl.keystore.type": "PEM",

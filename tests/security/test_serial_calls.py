@@ -64,7 +64,7 @@ async def test_a_cancelled_call_that_waits_is_never_made() -> None:
     second = asyncio.ensure_future(calls.call(lambda: made.append("second")))
     third = asyncio.ensure_future(calls.call(lambda: made.append("third")))
     await asyncio.sleep(0)
-    # One that has begun goes on by itself, and nobody waits for it.
+    # A call that has started continues by itself, although no caller waits for it.
     for each in (first, second):
         each.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -86,7 +86,7 @@ def raw(head: str, body: bytes = BODY) -> bytes:
             b"5;name=x\r\n" + BODY[:5] + b"\r\n10\r\n" + BODY[5:] + b"\r\n0\r\n\r\n",
         ),
         raw("HTTP/1.1 200 OK\n" + "\n".join(f"X-{number}: y" for number in range(MAX_HEADERS - 1))),
-        # Bytes after the body are of no interest.
+        # Bytes after the body are ignored.
         raw(f"HTTP/1.1 200 OK\nContent-Length: {len(BODY)}", BODY + b"more"),
     ],
 )
@@ -161,7 +161,7 @@ async def test_an_attempt_that_fails_is_followed_by_one_that_succeeds() -> None:
     ],
 )
 async def test_failures_that_another_attempt_does_not_mend(answer: bytes, text: str) -> None:
-    """Of this call: the connection is tried again later, as after others."""
+    """The retries of this call end. The connection is tried again later, as after other errors."""
     async with oidc(lambda asked: answer) as provider:
         with pytest.raises(BrokerConnectionError, match=text) as raised:
             await ask(provider)

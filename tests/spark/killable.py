@@ -13,9 +13,10 @@ from tools.setup.project import ROOT
 
 
 def run_killable(module: str, argument: str) -> int:
-    """Run a module with an argument and a folder for Spark's warehouse; its exit status, or minus the signal.
+    """Run a module with an argument and a folder for Spark's warehouse, and return its exit status, or minus the
+    signal.
 
-    Nothing of the group is left, also if it takes too long.
+    No process of the group is left, even if it takes too long.
     """
     with tempfile.TemporaryDirectory() as warehouse:
         process = subprocess.Popen(

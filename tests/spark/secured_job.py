@@ -28,7 +28,7 @@ token = UnsecuredToken("etl")
 
 
 REDACTION = "(?i)secret|password|token|access[.]?key|jaas|passphrase|user[.]info|keystore[.]key"
-"""What Spark leaves out of plans, in the documentation: by default it is the part before ``jaas``."""
+"""The setting in the documentation for what Spark leaves out of plans. The default is the part before ``jaas``."""
 IN_SQL = (
     "kafka.sasl.jaas.config",
     "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
@@ -46,7 +46,7 @@ def logged_session(folder: Path, more: Mapping[str, str] | None = None) -> Spark
     events = folder / "events"
     events.mkdir()
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    # Compressed ones cannot be searched.
+    # Compressed events can't be searched.
     settings |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO", **(more or {})}
     spark = start_session(folder / "warehouse", settings)
     spark.sparkContext.setLogLevel("INFO")

@@ -48,7 +48,7 @@ def load(spark: SparkSession, kafka: Kafka) -> Any:
 
 
 def shown(action: Callable[[], object], message: str) -> None:
-    """The action fails, and its text, which fits on a screen, has a line with the message."""
+    """Check that the action fails, and that the error's text fits on a screen and has a line with the message."""
     with pytest.raises(Exception) as caught:
         action()
     lines = str(caught.value).rstrip().splitlines()
@@ -104,7 +104,7 @@ def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
 
 
 def planned(frame: DataFrame) -> Any:
-    """A collect whose tasks are planned already."""
+    """A ``collect()`` whose tasks are planned already."""
     rdd = frame.rdd
     assert rdd.getNumPartitions() == 1
     return rdd.collect
@@ -189,7 +189,7 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 
 def test_a_deleted_topic_is_an_error_at_once(kafka: Kafka, worker: Worker, filled: str) -> None:
-    """The same for a topic that the worker has cached in an earlier task."""
+    """The error is the same for a topic that the worker has cached in an earlier task."""
     options = kafka.read_options(subscribe=filled, **QUICK)
     (wanted,) = plan_now(options).ranges
     assert len(list(read_range(worker, wanted, options))) == 1

@@ -1,4 +1,4 @@
-"""SQL of a stranger reaches what the administrator has allowed when the application started, and nothing else."""
+"""A stranger's SQL reaches only what the administrator allowed when the application started."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _kerberos(entry: JaasEntry) -> dict[str, Any]:
     ignored = ("storeKey", "doNotPrompt", "renewTGT", "refreshKrb5Config", "isInitiator", "debug")
     check_options(entry, (*_KERBEROS, "useKeyTab", "useTicketCache", *ignored))
     options: dict[str, Any] = {_KERBEROS[name]: value for name, value in entry.options.items() if name in _KERBEROS}
-    # Without these switches Java ignores the file.
+    # Java ignores the file without these switches.
     for switch, name in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
         if entry.options.get(switch, "").lower() != "true":
             options.pop(_KERBEROS[name], None)

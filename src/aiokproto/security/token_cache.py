@@ -98,24 +98,24 @@ class TokenCache:
         # Don't cache the token of a file, which is cheap to read and has the newest token.
         if not self._reader.callable:
             return await self._reader.read()
-        cached = self._valid()
-        if cached is None:
+        held = self._valid()
+        if held is None:
             return await self._fetched()
         # guard: a session is renewed with a newer token -> _now() < self._refresh_at
-        if _now() < (self._retry_at if cached is replaced else self._refresh_at):
-            return cached
+        if _now() < (self._retry_at if held is replaced else self._refresh_at):
+            return held
         try:
             async with timeout(_FETCH_TIMEOUT):
                 return await self._fetched()
         except (KafkaError, asyncio.TimeoutError) as error:
-            if self._valid() is not cached:
+            if self._valid() is not held:
                 # The token expired meanwhile, or another connection has replaced it.
                 return await self.get(replaced)
             self._refresh_at = self._retry_at = _now() + _RETRY_PAUSE
             why = error if isinstance(error, KafkaError) else f"no token in {_FETCH_TIMEOUT:g} s"
             logger.warning("the OAuth token could not be replaced, and is used until it expires: %s", why)
             # guard: a token that cannot be replaced is used until it expires -> raise
-            return cached
+            return held
 
     def discard(self, token: Token) -> None:
         """Forget a token that the broker has rejected."""

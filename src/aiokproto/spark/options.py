@@ -519,7 +519,7 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         read_committed=READING.value(given, "kafka.isolation.level") == "read_committed",
         max_wait_ms=READING.value(given, "kafka.fetch.max.wait.ms"),
         min_bytes=READING.value(given, "kafka.fetch.min.bytes"),
-        # With 0 a broker sends one batch per response, as with 1.
+        # A broker sends one batch per response for 0, as for 1.
         max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
         check_crcs=READING.value(given, "kafka.check.crcs"),
         max_decompressed=READING.value(given, "kafka.max.decompressed.bytes"),

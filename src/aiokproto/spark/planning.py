@@ -114,7 +114,8 @@ async def plan(
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
-            # With topic ids the range was planned earlier, so a missing end is truncation, which is always an error.
+            # If there are topic ids, the range was planned earlier, so a missing end is truncation, which is always an
+            # error.
             pinned=bool(options.topic_ids),
             resumed=resumed,
         )
@@ -207,15 +208,15 @@ async def request_logs(
         for bound in (options.starting, options.ending)
     ]
     return {
-        one: Log(
-            topic_ids[one.topic],
-            first[one].offset,
-            last[one].offset,
-            last[one].leader_epoch,
-            at_start=_offset(at_start.get(one)),
-            at_end=_offset(at_end.get(one)),
+        partition: Log(
+            topic_ids[partition.topic],
+            first[partition].offset,
+            last[partition].offset,
+            last[partition].leader_epoch,
+            at_start=_offset(at_start.get(partition)),
+            at_end=_offset(at_end.get(partition)),
         )
-        for one in partitions
+        for partition in partitions
     }
 
 

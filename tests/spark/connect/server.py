@@ -34,7 +34,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.driver.host": "127.0.0.1",
-        # Compressed ones cannot be searched.
+        # Compressed events can't be searched.
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.enabled": "true",

@@ -1,6 +1,7 @@
 """Loads without Spark and without Kafka, step by step: each call of the storage is a step.
 
-Several loads take steps in any order that a test says, are killed between any two, and have their calls fail before or
+Several loads take steps in any order that a test
+chooses, are killed between any two, and have their calls fail before or
 after they took effect. What is committed in the end is compared with what the log has.
 """
 
@@ -65,7 +66,7 @@ class Place:
 
     Attributes:
         new: Makes an empty one.
-        stride: Of how many orders of steps one is tried: real storages take their time.
+        stride: One of so many orders of steps is tried, because real storages are slow.
     """
 
     new: Callable[[], Storage]
@@ -262,7 +263,7 @@ class Race:
         for thread in threads:
             thread.start()
             assert paused.acquire(timeout=LONG_TIMEOUT)
-        # Each now waits before its first step, or has ended.
+        # Each process now waits before its first step, or has ended.
         if (first := next(order, None)) is not None:
             turns[first].release()
             assert paused.acquire(timeout=LONG_TIMEOUT)
@@ -273,7 +274,7 @@ class Race:
 
 
 def _order(schedule: Iterable[int], ended: Sequence[bool]) -> Iterator[int]:
-    """Yield who takes the next step."""
+    """Yield the process that takes the next step."""
     for index in schedule:
         if not ended[index]:
             yield index

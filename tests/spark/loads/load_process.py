@@ -31,7 +31,8 @@ class LoadProcess:
         uri: The output.
         log: The log to load from.
         run_id: The run to repeat; None for a load.
-        kill_at: Before which call it is killed: of the file system, or a request to the object store. None: it is not.
+        kill_at: The call before which it's killed: of the file system, or a request to the object store. None if it
+            isn't.
         kill_after: Killed after the call took effect, before its response arrives; for an object store only.
         environment: Environment variables with the address of the object store.
     """
@@ -95,7 +96,7 @@ def _count_requests(process: LoadProcess, environment: Mapping[str, str]) -> Cal
     def received() -> int:
         with urlopen(f"{url}/-/requests", timeout=LONG_TIMEOUT) as response:
             found = len(json.load(response))
-        # The process has survived: its id must not be killed by a later request of another process.
+        # The process has survived. A later request of another process must not kill its id.
         inject({})
         return found
 

@@ -1,4 +1,4 @@
-"""Columns of loads: which types fit, and that a history has those of the files that count."""
+"""Columns of loads: compatible types, and the columns of current files in a history."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_the_scheme_of_an_output_has_any_case() -> None:
     assert not command._on_hdfs("/hdfs/out")
 
 
-def test_of_an_error_of_spark_the_line_with_ours_is_shown() -> None:
+def test_the_line_with_our_error_is_shown_from_an_error_of_spark() -> None:
     text = (
         "An error occurred\nTraceback:\n  File x\naiokproto.spark.offsets.DataLossError: t-0 is gone\n\tat org.apache"
     )

@@ -99,7 +99,7 @@ def logical(kind: str, what: str, /, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_types_are_the_same_as_in_spark(schema: Any, written: Any, kind: str, value: Any) -> None:
+def test_types_match_sparks(schema: Any, written: Any, kind: str, value: Any) -> None:
     for top in (schema, record(("f", schema))):
         using = decoder(top)
         found = decode(using, encoded(top, written if top is schema else {"f": written}))

@@ -100,7 +100,7 @@ def test_avro_is_written_read_streamed_and_loaded(
     first = [{"carrier": "UA", "delay": number, "tail": None} for number in range(3)]
     expected = [*first, {"carrier": "LH", "delay": 7, "tail": "D-AIMA"}]
     assert shown(rows_of(spark, kafka, topic, **avro)) == expected
-    # The schema is that of the time when the table was made, also for records that were written with a later one.
+    # The schema stays the one from when the table was made, even for records that were written with a later one.
     assert [list(value) for value in shown(planned)] == [["carrier", "delay"]] * 4
 
     query = (

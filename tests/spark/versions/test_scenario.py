@@ -63,7 +63,7 @@ def test_every_row_is_what_was_produced(spark: SparkSession, kafka: Kafka, topic
 
 
 def test_fewer_columns_and_rows(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    """By option, by schema, and by what a query asks for."""
+    """The option, the schema and the query select columns."""
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(20))
     rows = frame(spark, kafka, subscribe=topic)
@@ -182,7 +182,7 @@ def test_a_stream_is_written_exactly_once(spark: SparkSession, kafka: Kafka, top
 
 
 def test_json_is_written_and_read_with_a_password_of_the_environment(spark: SparkSession, topic: str) -> None:
-    # A variable that all processes of a session have, whatever release runs them.
+    # All processes of a session have this variable, on every release.
     security = Security("SASL_PLAINTEXT", users={"etl": os.environ["PYSPARK_PYTHON"]})
     with ThreadedCluster(Broker(security=security)) as cluster:
         cluster.create_topic(topic, partitions=2)

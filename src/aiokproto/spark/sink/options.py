@@ -254,7 +254,7 @@ class WriteOptions:
     Attributes:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
-        payloads: The formats of keys and values that are not raw.
+        payloads: The formats of keys and values that aren't raw.
         transactions: The options of ``semantics=exactly_once``; None at least once.
     """
 
@@ -274,7 +274,7 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
     check_providers(given)
     producer: dict[str, Any] = {"batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
     producer |= {entry.own: given[name] for name, entry in _PRODUCER.items() if name in given}
-    # In Java 0 means one record in a batch. Here the smallest batch has one, too.
+    # Java takes 0 for one record in a batch, which is the smallest batch here, too.
     producer["batch_size"] = max(producer["batch_size"], 1)
     connection = connection_options(given)
     producer |= connection
@@ -329,5 +329,5 @@ def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:
     """Return the level of the codec that is used. As in Java, the levels of other codecs don't count."""
     codec = given.get("kafka.compression.type")
     level = given.get(f"kafka.compression.{codec}.level")
-    # For gzip -1 means its default, but for zstd it's a level.
+    # The level -1 means the default for gzip, but it's a real level for zstd.
     return {} if level is None or (codec == "gzip" and level == -1) else {"compression_level": level}

@@ -123,7 +123,7 @@ def commit_group_offsets(
         ConfigurationError: An option or argument is invalid.
     """
     if not group_id:
-        raise ConfigurationError("group_id is empty: name the group that lag monitors shall show")
+        raise ConfigurationError("group_id is empty: name the group that lag monitors should show")
     servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
     connection = parse_connection({**(options or {}), "kafka.bootstrap.servers": servers})
     listener = GroupOffsets(group_id, connection, query)

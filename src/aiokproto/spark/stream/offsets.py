@@ -2,7 +2,7 @@
 
 Spark stores the end of each batch before it plans the batch. It stores nothing else for a Python source, not even the
 initial offset. If the first batch fails, a query that is started again requests the initial offset again, and would
-miss the records that were written in between. So the end of a batch also has the *begin* of each partition that isn't
+miss the records that were written in between. So the end of a batch also has the *start* of each partition that isn't
 in the offset before: of all partitions in the first batch, and later of new ones. A retried batch then reads the same
 records. For the same reason a query has a first batch even if there are no records yet.
 
@@ -48,7 +48,7 @@ class StreamOffset:
 
     Attributes:
         offsets: For each partition, the offset after its last one.
-        begins: Where the batch starts in partitions that the offset before doesn't have.
+        starts: Where the batch starts in partitions that the offset before doesn't have.
         moved: Where the batch starts in partitions that lost records, instead of at the offset before. Only with
             ``failOnDataLoss`` off.
         epochs: The last leader epochs of the records before these offsets, each with its first offset, if known.
@@ -58,7 +58,7 @@ class StreamOffset:
     """
 
     offsets: Mapping[TopicPartition, int]
-    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     moved: Mapping[TopicPartition, int] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, Epochs] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class StreamOffset:
         """Return the position in a partition that this offset has."""
         return Position(self.offsets[partition], self.epochs.get(partition, ()))
 
-    def begin(self, partition: TopicPartition, before: StreamOffset) -> int | None:
+    def start_of(self, partition: TopicPartition, before: StreamOffset) -> int | None:
         """Return where a batch that ends here starts in a partition; None if neither offset has it.
 
         Args:
@@ -79,14 +79,14 @@ class StreamOffset:
             return self.moved[partition]
         if not before.initial and partition in before.offsets:
             return before.offsets[partition]
-        return self.begins.get(partition)
+        return self.starts.get(partition)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as Spark takes it. Spark compares the texts, so equal offsets have equal ones."""
         parts: dict[str, Any] = {_KEY: VERSION, "topics": _by_topic(self.offsets)}
-        for name, begins in (("begins", self.begins), ("moved", self.moved)):
-            if begins:
-                parts[name] = _by_topic(begins)
+        for name, starts in (("begins", self.starts), ("moved", self.moved)):
+            if starts:
+                parts[name] = _by_topic(starts)
         if self.epochs:
             parts["epochs"] = _by_topic(
                 {partition: [list(entry) for entry in epochs] for partition, epochs in self.epochs.items() if epochs}
@@ -116,7 +116,7 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
         raise CheckpointError(f"the checkpoint has ids={shorten(ids)}: expected text for each topic")
     return StreamOffset(
         offsets=_parts("topics", given.get("topics"), _offset),
-        begins=_parts("begins", given.get("begins", {}), _offset),
+        starts=_parts("begins", given.get("begins", {}), _offset),
         moved=_parts("moved", given.get("moved", {}), _offset),
         epochs=_parts("epochs", given.get("epochs", {}), _epochs),
         topic_ids=ids,

@@ -70,7 +70,7 @@ class StreamPlanner:
         self._target: Ends | None = None
         self._patience = Patience(options.min_offsets or 0, options.max_delay)
         # The start of each partition that this process has seen, for a Spark that doesn't say where a batch starts.
-        self._begins: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
         self.latest: Mapping[TopicPartition, int] = {}
 
     async def start(self) -> None:
@@ -93,7 +93,7 @@ class StreamPlanner:
             options, ids = self._read, self._topic_ids(partitions)
             options.starting.check_covers(partitions)
             logs = await request_logs(self._cluster, options, partitions, ids)
-            begins = {}
+            starts = {}
             for partition in partitions:
                 found, warning = resolve(
                     partition,
@@ -105,9 +105,9 @@ class StreamPlanner:
                 )
                 if warning:
                     logger.warning("%s", warning)
-                begins[partition] = found.start
-            self._begins |= begins
-            self._initial = StreamOffset(begins, topic_ids=_known(ids), initial=True)
+                starts[partition] = found.start
+            self._starts |= starts
+            self._initial = StreamOffset(starts, topic_ids=_known(ids), initial=True)
         return self._initial
 
     async def fix_end(self) -> None:
@@ -138,47 +138,49 @@ class StreamPlanner:
         firsts = await list_offsets(self._cluster, dict.fromkeys(ends.offsets, EARLIEST), self._read)
         moved = await self._moved(kept, ends, {one: first.offset for one, first in firsts.items()})
         before = {**kept.offsets, **moved}
-        begins = {one: before.get(one, firsts[one].offset) for one in ends.offsets}
+        starts = {one: before.get(one, firsts[one].offset) for one in ends.offsets}
         # Right after an election a leader may report an earlier end than the former leader, because it has to hear from
         # the other replicas first.
-        until = {one: max(end, begins[one]) for one, end in ends.offsets.items()}
-        if waits and self._waits(sum(until.values()) - sum(begins.values()), start):
+        until = {one: max(end, starts[one]) for one, end in ends.offsets.items()}
+        if waits and self._waits(sum(until.values()) - sum(starts.values()), start):
             return None
         if most is not None:
-            until = divide(begins, until, most)
-        new = {one: begin for one, begin in begins.items() if start.initial or one not in start.offsets}
+            until = divide(starts, until, most)
+        new = {one: first for one, first in starts.items() if start.initial or one not in start.offsets}
         if until == start.offsets and not new and not moved:
             return None
         ranges = [
-            OffsetRange(one.topic, b"", one.partition, begins[one], end, ends.leader_epochs[one])
-            for one, end in until.items()
+            OffsetRange(
+                partition.topic, b"", partition.partition, starts[partition], end, ends.leader_epochs[partition]
+            )
+            for partition, end in until.items()
         ]
         epochs = await request_epochs(self._cluster, ranges, self._read)
         last = {one: epochs.get(one) or _epochs_before(start, one, end) for one, end in until.items()}
         return StreamOffset(until, new, moved, last, _known(ends.topic_ids))
 
     async def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """Return what the tasks of a batch read.
+        """Return the ranges of a batch, one for each task.
 
         Raises:
             KafkaError: The start of a partition had to be requested, and that failed.
         """
-        begins = {one: end.begin(one, start) for one in end.offsets}
+        starts = {one: end.start_of(one, start) for one in end.offsets}
         # The checkpoint lacks them if another source, or another release of Spark, has written it.
-        if unknown := [one for one, begin in begins.items() if begin is None]:
+        if unknown := [one for one, first in starts.items() if first is None]:
             await self._partitions()
             found = await list_offsets(self._cluster, dict.fromkeys(unknown, EARLIEST), self._read)
-            begins |= {one: found[one].offset for one in unknown}
+            starts |= {one: found[one].offset for one in unknown}
         ranges = [
             OffsetRange(
-                one.topic,
-                bytes.fromhex(end.topic_ids[one.topic]) if one.topic in end.topic_ids else ZERO_UUID,
-                one.partition,
-                begin,
-                end.offsets[one],
+                partition.topic,
+                bytes.fromhex(end.topic_ids[partition.topic]) if partition.topic in end.topic_ids else ZERO_UUID,
+                partition.partition,
+                first,
+                end.offsets[partition],
             )
-            for one, begin in begins.items()
-            if begin is not None and begin < end.offsets[one]
+            for partition, first in starts.items()
+            if first is not None and first < end.offsets[partition]
         ]
         return split(ranges, self._read.min_partitions, self._read.max_records_per_partition)
 
@@ -234,13 +236,13 @@ class StreamPlanner:
         return replace(ends, offsets=fixed, topic_ids={one.topic: ends.topic_ids[one.topic] for one in fixed})
 
     async def _unlimited(self, ends: Ends) -> StreamOffset:
-        new = [one for one in ends.offsets if one not in self._begins]
-        if new and self._begins:
+        new = [one for one in ends.offsets if one not in self._starts]
+        if new and self._starts:
             found = await list_offsets(self._cluster, dict.fromkeys(new, EARLIEST), self._read)
-            self._begins |= {one: found[one].offset for one in new}
-        begins = {one: self._begins[one] for one in ends.offsets if one in self._begins}
-        until = {one: max(end, begins.get(one, 0)) for one, end in ends.offsets.items()}
-        return StreamOffset(until, begins, topic_ids=_known(ends.topic_ids))
+            self._starts |= {one: found[one].offset for one in new}
+        starts = {one: self._starts[one] for one in ends.offsets if one in self._starts}
+        until = {one: max(end, starts.get(one, 0)) for one, end in ends.offsets.items()}
+        return StreamOffset(until, starts, topic_ids=_known(ends.topic_ids))
 
     def _check_topics(self, start: StreamOffset, topic_ids: Mapping[str, bytes]) -> None:
         for name, topic_id in topic_ids.items():
@@ -315,7 +317,7 @@ def _now() -> float:
 
 
 def divide(
-    begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
+    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
 ) -> dict[TopicPartition, int]:
     """Return the ends of a batch with about ``limit`` offsets, in proportion to how many each partition has.
 
@@ -323,17 +325,17 @@ def divide(
     each partition.
 
     Args:
-        begins: Where the batch starts in each partition of ``ends``.
+        starts: Where the batch starts in each partition of ``ends``.
         ends: Where the partitions end now.
         limit: The number of offsets, at least 1.
     """
-    sizes = {one: max(end - begins[one], 0) for one, end in ends.items()}
+    sizes = {one: max(end - starts[one], 0) for one, end in ends.items()}
     total = sum(sizes.values())
     if total <= limit:
         return dict(ends)
     shares = {one: limit * size / total for one, size in sizes.items()}
     return {
-        one: begins[one] + min(sizes[one], ceil(share) if share < 1 else int(share)) for one, share in shares.items()
+        one: starts[one] + min(sizes[one], ceil(share) if share < 1 else int(share)) for one, share in shares.items()
     }
 
 

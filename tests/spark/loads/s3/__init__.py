@@ -24,7 +24,7 @@ class FakeS3:
     """A running server, which has one bucket.
 
     Attributes:
-        environment: The variables by which clients find it, and retry without long pauses.
+        environment: Variables with which clients find the server, and retry without long pauses.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:

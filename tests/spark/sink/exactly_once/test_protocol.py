@@ -95,7 +95,7 @@ class MemoryLog:
     async def write(self, *records: Record) -> int:
         for key, value in records:
             self.reader.add(key, value)
-            # What compaction leaves.
+            # These are the keys that compaction leaves.
             (self.keys.discard if value is None else self.keys.add)(key)
         return -1
 
@@ -130,18 +130,18 @@ async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]
 
 
 @pytest.mark.parametrize("count", [3 * MAX_RUNS, pytest.param(200_000, marks=pytest.mark.thorough)])
-async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
+async def test_only_the_newest_jobs_are_remembered(count: int) -> None:
     log = MemoryLog()
     for begin in range(0, count, MAX_RUNS):
         await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + MAX_RUNS)))
     plan = await coordinator(log).plan(None)
     assert list(plan.done) == [f"job-{number}" for number in range(count - MAX_RUNS, count)]
-    # One more for the free ids.
+    # The free ids have one more.
     assert len(log.keys) == MAX_RUNS + 1
 
 
 @pytest.mark.parametrize("count", [3000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
-async def test_of_a_job_with_versions_the_newest_one_is_remembered(count: int) -> None:
+async def test_only_the_newest_version_of_a_job_is_remembered(count: int) -> None:
     log = MemoryLog()
     await batches(log, (("job", 2 * version) for version in range(count)))
     (plan,) = await batches(log, [("job", 2 * count)])
@@ -203,7 +203,7 @@ def test_a_batch_of_the_last_number_with_other_records_is_of_an_old_checkpoint()
             plan.is_done("query", 3, "bb")
 
 
-def test_the_last_batch_has_the_offsets_of_its_sources(tmp_path: Path) -> None:
+def test_the_offsets_of_the_last_batch_come_from_its_sources(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     assert last_offsets(str(tmp_path)) is None
     folder.mkdir()

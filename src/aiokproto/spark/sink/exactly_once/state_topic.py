@@ -181,8 +181,8 @@ class StateTopic:
                 check(result.error_code, f"creating stateTopic={self._topic}", result.error_message, asked)
             except TopicExistsError:
                 pass
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        async with deadline_at(deadline, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
             attempt = 0
             while not await self._is_known():
                 attempt += 1
@@ -208,7 +208,7 @@ class StateTopic:
         end = await self._end()
         snapshot = await self._snapshot.load()
         reader = await self._read(0 if snapshot is None or snapshot >= end else snapshot, end)
-        # Without a snapshot there, the offset belongs to an earlier topic with this name.
+        # If there is no snapshot, the offset belongs to an earlier topic with this name.
         if snapshot is not None and not reader.has_snapshot:
             reader = await self._read(0, end)
         return reader.state()
@@ -307,10 +307,12 @@ class StateTopic:
             topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
         )
         situation = Situation(ProduceRequest.api_key, idempotent=True, transactional=True)
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure: KafkaError | None = None
         attempt = 0
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
+        async with deadline_at(
+            deadline, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"
+        ):
             while True:
                 found = await self._attempt(request)
                 if isinstance(found, int):

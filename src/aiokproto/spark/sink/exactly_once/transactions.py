@@ -90,11 +90,11 @@ class Transactions:
     async def _describe(self, names: Sequence[str]) -> list[TransactionState]:
         """Return the state of each id. The state of an id that the coordinator doesn't know has only defaults."""
         situation = Situation(DescribeTransactionsRequest.api_key)
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure = "no response"
         found: dict[str, TransactionState] = {}
         attempt = 0
-        async with deadline_at(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
+        async with deadline_at(deadline, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
             while left := [name for name in names if name not in found]:
                 if attempt:
                     await asyncio.sleep(self._cluster.backoff.delay(attempt))
