@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Coordinator:
-    """A connection to a group's coordinator, which is found again after NOT_COORDINATOR."""
+    """A connection to a group's coordinator. After NOT_COORDINATOR it looks up the coordinator again."""
 
     def __init__(self, cluster: BehaviourCluster, group: str) -> None:
         self.cluster = cluster
@@ -42,7 +42,7 @@ class Coordinator:
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
-        """The connection, once a broker knows the coordinator: the first request creates the offsets topic."""
+        """Return the connection, once a broker knows the coordinator. The first request creates the offsets topic."""
         while self._wire is None:
             for server in self.cluster.bootstrap_servers.split(","):
                 host, port = server.split(":")
@@ -109,7 +109,7 @@ class Coordinator:
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def fetch(self, member_id: str | None, epoch: int, topic: str) -> ErrorCode | int:
-        """The committed offset of the topic's first partition, or the error."""
+        """Return the committed offset of the topic's first partition, or the error."""
         requested_group = OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=member_id,
@@ -123,7 +123,7 @@ class Coordinator:
         return ErrorCode(group.error_code) or group.topics[0].partitions[0].committed_offset
 
     async def partition(self) -> int:
-        """The partition of the offsets topic that the group belongs to, by Java's hash of its id."""
+        """Return the group's partition of the offsets topic, by Java's hash of its id."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
         count = len((await (await self.connect()).ask(request)).topics[0].partitions)
         value = 0
@@ -137,7 +137,7 @@ class Coordinator:
         return answer.topics[0].topic_id
 
     async def listed(self, *types: str) -> dict[str, tuple[str, str]]:
-        """Type and state of the groups of these types that this broker coordinates."""
+        """Return type and state of this broker's groups of these types."""
         answer = await self.ask(ListGroupsRequest(types_filter=list(types)), lambda answer: answer.error_code)
         return {group.group_id: (group.group_type, group.group_state) for group in answer.groups}
 

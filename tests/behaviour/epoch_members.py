@@ -18,7 +18,7 @@ class EpochMember(ABC, Generic[R]):
     """A member of a group whose assignment the coordinator computes.
 
     Attributes:
-        fields: What a heartbeat that joins says; of this the others repeat the instance id.
+        fields: The fields of a heartbeat that joins. The others repeat only the instance id.
         owned: Its partitions, by topic id.
     """
 

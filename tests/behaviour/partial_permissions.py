@@ -1,4 +1,4 @@
-"""Users with partial permissions, and what is refused to them.
+"""Users with partial permissions, and what brokers refuse to them.
 
 For each operation on each type of resource there is a user who has nothing else, and one who has everything else.
 """
@@ -76,7 +76,7 @@ class User(NamedTuple):
 
     @property
     def acls(self) -> Iterator[AclCreation]:
-        """The entries that make it so."""
+        """Yield the ACL entries that make it so."""
         if not self.only:
             for kind in OPERATIONS:
                 yield rule(self.name, kind, _all_of(kind), Operation.ALL, permission=ALLOW)
@@ -104,7 +104,7 @@ def users(prefix: str) -> list[User]:
 
 
 def users_without_the_first(prefix: str) -> list[User]:
-    """Return those who lack an operation on one of two topics, or groups."""
+    """Return the users who lack an operation on one of two topics or groups."""
     return [
         User(f"{prefix}-{number}-first", *pair, only=False, first=True)
         for number, pair in enumerate(PAIRS)
@@ -238,5 +238,5 @@ def _outcome(part: Struct, place: str, labels: dict[Any, str], lists: bool) -> I
 
 
 def _is_of_authorization(error: ErrorCode) -> bool:
-    # The second is what those get that are not served because others in the request are refused.
+    # Items that aren't served because others in the request are refused get the second error.
     return bool(error.policy & Policy.AUTHORIZATION) or error is ErrorCode.OPERATION_NOT_ATTEMPTED

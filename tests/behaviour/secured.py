@@ -112,7 +112,7 @@ class SecuredKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        # The ports assigned to this node are also free until it has started.
+        # The ports assigned to this node stay free until it has started.
         more = [port for each in free_ports((0, 1, 2)).values() for port in (each.broker, each.controller)]
         free = (port for port in more if port not in (ports.broker, ports.controller))
         self._address_for_sasl, for_tokens = f"{HOST}:{next(free)}", f"{HOST}:{next(free)}"
@@ -157,7 +157,8 @@ def identified_kafka(cluster: RunningKafka) -> Identified:
 
 @asynccontextmanager
 async def identified_broker(**config: str) -> AsyncIterator[Identified]:
-    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, as these log in with SCRAM."""
+    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, because they log in with
+    SCRAM."""
     async with oidc() as provider:
         options = {
             **{name: value for name, value in SECURED.items() if not name.startswith("delegation.")},
@@ -192,11 +193,11 @@ async def until_open(address: str) -> None:
 
 @asynccontextmanager
 async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
-    """A connection of any user; users without a password log in with an unsigned token."""
+    """Connect as any user. Users without a password log in with an unsigned token."""
     proof = ("PLAIN", plain(user)) if user in USERS else ("OAUTHBEARER", unsecured(user))
     async with connect(secured) as wire:
         answer = await authenticate(wire, *proof)
-        # A refused token is answered with the reason, which takes another request.
+        # The broker responds with the reason for a refused token, which takes another request.
         assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
         yield wire
 

@@ -219,7 +219,7 @@ async def test_in_a_rebalance_of_a_full_group_the_first_members_to_join_get_the_
         assert (await join(first, one, **soon)).error_code == ErrorCode.NONE
         assert (await waiting).error_code == ErrorCode.NONE
         assert (await join(third)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        # Another subscription starts a rebalance. Until the second member joins it, its place is free.
+        # Another subscription starts a rebalance. Until the second member joins, its place is free.
         metadata = b"\0\x01" + ConsumerProtocolSubscription(topics=["other"]).encode(1)
         changed = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
         rebalance = asyncio.create_task(join(first, one, protocols=changed, **soon))

@@ -148,7 +148,7 @@ async def test_a_static_member_leaves_temporarily(cluster: BehaviourCluster, top
 
 
 async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic: str) -> None:
-    """They match whole names, and topics that are created later."""
+    """Patterns match whole names, and topics that are created later."""
     await cluster.create_topic(f"{topic}-1", partitions=2)
     await cluster.create_topic(f"{topic}-10", partitions=3)
     async with coordinator(cluster, topic) as at:
@@ -160,7 +160,7 @@ async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic
 
 
 async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster, topic: str) -> None:
-    """A topic that is created is noticed without a request for it."""
+    """The coordinator notices a new topic without a request for it."""
     async with coordinator(cluster, topic) as at:
         member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         await member.beat()

@@ -66,7 +66,7 @@ async def make(
 
 
 async def described(wire: Wire, *owners: str) -> dict[str, DescribedDelegationToken]:
-    """The tokens that a client can describe, of all owners by default."""
+    """Return the tokens that a client can describe, of all owners by default."""
     requested_owners = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
     answer = await wire.ask(DescribeDelegationTokenRequest(owners=requested_owners or None))
     assert answer.error_code == OK
@@ -167,7 +167,7 @@ async def test_a_client_with_a_token_is_authenticated_as_its_owner(
         made = await make(owner, lifetime_ms=600_000)
         await known(owner, made)
         async with holder(secured, made, mechanism) as (job, answer):
-            # No longer than the token's lifetime, nor the session limit.
+            # The session is no longer than the token's lifetime and the session limit.
             assert 0 < answer.session_lifetime_ms <= 600_000
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
             assert errors(await job.ask(request, 9)) == {NO_TOPIC}
@@ -289,7 +289,7 @@ async def test_an_expired_token(secured: Secured) -> None:
         assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
         later = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=DAY)
         assert (await alice.ask(later)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
-        # It exists until it is removed; a session with it expires at once.
+        # The token exists until the broker removes it. A session with it expires at once.
         async with holder(secured, made) as (job, answer_to_login):
             assert answer_to_login.session_lifetime_ms == 0
             job.send(MetadataRequest(topics=None), 9)
@@ -309,7 +309,7 @@ async def test_a_token_created_for_another_user(secured: Secured, user: str) -> 
         assert (seen.principal_name, seen.token_requester_principal_name) == (other, user)
         async with holder(secured, made) as (_, answer_to_login):
             assert answer_to_login.error_code == OK
-        # The requester may describe it, and do nothing else with it.
+        # The requester may describe the token, and do nothing else with it.
         answer = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
         assert answer.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         async with as_user(secured, other) as dora:

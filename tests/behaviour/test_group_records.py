@@ -36,7 +36,7 @@ async def written(at: Coordinator) -> dict[bytes, bytes]:
 
 
 async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
-    """All records of a log from its start, which can have moved, without control records."""
+    """Return all records of a log, without control records, from its start, which can have moved."""
     requested_partition = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[requested_partition])])
     start = (await wire.ask(request)).topics[0].partitions[0]

@@ -199,7 +199,7 @@ async def test_authenticating_twice(secured: Secured) -> None:
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
         begun = clocks()
         assert (await authenticate(wire, "PLAIN", plain("alice"))).error_code == OK
-        # But not twice in a second: a slow machine may take longer than that, and tries again.
+        # It must not succeed twice in a second. A slow machine may take longer, and tries again.
         next_begun = clocks()
         while (soon := await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == OK:
             assert any(now - then >= 1 for now, then in zip(clocks(), begun, strict=True))

@@ -138,7 +138,7 @@ async def test_a_producer_above_its_quota_is_throttled(cluster: BehaviourCluster
             if offset == 0 and partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 # A real broker reports a new topic a moment before it accepts records for it.
                 continue
-            # The records above the quota are stored all the same.
+            # The broker stores the records above the quota all the same.
             assert (partition.error_code, partition.base_offset) == (0, offset)
             offset += 1
             if answer.throttle_time_ms:

@@ -95,7 +95,7 @@ async def test_an_acquisition_lock_expires(cluster: BehaviourCluster, topic: str
 
 
 async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, topic: str) -> None:
-    # Longer than a slow machine takes from one renewal to the next.
+    # The lock lasts longer than a slow machine takes from one renewal to the next.
     lock_ms = 6000
     async with (
         share_harness(cluster, topic, record_lock_duration_ms=f"{lock_ms}") as at,
@@ -137,7 +137,7 @@ async def test_closing_a_share_session_releases_its_records(cluster: BehaviourCl
             assert (await other.fetch((1, 1, [ACCEPT]), epoch=-1)).error_code == 0
             one.epoch = 0
             assert await one.acquire() == of(2, count=3)
-        # Its connection was closed by that.
+        # That has closed its connection.
         other.epoch = 0
         assert await other.acquire() == of(2, count=4)
 
@@ -192,7 +192,7 @@ async def test_new_records_are_acquired_in_ranges_of_batches(cluster: BehaviourC
 async def test_share_auto_offset_reset_decides_where_a_group_starts(
     cluster: BehaviourCluster, topic: str, reset: str, expected: list[int]
 ) -> None:
-    """If no record is as new as that, the start is undecided until there is one."""
+    """If no record is that new, the start is undecided until there is one."""
     async with share_harness(cluster, topic, auto_offset_reset=reset) as at:
         await at.produce(2, age=7200)
         async with at.member() as one:
@@ -211,7 +211,7 @@ async def test_share_auto_offset_reset_decides_where_a_group_starts(
 
 
 async def write_transactions(at: ShareHarness) -> None:
-    """Two records that are aborted, two that are committed, two whose transaction is open, and markers between."""
+    """Write two aborted records, two committed ones, and two of an open transaction, with markers in between."""
     for commit in (False, True):
         producer = Producer(at.client, V2)
         await producer.init()
@@ -375,7 +375,7 @@ async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: 
 
 
 async def test_permissions_are_checked(secured: Secured, topic: str, user: str) -> None:
-    """Permission for the group is needed to create a session; of the topics, those are read that are permitted."""
+    """A session needs permission for the group. The member reads only the permitted topics."""
     async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         known = await admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
@@ -434,5 +434,5 @@ async def test_acknowledgements_survive_a_change_of_leader(cluster3: BehaviourCl
             assert [node.node_id for node in answer.node_endpoints] == [after]
             assert await one.acknowledge_error((1, 1, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         async with at.member() as other:
-            # That the first record was acquired is not persisted.
+            # The acquisition of the first record isn't persisted.
             assert await other.acquire() == of(1, 3, 4, count=2)

@@ -83,7 +83,7 @@ async def test_more_members_than_partitions_share_them(cluster: BehaviourCluster
         await until(lambda: all(member.partitions for member in members), *members)
         await until(lambda: len({member.epoch for member in members}) == 1, *members)
         read = sorted(index for member in members for index in member.partitions)
-        # Three for each partition as far as possible: one of five has both, or is not needed for that.
+        # Each partition has three members as far as possible, so one of five has both, or isn't needed for that.
         assert {0, 1} == set(read)
         assert read.count(0) <= 3
         assert read.count(1) <= 3
@@ -102,7 +102,7 @@ async def test_members_can_subscribe_to_different_topics(cluster: BehaviourClust
         assert sorted(one.owned) == [ids[0]]
         assert sorted(both.owned[ids[1]]) == [0, 1]
         assert sorted(one.owned[ids[0]] + both.owned[ids[0]]) == [0, 1]
-        # It changes its subscription, which takes effect at once.
+        # The member changes its subscription, which takes effect at once.
         answer = await share_heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
         assert answer.error_code == 0
         assert answer.assignment is not None
@@ -234,7 +234,7 @@ async def deleted(at: Coordinator) -> ErrorCode:
 
 
 async def test_a_group_of_another_type_is_not_a_share_group(cluster: BehaviourCluster, topic: str) -> None:
-    """Even if it has no members."""
+    """The group keeps its type even without members."""
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         assert await at.commit("", -1, topic, version=8) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""What coordinators write of share groups: our code restores, and writes, the same records as real Kafka."""
+"""What coordinators write about share groups: our code restores, and writes, the same records as real Kafka."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def image_of(latest: dict[bytes, bytes], group: str) -> Image:
 
 
 async def states_of(at: Coordinator, group: str) -> list[tuple[int, BatchRecord]]:
-    """The records of a group in ``__share_group_state``, with their partitions."""
+    """Return the records of a group in ``__share_group_state``, with their partitions."""
     found = []
     for partition in range(await partitions_of(at, STATES)):
         for record in await everything(await at.connect(), STATES, partition):
@@ -73,7 +73,7 @@ async def partitions_of(at: Coordinator, topic: str) -> int:
 
 
 async def test_share_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
-    """Decoded and encoded again by our code, each record has the same bytes, whichever broker wrote it."""
+    """If our code decodes and encodes a record of either broker, its bytes stay the same."""
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first, second = ShareMember(at, "first", topic, rack_id="r"), ShareMember(at, "second", topic)
@@ -116,7 +116,8 @@ async def test_share_group_records_are_restored(cluster: BehaviourCluster, topic
 
 
 def rewritten(group: ShareGroup, image: Image) -> Image:
-    """The group's records as we write them, with the timestamp of the last assignment, which groups do not hold."""
+    """Return the group's records as we write them. They have the timestamp of the last assignment, which groups don't
+    hold."""
     group.dirty = set(group.members)
     anew = {key: image[key] for key in image if key.startswith(b"\0\x0c")}
     share_records.changes(group, anew, 0)
@@ -170,7 +171,7 @@ async def test_share_partition_states_are_restored(cluster: BehaviourCluster, to
 async def test_our_coordinators_continue_from_the_records_of_any_broker(
     cluster: BehaviourCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Our broker on the logs of another broker."""
+    """Run our broker on the logs of another broker."""
     await cluster.create_topic(topic, partitions=3)
     async with coordinator(cluster, topic) as at:
         topic_id = await at.topic_id(topic)

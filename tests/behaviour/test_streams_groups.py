@@ -88,7 +88,7 @@ async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) 
 
 
 def joining(topic: str) -> dict[str, Any]:
-    """The fields of a heartbeat that joins."""
+    """Return the fields of a heartbeat that joins."""
     return {
         "rebalance_timeout_ms": 30_000,
         "topology": counting(topic),
@@ -135,7 +135,7 @@ async def describe(at: Coordinator) -> DescribedGroup:
 
 
 async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
-    """The group, once it is stable."""
+    """Return the group's description once it's stable."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
             await thread.beat()

@@ -65,7 +65,7 @@ async def test_committed_records_are_visible_in_all_partitions_at_once(
     await producer.end(commit=True)
     await read_when(client, topic, [b"a", b"b"], 0)
     await read_when(client, topic, [b"c"], 1)
-    # The marker takes an offset.
+    # The marker has an offset of its own.
     assert await end_offset(client, topic, COMMITTED) == 3
 
 
@@ -176,7 +176,7 @@ async def test_a_transaction_that_times_out_is_aborted(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic)
-    # Long enough for a slow machine to write in it.
+    # The timeout is long enough for a slow machine to write within it.
     producer = Producer(client, version, timeout_ms=2000)
     await producer.init()
     await producer.write(topic, 0, b"late")
@@ -240,7 +240,7 @@ async def test_invalid_transactional_batches_are_refused(cluster: BehaviourClust
 async def test_the_first_sequence_in_a_partition(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
-    """The earlier records of an unknown producer may be deleted: it may start anywhere, except in its own epoch."""
+    """The earlier records of an unknown producer may be deleted, so it may start anywhere, except in its own epoch."""
     await cluster.create_topic(topic)
     producer = Producer(client, version)
     await producer.init()
@@ -334,7 +334,7 @@ async def test_transactions_can_be_listed(cluster: BehaviourCluster, client: Cli
     assert await listed(producer_id_filters=[idle.producer_id]) == {idle.name}
     assert await listed(transactional_id_pattern=f"{busy.name[:-1]}.") == {busy.name}
     assert await listed(transactional_id_pattern=busy.name[:-1]) == set()
-    # Its start is unknown, so its duration is without limit.
+    # The transaction's start is unknown, so its duration is unlimited.
     assert await listed(duration_filter=3_600_000) == {idle.name}
     request = ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[])
     answer = await client.request(request, node=cluster.broker_ids[0])

@@ -124,7 +124,7 @@ class Producer:
         return await until(ask, settled)
 
     async def write(self, topic: str, partition: int, *values: bytes) -> None:
-        """Have records in the transaction, as a client of this version does."""
+        """Add records to the transaction, as a client of this version does."""
         if self.version == V1:
             assert await self.add(topic, partition) is ErrorCode.NONE
         for value in values:
@@ -207,7 +207,7 @@ async def read(client: Client, topic: str, partition: int = 0, isolation: int = 
 
 
 async def read_when(client: Client, topic: str, wanted: list[bytes], partition: int = 0) -> None:
-    """Wait until these are the committed records: markers may be written after the response to the producer."""
+    """Wait until these are the committed records, because markers may be written after the response to the producer."""
 
     async def look() -> tuple[list[bytes | None], bool]:
         return await read(client, topic, partition), await stable(client, topic, partition)
@@ -216,7 +216,7 @@ async def read_when(client: Client, topic: str, wanted: list[bytes], partition: 
 
 
 async def stable(client: Client, topic: str, partition: int) -> bool:
-    """Whether no transaction is open there."""
+    """Return whether no transaction is open there."""
     answer = await fetch(client, topic, partition, COMMITTED)
     return answer.last_stable_offset == answer.high_watermark
 

@@ -25,7 +25,7 @@ async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T
 
 
 async def written(cluster: BehaviourCluster, *partitions: tuple[str, int]) -> dict[TopicPartition, int]:
-    """Return where the logs end, for readers of committed records to read up to.
+    """Return the ends of the logs, up to which readers of committed records should read.
 
     The end that ``read_committed`` sees is too early: a commit is confirmed before its markers are in the partitions.
     """
