@@ -92,7 +92,7 @@ async def _running(kind: type[Server], *command: object) -> AsyncIterator[Server
 
 
 def kfake(program: Path, brokers: int = 3, release: str = "") -> AbstractAsyncContextManager[Server]:
-    """franz-go's fake cluster, as a release of Kafka (``v2.4``) or with all that it has."""
+    """franz-go's fake cluster, like a release of Kafka (``v2.4``) or with all that it has."""
     return _running(Server, program, brokers, PARTITIONS, *([release] if release else []))
 
 

@@ -119,7 +119,7 @@ async def test_the_mock_cluster_accepts_offsets_in_a_transaction_and_forgets_the
 async def test_a_committed_transaction_is_read(server: Server, topic: str) -> None:
     await server.create_topic(topic, PARTITIONS)
     await transact(server.bootstrap_servers, topic)
-    # The mock cluster shows the aborted records too.
+    # The mock cluster also delivers the aborted records.
     count = len(VALUES) if server.hides_aborted else 2 * len(VALUES)
     found = await consume(server.bootstrap_servers, topic, count, isolation_level="read_committed")
     assert sorted(set(found)) == sorted(VALUES)
