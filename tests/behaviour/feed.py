@@ -38,15 +38,15 @@ async def append(
     while True:
         leader = cluster.snapshot.leader(topic, partition)
         if leader is not None and await _reached(cluster, leader):
-            answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
-            if not ErrorCode(answer.error_code).refresh_metadata:
+            response = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+            if not ErrorCode(response.error_code).refresh_metadata:
                 break
         # The leader was just elected. A broker may not know about it yet, even if another one has already reported it.
         generation = cluster.snapshot.generation
         cluster.metadata.invalidate("the leader moved")
         await cluster.metadata.wait_for_update(generation)
-    check(answer.error_code, f"Produce to {topic}-{partition}")
-    return answer.base_offset
+    check(response.error_code, f"Produce to {topic}-{partition}")
+    return response.base_offset
 
 
 async def _reached(cluster: ClusterClient, node: int) -> bool:

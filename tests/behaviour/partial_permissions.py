@@ -120,7 +120,7 @@ async def prepare(admin: Wire, prefix: str) -> Names:
     for group in groups:
         for kind in (0, 1):
             request = FindCoordinatorRequest(coordinator_keys=[group], key_type=kind)
-            await until(partial(admin.ask, request, 4), lambda answer: not _codes(answer))
+            await until(partial(admin.ask, request, 4), lambda response: not _codes(response))
         commit = OffsetCommitRequest(
             group_id=group,
             topics=[
@@ -133,9 +133,9 @@ async def prepare(admin: Wire, prefix: str) -> Names:
                 for name in topics
             ],
         )
-        await until(partial(admin.ask, commit, 8), lambda answer: not _codes(answer))
+        await until(partial(admin.ask, commit, 8), lambda response: not _codes(response))
     begin = InitProducerIdRequest(transactional_id=f"{prefix}-x", transaction_timeout_ms=60_000)
-    await until(lambda: admin.ask(begin, 4), lambda answer: not _codes(answer))
+    await until(lambda: admin.ask(begin, 4), lambda response: not _codes(response))
     named = [MetadataRequestTopic(name=each) for each in topics]
     found = await admin.ask(MetadataRequest(topics=named, allow_auto_topic_creation=False), 12)
     return Names({each.name or "": each.topic_id for each in found.topics}, groups, f"{prefix}-x")
@@ -199,13 +199,13 @@ async def outcomes(secured: Secured, user: User, samples: Iterable[Sample], name
 
 async def _ask(wire: Wire, sample: Sample, names: Names) -> Outcome:
     try:
-        answer = await wire.ask(sample.request, sample.version)
+        response = await wire.ask(sample.request, sample.version)
     except (asyncio.IncompleteReadError, ConnectionError):
         return frozenset({CLOSED})
-    return outcome(answer, names, lists=sample.lists)
+    return outcome(response, names, lists=sample.lists)
 
 
-def outcome(answer: Struct, names: Names, *, lists: bool) -> Outcome:
+def outcome(response: Struct, names: Names, *, lists: bool) -> Outcome:
     """Return the errors of a response that are about authorization, with their places; and what it names, if asked."""
     labels: dict[Any, str] = {
         **{name: f"topic {number}" for number, name in enumerate(names.topics)},
@@ -217,7 +217,7 @@ def outcome(answer: Struct, names: Names, *, lists: bool) -> Outcome:
         **{f"{name}:{'A' * 22}:0": f"group {number}" for number, name in enumerate(names.groups)},
         names.transactional_id: "transaction",
     }
-    return frozenset(_outcome(answer, "", labels, lists))
+    return frozenset(_outcome(response, "", labels, lists))
 
 
 def _outcome(part: Struct, place: str, labels: dict[Any, str], lists: bool) -> Iterator[str]:

@@ -196,9 +196,9 @@ async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
     """Connect as any user. Users without a password log in with an unsigned token."""
     proof = ("PLAIN", plain(user)) if user in USERS else ("OAUTHBEARER", unsecured(user))
     async with connect(secured) as wire:
-        answer = await authenticate(wire, *proof)
+        response = await authenticate(wire, *proof)
         # The broker responds with the reason for a refused token, which takes another request.
-        assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
+        assert (response.error_code, bytes(response.auth_bytes)) == (0, b"")
         yield wire
 
 
@@ -207,7 +207,7 @@ async def create(admin: Wire, topic: str, partitions: int = 1) -> None:
     new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     assert (await admin.ask(CreateTopicsRequest(topics=[new]), 7)).topics[0].error_code == 0
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    known = await until(lambda: admin.ask(request, 9), lambda answer: not errors(answer))
+    known = await until(lambda: admin.ask(request, 9), lambda response: not errors(response))
     assert len(known.topics[0].partitions) == partitions
 
 

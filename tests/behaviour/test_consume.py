@@ -60,8 +60,8 @@ async def delete_records(cluster: BehaviourCluster, topic: str, before: int) -> 
         )
         leader = admin.snapshot.leader(topic, 0)
         assert leader is not None
-        answer = await admin.send(request, leader)
-        assert [entry.error_code for entry in answer.topics[0].partitions] == [0]
+        response = await admin.send(request, leader)
+        assert [entry.error_code for entry in response.topics[0].partitions] == [0]
 
 
 async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, topic: str) -> None:

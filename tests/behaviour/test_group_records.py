@@ -43,8 +43,8 @@ async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord
     assert start.error_code == 0, ErrorCode(start.error_code)
     offset, found = start.offset, list[BatchRecord]()
     while True:
-        answer = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
-        batches = list(decode(answer.responses[0].partitions[0].records or b""))
+        response = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
+        batches = list(decode(response.responses[0].partitions[0].records or b""))
         if not batches:
             return found
         offset = batches[-1].next_offset

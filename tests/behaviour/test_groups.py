@@ -58,8 +58,8 @@ async def configure(cluster: BehaviourCluster, group: str, **options: str) -> No
     resource = AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configs=changes)
     described = DescribeConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configuration_keys=None)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
+        response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert response.responses[0].error_code == 0, response
         while True:
             found = await client.request(DescribeConfigsRequest(resources=[described]))
             values = {each.name: each.value for each in found.results[0].configs}
@@ -521,8 +521,8 @@ async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str)
             timeout_ms=10_000,
             validate_only=False,
         )
-        answer = await client.request(request)
-        assert [result.error_code for result in answer.results] == [0]
+        response = await client.request(request)
+        assert [result.error_code for result in response.results] == [0]
         await until(lambda: len(consumer.assignment()) == 3, consumer)
 
 

@@ -65,6 +65,6 @@ async def test_deleted_records(cluster: BehaviourCluster, topic: str) -> None:
     partition = DeleteRecordsPartition(partition_index=0, offset=4)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        answer = (await client.request(request)).topics[0].partitions[0]
-    assert (answer.error_code, answer.low_watermark) == (0, 4)
+        response = (await client.request(request)).topics[0].partitions[0]
+    assert (response.error_code, response.low_watermark) == (0, 4)
     assert [record.value for record in await read(cluster, topic)] == [b"%d" % number for number in range(4, 10)]

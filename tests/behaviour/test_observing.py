@@ -38,10 +38,10 @@ SET, DELETE = 0, 1
 CLIENT_METRICS = 16
 
 
-async def patiently(question: Callable[[], Awaitable[bool]], answer: bool) -> None:
+async def patiently(question: Callable[[], Awaitable[bool]], response: bool) -> None:
     """Repeat the request until the response is the expected one, because the other brokers learn of a change later."""
     async with timeout_at(asyncio.get_running_loop().time() + LONG_TIMEOUT):
-        while await question() is not answer:
+        while await question() is not response:
             await asyncio.sleep(0)
 
 

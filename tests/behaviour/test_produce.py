@@ -68,11 +68,11 @@ async def _end(cluster: ClusterClient, topic: str, partition: int, leader: int) 
         return (await cluster.send(request, leader)).topics[0].partitions[0]
 
     # The leader itself may not know of a new topic yet.
-    answer = await until(
+    response = await until(
         ask, lambda found: found.error_code not in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     )
-    assert answer.error_code == 0, ErrorCode(answer.error_code)
-    return answer.offset
+    assert response.error_code == 0, ErrorCode(response.error_code)
+    return response.offset
 
 
 async def stored(servers: str, topic: str) -> dict[int, list[BatchRecord]]:

@@ -223,8 +223,8 @@ async def test_our_coordinators_continue_from_the_records_of_any_broker(
             assert found == {place: start for place, (start, _) in starts.items()}
             with pytest.raises(BrokerError, match="the newest is 7"):
                 kept.read(topic, ours.topic_id, 1, 6)
-            answer = groups.share_heartbeat(topic, ShareHeartbeat("m", group.members["m"].epoch))
-            assert answer.assigned is None or {index for _, index in answer.assigned} == {0, 1, 2}
+            response = groups.share_heartbeat(topic, ShareHeartbeat("m", group.members["m"].epoch))
+            assert response.assigned is None or {index for _, index in response.assigned} == {0, 1, 2}
         finally:
             groups.close()
     finally:
@@ -244,20 +244,20 @@ class States:
         request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=self.key.group, topics=[data])
         # The first FindCoordinator request creates the topic.
         find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key_of(self.key)])
-        await self.at.ask(find, lambda answer: answer.coordinators[0].error_code)
+        await self.at.ask(find, lambda response: response.coordinators[0].error_code)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         # The coordinator may not know the topic yet.
         while error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-            error = ErrorCode(answer.results[0].partitions[0].error_code)
+            response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+            error = ErrorCode(response.results[0].partitions[0].error_code)
         assert error is ErrorCode.NONE
 
     async def read(self, **fields: Any) -> tuple[StateBatch, ...]:
         partition = read_share_group_state.PartitionData(partition=self.key.partition, **fields)
         data = read_share_group_state.ReadStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = read_share_group_state.ReadShareGroupStateRequest(group_id=self.key.group, topics=[data])
-        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-        (found,) = answer.results[0].partitions
+        response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+        (found,) = response.results[0].partitions
         assert found.error_code == 0
         return tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
@@ -280,5 +280,5 @@ class States:
         )
         data = write_share_group_state.WriteStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = write_share_group_state.WriteShareGroupStateRequest(group_id=self.key.group, topics=[data])
-        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-        assert answer.results[0].partitions[0].error_code == 0
+        response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+        assert response.results[0].partitions[0].error_code == 0

@@ -95,23 +95,23 @@ async def api_versions(client: Client, node: int) -> ApiVersionsResponse:
 async def newest_features(client: Client) -> dict[str, int]:
     """The highest level of each feature, which all brokers support."""
     answers = [await api_versions(client, node) for node in client.brokers]
-    every = [{feature.name: feature.max_version for feature in answer.supported_features} for answer in answers]
+    every = [{feature.name: feature.max_version for feature in response.supported_features} for response in answers]
     assert all(each == every[0] for each in every)
     return every[0]
 
 
 async def finalized(client: Client) -> dict[str, int]:
     """The levels that the cluster uses."""
-    answer = await api_versions(client, min(client.brokers))
-    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    response = await api_versions(client, min(client.brokers))
+    return {feature.name: feature.max_version_level for feature in response.finalized_features}
 
 
 async def finalize(client: Client, name: str, level: int) -> None:
     """Have the cluster use a level of a feature."""
     update = FeatureUpdateKey(feature=name, max_version_level=level)
-    answer = await client.request(UpdateFeaturesRequest(feature_updates=[update]))
-    codes = [answer.error_code, *(result.error_code for result in answer.results)]
-    assert not any(codes), answer
+    response = await client.request(UpdateFeaturesRequest(feature_updates=[update]))
+    codes = [response.error_code, *(result.error_code for result in response.results)]
+    assert not any(codes), response
 
 
 async def group_type(client: Client, group_id: str) -> str:

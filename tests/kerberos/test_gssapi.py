@@ -142,12 +142,12 @@ async def test_a_peer_without_the_key_is_not_the_broker(realm: Kdc, keytab: Path
     mechanism = Gssapi(keytab=keytab)
     other = acceptor(realm).accept(await mechanism.exchange(HOST).start())
     heard = await mechanism.exchange(HOST).start()
-    for answer in (b"", b"noise", heard, other):
-        assert answer is not None
+    for response in (b"", b"noise", heard, other):
+        assert response is not None
         exchange = mechanism.exchange(HOST)
         await exchange.start()
         with pytest.raises(AuthenticationError, match=r"proves nothing: .*; it may not be the broker"):
-            await exchange.respond(answer)
+            await exchange.respond(response)
 
 
 async def test_an_offer_that_was_changed_on_the_way(realm: Kdc, keytab: Path) -> None:
@@ -316,9 +316,9 @@ async def test_challenges_without_end(realm: Kdc, keytab: Path, challenge: bytes
     """The peer repeats itself or the client, or starts again with what the broker has said."""
     service, exchange = acceptor(realm), Gssapi(keytab=keytab).exchange(HOST)
     first = await exchange.start()
-    answer = service.accept(first) if challenge is None else challenge
+    response = service.accept(first) if challenge is None else challenge
     with pytest.raises(AuthenticationError, match=r"proves nothing|malformed"):
-        await repeated(exchange, answer or b"")
+        await repeated(exchange, response or b"")
 
 
 async def repeated(exchange: SaslExchange, challenge: bytes) -> None:

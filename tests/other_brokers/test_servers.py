@@ -192,8 +192,8 @@ async def test_records_of_a_share_group_are_accepted_once(fake: Server, topic: s
     change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[change])
     async with Client(bootstrap_servers=fake.bootstrap_servers) as client:
-        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
+        response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert response.responses[0].error_code == 0, response
     seen: list[bytes | None] = []
     for _ in range(2):
         async with ShareConsumer(topic, bootstrap_servers=fake.bootstrap_servers, group_id=topic) as consumer:
