@@ -18,7 +18,7 @@ class EpochMember(ABC, Generic[R]):
     """A member of a group whose assignment the coordinator computes.
 
     Attributes:
-        fields: What a heartbeat that joins says; of this the others repeat the instance id.
+        fields: The fields of a heartbeat that joins. The others repeat only the instance id.
         owned: Its partitions, by topic id.
     """
 
@@ -41,25 +41,25 @@ class EpochMember(ABC, Generic[R]):
         """Return the fields that say what the member owns."""
         return {}
 
-    def follow(self, answer: Any) -> None:
+    def follow(self, response: Any) -> None:
         """Own what the response assigns."""
-        if answer.assignment is not None:
-            self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+        if response.assignment is not None:
+            self.owned = {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
 
     async def beat(self, **more: Any) -> R:
         """Send the next heartbeat, and follow the response."""
         static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
         fields = self.report() | (self.fields if self.epoch == 0 else static)
-        answer = await self.send(self.epoch, **fields | more)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        self.follow(answer)
-        return answer
+        response = await self.send(self.epoch, **fields | more)
+        assert response.error_code == 0, response
+        self.epoch = response.member_epoch
+        self.follow(response)
+        return response
 
     async def leave(self, epoch: int = -1) -> None:
         static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
-        answer = await self.send(epoch, **static)
-        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, self.member_id, epoch)
+        response = await self.send(epoch, **static)
+        assert (response.error_code, response.member_id, response.member_epoch) == (0, self.member_id, epoch)
         self.epoch, self.owned = 0, {}
 
 
@@ -97,4 +97,4 @@ class ShareMember(EpochMember[ShareGroupHeartbeatResponse]):
 async def share_heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) -> ShareGroupHeartbeatResponse:
     """Send a heartbeat of a share group."""
     named: dict[str, Any] = {"group_id": at.group, "member_id": member_id, "member_epoch": epoch}
-    return await at.ask(ShareGroupHeartbeatRequest(**named | fields), lambda answer: answer.error_code)
+    return await at.ask(ShareGroupHeartbeatRequest(**named | fields), lambda response: response.error_code)

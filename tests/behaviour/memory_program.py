@@ -29,7 +29,7 @@ async def main(servers: str, topic: str, records: int, budget: int) -> None:
         size = len((await anext(consumer)).value or b"")
         before = most_memory()
         for _ in range(records - 1):
-            # Time for the consumer to fetch ahead as much as it will.
+            # Give the consumer time to fetch ahead as much as it will.
             for _ in range(50):
                 await asyncio.sleep(0)
             assert len((await anext(consumer)).value or b"") == size

@@ -36,7 +36,7 @@ class RunningMember:
         self.task = asyncio.create_task(member.run())
 
     def noted(self) -> object:
-        """What has happened, for the text of a failure."""
+        """Return what has happened, for the text of a failure."""
         raise NotImplementedError
 
     async def until(self, condition: Callable[[], bool]) -> None:

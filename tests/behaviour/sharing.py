@@ -27,7 +27,7 @@ from tests.behaviour.coordinator import Coordinator
 
 async def describe(at: Coordinator) -> DescribedGroup:
     request = ShareGroupDescribeRequest(group_ids=[at.group], include_authorized_operations=True)
-    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+    return (await at.ask(request, lambda response: response.groups[0].error_code)).groups[0]
 
 
 async def offsets(
@@ -41,12 +41,12 @@ async def offsets(
     )
     group = DescribeShareGroupOffsetsRequestGroup(group_id=at.group, topics=requested)
     request = DescribeShareGroupOffsetsRequest(groups=[group])
-    answer = (await at.ask(request, lambda answer: answer.groups[0].error_code, version)).groups[0]
-    assert answer.error_code == 0
-    assert {each.error_code for topic in answer.topics for each in topic.partitions} <= {0}
+    response = (await at.ask(request, lambda response: response.groups[0].error_code, version)).groups[0]
+    assert response.error_code == 0
+    assert {each.error_code for topic in response.topics for each in topic.partitions} <= {0}
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
 
@@ -58,18 +58,18 @@ async def alter(at: Coordinator, topic: str, starts: Mapping[int, int]) -> Alter
     ]
     requested_topic = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
     request = AlterShareGroupOffsetsRequest(group_id=at.group, topics=[requested_topic])
-    return await at.ask(request, lambda answer: answer.error_code)
+    return await at.ask(request, lambda response: response.error_code)
 
 
 async def alter_when_known(at: Coordinator, topic: str, starts: Mapping[int, int]) -> AlterShareGroupOffsetsResponse:
     """Set offsets once the coordinator knows the topic, which in a real cluster is a little after the others."""
     while True:
-        answer = await alter(at, topic, starts)
-        if answer.responses[0].partitions[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return answer
+        response = await alter(at, topic, starts)
+        if response.responses[0].partitions[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return response
 
 
 async def delete(at: Coordinator, *topics: str) -> DeleteShareGroupOffsetsResponse:
     requested_topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
     request = DeleteShareGroupOffsetsRequest(group_id=at.group, topics=requested_topics)
-    return await at.ask(request, lambda answer: answer.error_code)
+    return await at.ask(request, lambda response: response.error_code)

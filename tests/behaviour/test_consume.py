@@ -60,8 +60,8 @@ async def delete_records(cluster: BehaviourCluster, topic: str, before: int) -> 
         )
         leader = admin.snapshot.leader(topic, 0)
         assert leader is not None
-        answer = await admin.send(request, leader)
-        assert [entry.error_code for entry in answer.topics[0].partitions] == [0]
+        response = await admin.send(request, leader)
+        assert [entry.error_code for entry in response.topics[0].partitions] == [0]
 
 
 async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, topic: str) -> None:
@@ -82,7 +82,7 @@ async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, to
 
 
 async def test_partitions_are_read_in_turn(cluster: BehaviourCluster, topic: str) -> None:
-    """One partition is not read to its end while others have records too."""
+    """The consumer doesn't read one partition to its end while others have records, too."""
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 200, [0, 1])
     async with reader(cluster, topic) as consumer:
@@ -194,7 +194,7 @@ async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:
 async def test_a_seek_right_after_the_assignment_wins_over_the_first_lookup(
     cluster: BehaviourCluster, topic: str, turns: int
 ) -> None:
-    """However far the lookup of the start position is when the seek is called."""
+    """The seek wins, however far the lookup of the start position is when it's called."""
     await cluster.create_topic(topic, partitions=1)
     await fill(cluster, topic, 3)
     for seek in (Consumer.seek_to_beginning, lambda one: one.seek_to_time(EPOCH), lambda one: one.seek((topic, 0), 0)):
@@ -336,7 +336,7 @@ async def test_a_deleted_topic_is_named(cluster: BehaviourCluster, topic: str) -
             await admin.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), max_version=5)
         with pytest.raises(UnknownTopicError, match=topic):
             await anext(consumer)
-        # It may be created again: the consumer still looks for it.
+        # The consumer still looks for the topic, because it may be created again.
         assert "UNKNOWN_TOPIC" in str(consumer.partition_state((topic, 0)))
 
 
@@ -382,7 +382,7 @@ async def test_an_offset_out_of_range_moves_to_the_nearest_end(
 
 
 async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: BehaviourCluster, topic: str) -> None:
-    """Again with every call, until the user seeks."""
+    """Every call raises it again, until the user seeks."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     async with reader(cluster, reset="none") as consumer:
@@ -404,7 +404,7 @@ async def test_every_assigned_partition_has_a_status(cluster: BehaviourCluster, 
         assert consumer.partition_state((topic, 0)).status is PartitionStatus.UNASSIGNED
         consumer.assign((topic, 0))
         await take(consumer, 10)
-        # Between two fetches the status is another one.
+        # The status is a different one between two fetches.
         while consumer.partition_state((topic, 0)).status is not PartitionStatus.FETCHING:
             assert await consumer.poll(timeout_ms=10) == []
         assert consumer.lag((topic, 0)) == 0

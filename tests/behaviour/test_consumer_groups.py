@@ -38,8 +38,8 @@ async def test_members_share_the_partitions(cluster: BehaviourCluster, topic: st
     async with coordinator(cluster, topic) as at:
         first, second = (ConsumerMember(at, name, subscribed_topic_names=[topic]) for name in ("first", "second"))
         await until(lambda: first.partitions == [0, 1, 2, 3], first)
-        answer = await first.beat()
-        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == (
+        response = await first.beat()
+        assert (response.member_id, response.heartbeat_interval_ms, response.assignment) == (
             "first",
             HEARTBEAT_MS,
             None,
@@ -112,24 +112,24 @@ async def test_invalid_heartbeats_are_refused(
 ) -> None:
     async with coordinator(cluster, topic) as at:
         await ConsumerMember(at, "known", subscribed_topic_names=[topic]).beat()
-        answer = await at.heartbeat(member_id, epoch, **fields)
-        assert ErrorCode(answer.error_code) is error
-        assert answer.error_message
-        assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+        response = await at.heartbeat(member_id, epoch, **fields)
+        assert ErrorCode(response.error_code) is error
+        assert response.error_message
+        assert (response.member_id, response.member_epoch, response.assignment) == (None, 0, None)
 
 
 async def test_a_heartbeat_for_an_unknown_group_is_refused(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("m", 5)
-        assert ErrorCode(answer.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
-        assert answer.error_message
+        response = await at.heartbeat("m", 5)
+        assert ErrorCode(response.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert response.error_message
 
 
 async def test_in_v0_the_coordinator_can_generate_the_member_id(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("", 0, version=0, **JOIN)
-        assert answer.error_code == 0
-        assert answer.member_id
+        response = await at.heartbeat("", 0, version=0, **JOIN)
+        assert response.error_code == 0
+        assert response.member_id
 
 
 async def test_a_static_member_leaves_temporarily(cluster: BehaviourCluster, topic: str) -> None:
@@ -148,7 +148,7 @@ async def test_a_static_member_leaves_temporarily(cluster: BehaviourCluster, top
 
 
 async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic: str) -> None:
-    """They match whole names, and topics that are created later."""
+    """Patterns match whole names, and topics that are created later."""
     await cluster.create_topic(f"{topic}-1", partitions=2)
     await cluster.create_topic(f"{topic}-10", partitions=3)
     async with coordinator(cluster, topic) as at:
@@ -160,7 +160,7 @@ async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic
 
 
 async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster, topic: str) -> None:
-    """A topic that is created is noticed without a request for it."""
+    """The coordinator notices a new topic without a request for it."""
     async with coordinator(cluster, topic) as at:
         member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         await member.beat()
@@ -206,7 +206,7 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
         assert (await at.listed("consumer"))[topic] == ("consumer", "Stable")
         assert topic not in await at.listed("classic")
         assert topic in await at.listed()
-        classic = await at.ask(DescribeGroupsRequest(groups=[topic]), lambda answer: answer.groups[0].error_code)
+        classic = await at.ask(DescribeGroupsRequest(groups=[topic]), lambda response: response.groups[0].error_code)
         assert (classic.groups[0].error_code, classic.groups[0].group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
         async def delete_offset() -> int:
@@ -214,12 +214,12 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
             )
             request = OffsetDeleteRequest(group_id=topic, topics=[requested_topic])
-            answer = await at.ask(request, lambda answer: answer.error_code)
-            return answer.error_code or answer.topics[0].partitions[0].error_code
+            response = await at.ask(request, lambda response: response.error_code)
+            return response.error_code or response.topics[0].partitions[0].error_code
 
         async def delete() -> int:
             request = DeleteGroupsRequest(groups_names=[topic])
-            return (await at.ask(request, lambda answer: answer.results[0].error_code)).results[0].error_code
+            return (await at.ask(request, lambda response: response.results[0].error_code)).results[0].error_code
 
         assert await delete_offset() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         assert await delete() == ErrorCode.NON_EMPTY_GROUP
@@ -240,17 +240,17 @@ async def test_a_group_can_have_its_own_configs(cluster: BehaviourCluster, topic
             change = AlterableConfig(name=name, config_operation=0, value=value)
             resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[change])
             request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-            answer = await at.ask(request, lambda answer: answer.responses[0].error_code)
-            return answer.responses[0].error_code
+            response = await at.ask(request, lambda response: response.responses[0].error_code)
+            return response.responses[0].error_code
 
         async def option(name: str) -> tuple[str | None, int]:
             resource = DescribeConfigsResource(
                 resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=[name]
             )
-            answer = await at.ask(
-                DescribeConfigsRequest(resources=[resource]), lambda answer: answer.results[0].error_code
+            response = await at.ask(
+                DescribeConfigsRequest(resources=[resource]), lambda response: response.results[0].error_code
             )
-            (found,) = answer.results[0].configs
+            (found,) = response.results[0].configs
             return found.value, found.config_source
 
         assert await option("consumer.heartbeat.interval.ms") == (str(HEARTBEAT_MS), 4)

@@ -66,7 +66,7 @@ async def group_type(cluster: BehaviourCluster, topic: str) -> str:
 
 
 class SharedReading:
-    """Members read what is written to the topic's four partitions, together, while the group changes."""
+    """Members read the topic's four partitions together, while the group changes."""
 
     def __init__(self, cluster: BehaviourCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -86,7 +86,7 @@ class SharedReading:
         await asyncio.wait_for(all_read(), LONG_TIMEOUT)
 
     def check(self) -> None:
-        """Every record was read, and none twice."""
+        """Assert that every record was read, and none twice."""
         assert self._complete()
         assert len(self._seen) == len(set(self._seen))
 
@@ -274,7 +274,8 @@ async def test_callbacks_can_use_their_consumer(cluster: BehaviourCluster, topic
 
 
 async def test_a_group_changes_its_protocol_while_it_is_read(cluster: BehaviourCluster, topic: str) -> None:
-    """Classic members are replaced one by one, and back; nothing is lost to any of them, and no record repeated."""
+    """Members of one protocol replace the others one by one, and back. No member loses a partition, and no record is
+    repeated."""
     await cluster.create_topic(topic, partitions=4)
     lost: list[TopicPartition] = []
     reading = SharedReading(cluster, topic)

@@ -87,7 +87,7 @@ def test_clients_that_are_created_before_there_is_an_event_loop_work() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_a_client_in_a_forked_process_is_refused_and_the_parents_goes_on() -> None:
-    """The child has no right to the parent's connections: what both write on them would be damaged."""
+    """The child must not use the parent's connections, because what both write on them would be damaged."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKING],
         capture_output=True,
@@ -124,5 +124,5 @@ def test_ctrl_c_ends_a_reading_loop_and_commits_what_it_has_finished() -> None:
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=LONG_TIMEOUT)
         assert errors.splitlines()[-1] == "KeyboardInterrupt"
-        # It may have been interrupted in the loop's body, after the line was written.
+        # The program may have been interrupted in the loop's body, after it wrote the line.
         assert asyncio.run(committed(cluster.bootstrap_servers)) in ([2], [3])

@@ -36,15 +36,15 @@ async def written(at: Coordinator) -> dict[bytes, bytes]:
 
 
 async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
-    """All records of a log from its start, which can have moved, without control records."""
+    """Return all records of a log, without control records, from its start, which can have moved."""
     requested_partition = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[requested_partition])])
     start = (await wire.ask(request)).topics[0].partitions[0]
     assert start.error_code == 0, ErrorCode(start.error_code)
     offset, found = start.offset, list[BatchRecord]()
     while True:
-        answer = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
-        batches = list(decode(answer.responses[0].partitions[0].records or b""))
+        response = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
+        batches = list(decode(response.responses[0].partitions[0].records or b""))
         if not batches:
             return found
         offset = batches[-1].next_offset

@@ -38,10 +38,10 @@ SET, DELETE = 0, 1
 CLIENT_METRICS = 16
 
 
-async def patiently(question: Callable[[], Awaitable[bool]], answer: bool) -> None:
-    """Ask until the answer is that: what one broker has changed, the others learn later."""
+async def patiently(question: Callable[[], Awaitable[bool]], response: bool) -> None:
+    """Repeat the request until the response is the expected one, because the other brokers learn of a change later."""
     async with timeout_at(asyncio.get_running_loop().time() + LONG_TIMEOUT):
-        while await question() is not answer:
+        while await question() is not response:
             await asyncio.sleep(0)
 
 
@@ -61,7 +61,7 @@ async def test_hooks_statistics_and_health_agree(cluster: BehaviourCluster, topi
         bootstrap_servers=servers,
         group_id=f"g-{topic}",
         auto_offset_reset="earliest",
-        # One commit, however far the clock leaps.
+        # There is one commit, however far the clock leaps.
         enable_auto_commit=False,
         hooks=hooks,
     )
@@ -186,6 +186,6 @@ async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None
 
 
 async def subscribed(client: Client) -> bool:
-    """Whether a new client instance would get a subscription."""
+    """Return whether a new client instance would get a subscription."""
     response = await client.request(GetTelemetrySubscriptionsRequest(), node=1)
     return bool(response.requested_metrics)

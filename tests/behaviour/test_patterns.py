@@ -46,8 +46,8 @@ from tests.clusters import BehaviourCluster
 )
 async def test_invalid_patterns_are_refused(cluster: BehaviourCluster, topic: str, pattern: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("m", 0, **JOIN, subscribed_topic_regex=pattern)
-        assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REGULAR_EXPRESSION
+        response = await at.heartbeat("m", 0, **JOIN, subscribed_topic_regex=pattern)
+        assert ErrorCode(response.error_code) is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize("pattern", ["(?i:{T})-[[:alpha:]]+", r"\Q{t}\E-(?P<rest>\pL{{3}})", r"{t}-[^\d.]{{1,3}}\z"])
@@ -87,11 +87,11 @@ async def test_a_pattern_does_not_match_topics_without_describe_permission(
         await until_coordinated(admin, group)
         await grant(admin, rule(user, GROUP, group, READ), rule(user, TOPIC, seen, DESCRIBE))
         joining = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        answer = await beat(client, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
-        while answer.assignment is None or not answer.assignment.topic_partitions:
-            assert answer.error_code == OK
-            answer = await beat(client, group, answer.member_epoch)
-        assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
+        response = await beat(client, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
+        while response.assignment is None or not response.assignment.topic_partitions:
+            assert response.error_code == OK
+            response = await beat(client, group, response.member_epoch)
+        assert [each.partitions for each in response.assignment.topic_partitions] == [[0, 1]]
         described = await admin.ask(
             ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         )
@@ -112,10 +112,10 @@ async def test_a_hidden_topic_cannot_be_subscribed_to_nor_seen_in_a_group(
         joining = {"subscribed_topic_names": [topic], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
         refused = await beat(client, group, 0, **joining)
         assert (refused.error_code, refused.member_id, refused.assignment) == (NO_TOPIC, None, None)
-        answer = await beat(admin, group, 0, **joining)
-        while answer.assignment is None or not answer.assignment.topic_partitions:
-            assert answer.error_code == OK
-            answer = await beat(admin, group, answer.member_epoch)
+        response = await beat(admin, group, 0, **joining)
+        while response.assignment is None or not response.assignment.topic_partitions:
+            assert response.error_code == OK
+            response = await beat(admin, group, response.member_epoch)
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         assert errors(await admin.ask(request)) == set()
         described = await client.ask(request)

@@ -74,7 +74,7 @@ async def test_compressed_batches_have_their_size_after_compression(
             assert not outcomes.errors
     found = [one for fetched in await batches(cluster, topic, len(values)) for one in fetched.record_batches]
     assert [record.value for one in found for record in one] == values
-    # Each call leaves a rest.
+    # Each call leaves some records in the batch.
     assert 0.8 * size < max(one.size_in_bytes for one in found) <= 1.05 * size
     assert all(one.compression is Compression.parse(codec) for one in found)
 
@@ -167,7 +167,7 @@ async def test_records_of_a_transaction_are_copied_without_the_transaction(
 
 
 async def write_transactions(cluster: BehaviourCluster, topic: str) -> None:
-    """One that is committed, and before it one that is not."""
+    """One transaction is committed, and the one before it isn't."""
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         transactional = Transactional(client, V1)
         await transactional.init()

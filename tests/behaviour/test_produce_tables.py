@@ -49,7 +49,7 @@ async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: An
 async def test_many_records_are_buffered_in_order_before_any_is_acknowledged(
     cluster: BehaviourCluster, topic: str, table: bool
 ) -> None:
-    """More than the buffer has memory for: each call waits for some of it."""
+    """The table is larger than the buffer's memory, so each call waits for some of it."""
     await cluster.create_topic(topic)
     values = [b"%06d" % number * 10 for number in range(3000)]
     async with producer(cluster, batch_size=10_000, buffer_memory=50_000, linger_ms=0) as writer:

@@ -138,8 +138,8 @@ async def test_every_way_to_write_is_part_of_the_transaction(
         await txn.send_batch(topic, builder.close(), partition=0)
         await txn.send_many(topic, [b"many", b"more"])
     await read_when(client, topic, [b"try_post", b"batch", b"many", b"more"])
-    answer = await fetch(client, topic, 0, UNCOMMITTED)
-    assert all(batch.is_transactional for batch in decode(bytes(answer.records or b"")))
+    response = await fetch(client, topic, 0, UNCOMMITTED)
+    assert all(batch.is_transactional for batch in decode(bytes(response.records or b"")))
 
 
 async def test_a_cancelled_block_aborts_before_the_next_transaction(

@@ -1,4 +1,4 @@
-"""Reading up to the end of the log, and knowing where it is without asking, on both kinds of cluster."""
+"""Reading up to the end of the log, and knowing the end without a request, on both kinds of cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_transaction_markers_and_aborted_records_at_the_end(cluster: Behav
             values = [record.value async for record in consumer.read_to_end()]
         async with reader(cluster, topic) as consumer:
             everything = [record.value async for record in consumer.read_to_end()]
-            # Three records, one of each transaction, and its marker.
+            # There are three records, one of each transaction, and its marker.
             assert await consumer.position((topic, 0)) == 7
     assert values == [b"value-0", b"value-1", b"value-2", b"committed"]
     assert everything == [*values, b"aborted"]

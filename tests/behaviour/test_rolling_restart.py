@@ -43,7 +43,7 @@ class Reader:
 
 
 class Group:
-    """The members of a group, and what they have read, together."""
+    """The members of a group, and what they have read together."""
 
     def __init__(self, cluster: BehaviourCluster, topic: str, protocol: str, news: asyncio.Event) -> None:
         self.seen: Counter[tuple[int, int]] = Counter()
@@ -60,7 +60,8 @@ class Group:
 
 @pytest.mark.exclusive
 async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster, topic: str) -> None:
-    """Each broker in turn, the coordinators of a group of each protocol among them. Every record arrives once."""
+    """Each broker restarts in turn, including the coordinators of a group of each protocol. Every record arrives
+    once."""
     await cluster3.create_topic(topic, PARTITIONS, replication=3)
     news = asyncio.Event()
     groups = [Group(cluster3, topic, protocol, news) for protocol in ("classic", "consumer")]

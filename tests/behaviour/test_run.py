@@ -42,7 +42,7 @@ async def committed(cluster: BehaviourCluster, topic: str, partitions: int = 1) 
 
 
 async def produce(cluster: BehaviourCluster, topic: str, *records: tuple[bytes | None, bytes]) -> None:
-    """Keys and values, into partition 0."""
+    """Write keys and values to partition 0."""
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for key, value in records:
             await producer.send(topic, value, key=key, partition=0)
@@ -169,7 +169,7 @@ async def test_a_failing_handler_ends_the_run_and_its_record_is_not_committed(
             await consumer.run(handle, retry=Retry(attempts=3, backoff_ms=1))
         counts = status(consumer).counts
         assert (counts.processed, counts.failed, counts.retried) == (7, 3, 2)
-        # The consumer goes on at the record that failed, however it is read.
+        # The consumer continues at the record that failed, however it's read.
         assert (await anext(consumer)).offset == 7
     assert calls == Counter({**dict.fromkeys(range(7), 1), 7: 3})
 
@@ -218,7 +218,7 @@ async def test_a_record_that_keeps_failing_becomes_a_dead_letter(cluster: Behavi
 
 
 class Letters:
-    """A dead-letter topic that keeps what is written, or refuses it."""
+    """A dead-letter topic that keeps the records, or refuses them."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.written: list[tuple[Record, BaseException]] = []

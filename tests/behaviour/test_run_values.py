@@ -1,4 +1,4 @@
-"""A handler called for records with deserialized keys and values, and for those that cannot be decoded."""
+"""A handler called for records with deserialized keys and values; records that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_record_waits_in_a_retry_topic_as_it_was_stored(cluster: Behavio
             raise ValueError("later")
         consumer.stop_run()
 
-    # A producer's serializers would not take bytes.
+    # A producer's serializers wouldn't accept bytes.
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, value_serializer=lambda value: json.dumps(value).encode()
     ) as producer:
@@ -119,7 +119,7 @@ async def test_a_record_that_cannot_be_decoded_ends_the_run_and_is_not_committed
         while 1 not in seen:
             with pytest.raises(RecordDeserializationError, match=f"{topic}-0: the value .* at offset 2"):
                 await consumer.run(handle)
-        # Neither the run nor a commit has gone beyond it.
+        # Neither the run nor a commit has passed that record.
         with pytest.raises(RecordDeserializationError, match="at offset 2"):
             await consumer.run(handle)
         assert await consumer.position((topic, 0)) == 2

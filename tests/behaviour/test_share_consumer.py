@@ -35,7 +35,7 @@ def seen(records: Sequence[ShareRecord]) -> dict[int, int]:
 
 
 async def left(at: ShareHarness, cluster: BehaviourCluster, count: int) -> dict[int, int]:
-    """What another member gets: the delivery counts of ``count`` records by offset."""
+    """Return what another member gets: the delivery counts of ``count`` records by offset."""
     async with consumer(cluster, at.topic) as other:
         return seen(await read(other, count))
 
@@ -143,7 +143,7 @@ async def test_explicit_acknowledgements_decide_about_each_record(cluster: Behav
                 AcknowledgeOutcome(topic, 0, 5, 5, Acknowledgement.ACCEPT),
             ]
             assert seen(await read(jobs, 1)) == {1: 2}
-        # Nothing was said about 4, and about the second delivery of 1.
+        # Nothing acknowledges 4, and the second delivery of 1.
         assert await left(at, cluster, 2) == {1: 3, 4: 2}
 
 
@@ -237,7 +237,7 @@ async def test_locks_can_be_renewed_by_hand(cluster: BehaviourCluster, topic: st
         async with consumer(cluster, topic, acknowledgement_mode="explicit", renew_locks=False) as jobs:
             records = await read(jobs, 2)
             before = records[0].lock_deadline
-            # A clock may stand still for longer than a renewal takes.
+            # A clock may stop for longer than a renewal takes.
             now = asyncio.get_running_loop().time
             fetched = now()
             await until(lambda: now() > fetched)
@@ -359,7 +359,7 @@ async def test_run_waits_for_handlers_and_releases_the_records_of_those_it_cance
             with pytest.raises(asyncio.CancelledError):
                 await running
             assert started == [0, 1], "a cancelled run starts no more"
-        # It had not acquired the last one: there was no handler for it.
+        # The consumer hadn't acquired the last record, because it had no handler for it.
         assert await left(at, cluster, 2) == {1: 2, 2: 1}
 
 
@@ -398,7 +398,7 @@ async def test_a_consumer_moves_on_to_the_new_leader(cluster3: BehaviourCluster,
             assert all(each.ok for each in await jobs.commit())
             await cluster3.move_leader(topic, 0)
             again = await read(jobs, 2)
-            # The new leader knows the delivery counts that were stored: none of an acquisition.
+            # The new leader knows only stored delivery counts, and an acquisition isn't stored.
             assert sorted(seen(again)) == [1, 2]
             assert not jobs.accept(records[1])
             assert jobs.accept(again)
@@ -463,7 +463,7 @@ async def test_what_was_delivered_before_unsubscribe_can_still_be_acknowledged(
         async with consumer(cluster, topic, acknowledgement_mode="explicit") as jobs:
             records = await read(jobs, 2)
             jobs.unsubscribe()
-            # It has left the group by then.
+            # The member has left the group by then.
             await until(lambda: jobs._engine.member.member_epoch < 0)
             jobs.accept(records)
             outcomes = await jobs.commit()
@@ -471,7 +471,7 @@ async def test_what_was_delivered_before_unsubscribe_can_still_be_acknowledged(
 
 
 async def test_a_connection_stays_open_while_records_are_processed(cluster: BehaviourCluster, topic: str) -> None:
-    """By requests without an acknowledgement: closing the connection would release the records."""
+    """Requests without an acknowledgement keep it open, because closing it would release the records."""
 
     class Sent(Hooks):
         count = 0

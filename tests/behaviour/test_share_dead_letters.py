@@ -58,7 +58,7 @@ async def dead_letters(
 
 
 async def fail(cluster: BehaviourCluster, topic: str) -> None:
-    """Reject the first record, and release the others until that has no effect any more."""
+    """Reject the first record, and release the others until the delivery limit ends them."""
     async with ShareConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as jobs:
         seen: set[tuple[int, int]] = set()
         while not {(1, 2), (2, 2)} <= seen:
@@ -152,7 +152,7 @@ async def test_the_partition_of_a_dead_letter_follows_from_its_own(cluster: Beha
 
 
 async def test_a_topic_that_is_not_enabled_gets_no_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
-    """The record is given up nevertheless."""
+    """The broker archives the record nevertheless."""
     async with dead_letters(cluster, topic, enabled="false") as (_, queue):
         await produce(cluster, topic)
         await fail(cluster, topic)

@@ -1,4 +1,4 @@
-"""The permissions of streams group members, besides that for the group: the topics of the topology."""
+"""The permissions of streams group members, besides the one for the group: the topics of the topology."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_describe_permission_is_needed_for_all_topics_of_the_topology(
             assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             seen = await describe(client, group)
             assert (seen.error_code, seen.topology, seen.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, [])
-            # The internal topics, which need not exist.
+            # These are the internal topics, which needn't exist.
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE, pattern=PREFIXED))
             assert (await beat(client, group, "a", 0, **joining(topic))).error_code == 0
             seen = await describe(client, group)

@@ -84,11 +84,11 @@ async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) 
         "member_epoch": epoch,
         "endpoint_information_epoch": 0,
     }
-    return await at.ask(StreamsGroupHeartbeatRequest(**named | fields), lambda answer: answer.error_code)
+    return await at.ask(StreamsGroupHeartbeatRequest(**named | fields), lambda response: response.error_code)
 
 
 def joining(topic: str) -> dict[str, Any]:
-    """The fields of a heartbeat that joins."""
+    """Return the fields of a heartbeat that joins."""
     return {
         "rebalance_timeout_ms": 30_000,
         "topology": counting(topic),
@@ -114,10 +114,10 @@ class Thread(EpochMember[StreamsGroupHeartbeatResponse]):
     def report(self) -> dict[str, Any]:
         return {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
 
-    def follow(self, answer: StreamsGroupHeartbeatResponse) -> None:
-        self.statuses = [each.status_code for each in answer.status or []]
-        if answer.active_tasks is not None:
-            self.tasks = {(each.subtopology_id, index) for each in answer.active_tasks for index in each.partitions}
+    def follow(self, response: StreamsGroupHeartbeatResponse) -> None:
+        self.statuses = [each.status_code for each in response.status or []]
+        if response.active_tasks is not None:
+            self.tasks = {(each.subtopology_id, index) for each in response.active_tasks for index in each.partitions}
 
     async def leave(self, epoch: int = -1) -> None:
         await super().leave(epoch)
@@ -131,11 +131,11 @@ def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
 
 async def describe(at: Coordinator) -> DescribedGroup:
     request = StreamsGroupDescribeRequest(group_ids=[at.group], include_authorized_operations=True)
-    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+    return (await at.ask(request, lambda response: response.groups[0].error_code)).groups[0]
 
 
 async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
-    """The group, once it is stable."""
+    """Return the group's description once it's stable."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
             await thread.beat()
@@ -148,10 +148,10 @@ ALL = {(name, index) for name in ("0", "1") for index in range(2)}
 async def test_internal_topics_are_created_and_tasks_assigned(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
-        answer = await first.beat()
-        assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
-        assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
-        assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
+        response = await first.beat()
+        assert (response.heartbeat_interval_ms, response.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
+        assert (response.acceptable_recovery_lag, response.endpoint_information_epoch) == (10_000, 0)
+        assert (response.active_tasks, response.standby_tasks, response.warmup_tasks) == ([], [], [])
         assert NO_SOURCE in first.statuses
         assert (await describe(at)).group_state == "NotReady"
         await cluster.create_topic(topic, partitions=2)
@@ -178,8 +178,8 @@ async def test_internal_topics_are_created_and_tasks_assigned(cluster: Behaviour
         for seen in described.members:
             thread = {"first": first, "second": second}[seen.member_id]
             assert (seen.member_epoch, seen.process_id) == (thread.epoch, seen.member_id)
-            response = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
-            assert response == thread.tasks
+            assigned = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
+            assert assigned == thread.tasks
             assert seen.target_assignment == seen.assignment
 
         await second.leave()
@@ -199,14 +199,14 @@ async def test_endpoints_are_sent_to_members_that_do_not_know_them(cluster: Beha
         await first.leave()
         thread = Thread(at, "m", user_endpoint=Endpoint(host="h", port=1))
         await until(lambda: thread.tasks == ALL, thread)
-        answer = await thread.beat()
-        assert answer.endpoint_information_epoch > 0
-        (endpoint,) = answer.partitions_by_user_endpoint or []
+        response = await thread.beat()
+        assert response.endpoint_information_epoch > 0
+        (endpoint,) = response.partitions_by_user_endpoint or []
         assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("h", 1)
         read = {each.topic: each.partitions for each in endpoint.active_partitions}
         assert (read, endpoint.standby_partitions) == ({topic: [0, 1], f"{topic}-words": [0, 1]}, [])
-        answer = await thread.beat(endpoint_information_epoch=answer.endpoint_information_epoch)
-        assert answer.partitions_by_user_endpoint is None
+        response = await thread.beat(endpoint_information_epoch=response.endpoint_information_epoch)
+        assert response.partitions_by_user_endpoint is None
 
 
 async def test_streams_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
@@ -259,9 +259,9 @@ async def test_malformed_requests_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await heartbeat(at, member_id, epoch, **joining(topic) | fields)
-        assert (ErrorCode(answer.error_code), bool(answer.error_message)) == (error, True)
-        assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("", 0, 0)
+        response = await heartbeat(at, member_id, epoch, **joining(topic) | fields)
+        assert (ErrorCode(response.error_code), bool(response.error_message)) == (error, True)
+        assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("", 0, 0)
 
 
 async def test_invalid_topologies_are_refused(cluster: BehaviourCluster, topic: str) -> None:
@@ -271,8 +271,8 @@ async def test_invalid_topologies_are_refused(cluster: BehaviourCluster, topic: 
     patterns.subtopologies[0].source_topic_regex = ["a.*"]
     async with coordinator(cluster, topic) as at:
         for wrong, error in ((fixed, ErrorCode.STREAMS_INVALID_TOPOLOGY), (patterns, ErrorCode.INVALID_REQUEST)):
-            answer = await heartbeat(at, "m", 0, **joining(topic) | {"topology": wrong})
-            assert ErrorCode(answer.error_code) is error
+            response = await heartbeat(at, "m", 0, **joining(topic) | {"topology": wrong})
+            assert ErrorCode(response.error_code) is error
         assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -290,8 +290,8 @@ async def test_members_are_fenced_by_member_id_and_epoch(cluster: BehaviourClust
             ("x", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
             ("n", 0, joining(topic) | {"topology": counting(topic, epoch=1)}, ErrorCode.INVALID_REQUEST),
         ):
-            answer = await heartbeat(at, member_id, epoch, **fields)
-            assert ErrorCode(answer.error_code) is error
+            response = await heartbeat(at, member_id, epoch, **fields)
+            assert ErrorCode(response.error_code) is error
         assert await at.commit("m", thread.epoch, topic) == ErrorCode.NONE
         assert await at.commit("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("x", thread.epoch, topic) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -355,8 +355,8 @@ async def test_a_static_member_keeps_its_tasks_while_it_is_away(cluster: Behavio
         thread = Thread(at, "m", instance_id="i")
         await until(lambda: thread.tasks == ALL, thread)
         again = Thread(at, "n", instance_id="i")
-        answer = await heartbeat(at, "n", 0, **again.fields)
-        assert answer.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+        response = await heartbeat(at, "n", 0, **again.fields)
+        assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
         await thread.leave(epoch=-2)
         assert (await describe(at)).members[0].member_epoch == -2
         await until(lambda: again.tasks == ALL, again)

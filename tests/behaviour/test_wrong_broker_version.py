@@ -34,7 +34,7 @@ async def newer(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluste
     versions: dict[int | type[Request[Any]], str] = {
         api: f"{served.lowest}-{served.highest}" for api, served in versions_of("4.4").items()
     }
-    # Kafka lists the dropped ones too, for librdkafka, and closes the connection on them.
+    # Kafka also lists the dropped versions, for librdkafka, and closes the connection on them.
     versions[ProduceRequest.api_key] = "3-13"
     async with embedded_cluster(1, as_version=versions) as cluster:
         yield cluster
@@ -66,7 +66,7 @@ async def test_a_broker_that_closes_connections_on_old_versions_is_a_warning(
     api: str,
     release: Release,
 ) -> None:
-    """Long before a call fails, and once: the request is repeated many times."""
+    """The log says it once, long before a call fails, although the request is repeated many times."""
     await newer.create_topic(topic)
 
     def warned() -> list[str]:

@@ -19,13 +19,13 @@ async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T
     """Repeat a request until ``done`` accepts the response; return the last response after `LONG_TIMEOUT`."""
     # The machine's clock, because a test may have moved the loop's clock ahead of a real broker's.
     end = time.monotonic() + LONG_TIMEOUT
-    while not done(answer := await ask()) and time.monotonic() < end:
+    while not done(response := await ask()) and time.monotonic() < end:
         await asyncio.sleep(0)
-    return answer
+    return response
 
 
 async def written(cluster: BehaviourCluster, *partitions: tuple[str, int]) -> dict[TopicPartition, int]:
-    """Return where the logs end, for readers of committed records to read up to.
+    """Return the ends of the logs, up to which readers of committed records should read.
 
     The end that ``read_committed`` sees is too early: a commit is confirmed before its markers are in the partitions.
     """

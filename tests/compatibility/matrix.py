@@ -51,7 +51,7 @@ class At(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """Options of clients for this broker."""
-        # One test leaves it to the client: recognizing 0.9 takes seconds.
+        # One test lets the client find out by itself, because recognizing 0.9 takes seconds.
         given = {"broker_version": "0.9"} if self.release.startswith("0.9.") else {}
         return {"bootstrap_servers": self.servers, **given}
 
@@ -86,7 +86,7 @@ def row(
             needed, text = first if lacks_more else (since, refusal)
             with pytest.raises(UnsupportedVersionError, match=f"{text}.*Kafka {needed}") as caught:
                 await test(at)
-            # The text names what was found, too.
+            # The text also names what was found.
             assert re.search("is like Kafka|has it disabled", str(caught.value))
 
         return run

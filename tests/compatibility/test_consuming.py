@@ -78,7 +78,7 @@ async def test_read_committed(at: At) -> None:
 
 @row(LOG, "offsets for a time", "0.10.1", "offsets for a time need")
 async def test_offsets_for_a_time(at: At) -> None:
-    # A broker may refuse what is far from its clock.
+    # A broker may refuse timestamps that are far from its clock.
     base = int(time.time() * 1000) - 60_000
     async with Producer(**at.options) as producer:
         timed = number(at.release) >= (0, 10)
@@ -130,7 +130,7 @@ async def test_a_group(at: At) -> None:
 
 
 async def two_members(at: At, **options: Any) -> None:
-    """Each gets one partition, and the other's when that has left."""
+    """Each member gets one partition, and the other's when that one has left."""
     await write(at, 1)
     whole = {TopicPartition(at.topic, 0), TopicPartition(at.topic, 1)}
 

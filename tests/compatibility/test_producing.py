@@ -89,7 +89,7 @@ async def test_fetched_batches(at: At) -> None:
     async with Producer(compression_type="gzip", linger_ms=5, **at.options) as producer:
         await producer.send_many(at.topic, [b"0", b"1", b"2"], partition=0)
         if number(at.release) < BEFORE_BATCHES:
-            # What these store has no batches that could be sent unchanged.
+            # These brokers store no batches that could be sent unchanged.
             await producer.send_many(copy, [record.value for record in await read(at, 3)], partition=0)
         else:
             async with Consumer(auto_offset_reset="earliest", **at.options) as consumer:
@@ -114,7 +114,7 @@ async def test_fetched_batches_with_zstd(at: At) -> None:
 async def test_timestamps(at: At) -> None:
     async with Producer(**at.options) as producer:
         await producer.send(at.topic, b"0", partition=0)
-        # A broker may refuse what is far from its clock.
+        # A broker may refuse timestamps that are far from its clock.
         given = int(time.time() * 1000) - 60_000
         await producer.send(at.topic, b"1", partition=0, timestamp=given)
     records = await read(at, 2)

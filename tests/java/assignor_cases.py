@@ -65,11 +65,11 @@ class Case:
 
     @property
     def claims(self) -> list[TopicPartition]:
-        """What all members say that they own."""
+        """Return what all members claim to own."""
         return [partition for said in self.subscriptions.values() for partition in self.claim_of(said).partitions]
 
     def claim_of(self, said: Subscription) -> MemberData:
-        """What a member says that it owns."""
+        """Return what a member claims to own."""
         return eager_member_data(said) if self.assignor == "sticky" else cooperative_member_data(said)
 
     @property
@@ -189,7 +189,7 @@ class History:
             first.generation = second.generation
 
     def _take_over(self) -> None:
-        """Let a member own what others claim of earlier generations, so that it has far more than they."""
+        """Let a member own what others claim from earlier generations, so that it has far more than they have."""
         newest, *others = self._random.sample(list(self._members.values()), min(6, len(self._members)))
         newest.generation = self._generation
         newest.assigned = self._all_of(newest)
@@ -242,7 +242,7 @@ def histories(count: int) -> list[Case]:
 
 
 def violation(case: Case, assignment: Assignment) -> str:
-    """Return why an assignment is not valid; empty if it is."""
+    """Return why an assignment is invalid; empty if it's valid."""
     members = case.subscriptions
     seen: set[TopicPartition] = set()
     for member, assigned in assignment.items():

@@ -68,14 +68,14 @@ class Comparison:
 
 
 def kind_of_value(spec: FieldSpec, value: Any) -> str:
-    """What a value shows of its field; one at its default might as well not have been read."""
+    """Return what a value shows about its field. A default value might as well not have been read."""
     if value is None:
         return "null"
     return "plain" if value == spec.default_value() else "set"
 
 
 def unknown_tags(struct: Struct) -> Iterator[dict[int, bytes]]:
-    """The unknown tagged fields of each struct that has any, outer structs first."""
+    """Yield the unknown tagged fields of each struct that has any, outer structs first."""
     if struct.unknown_tags:
         yield struct.unknown_tags
     for spec in type(struct).fields():
@@ -86,7 +86,7 @@ def unknown_tags(struct: Struct) -> Iterator[dict[int, bytes]]:
 
 
 def to_be_seen(message: type[Message], version: int) -> Iterator[tuple[str, str]]:
-    """What vectors must have shown of a message-version: every field set, and null where it can be."""
+    """Return what vectors must have shown of a message-version: every field set, and null where possible."""
     yield from _to_be_seen(message, version, message.__name__)
 
 

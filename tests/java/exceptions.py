@@ -1,6 +1,6 @@
 """Exceptions to the comparison with Java: what a release renamed, renumbered or redefined, and what neither has.
 
-Each entry is checked to be needed still.
+A test checks that each entry is still needed.
 """
 
 from __future__ import annotations

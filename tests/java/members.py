@@ -17,7 +17,7 @@ class JavaMembers:
     """Members of groups, by name.
 
     Attributes:
-        assigned: What each of them was assigned last; those that left the group are absent.
+        assigned: The last assignment of each member. Members that have left are absent.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

@@ -14,7 +14,7 @@ OPTIONS = "JDK_JAVA_OPTIONS"
 """The environment variable with options of every ``java`` that is started."""
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For processes that end soon: compiling less, and collecting with one thread, takes half the CPU time."""
+"""Options for processes that end soon. Compiling less, and collecting with one thread, takes half the CPU time."""
 
 
 def archive_of(java: Path, jars: Path) -> Path:
@@ -29,7 +29,7 @@ def java_command(java: Path, jars: Path, *more: Path) -> list[str]:
     Its options and its class to run follow.
     """
     archive = archive_of(java, jars)
-    # Benchmarks run the same brokers with nothing that is for tests.
+    # Benchmarks run the same brokers without options for tests.
     shares = QUICK in os.environ.get(OPTIONS, "") and archive.exists()
     path = os.pathsep.join(map(str, (*sorted(jars.glob("*.jar")), *more)))
     return [str(java), *([f"-XX:SharedArchiveFile={archive}"] if shares else []), "-cp", path]

@@ -99,7 +99,7 @@ def issued(realm: Kdc, user: str) -> int:
 
 async def test_tickets_from_a_keytab_are_renewed_before_they_expire(realm: Kdc, user: str) -> None:
     """Every exchange has a valid ticket, beyond the lifetime of the first."""
-    # Long enough for a slow machine to use the ticket that it has just got.
+    # The lifetime is long enough for a slow machine to use a new ticket.
     realm.add(user, '-maxlife "6 seconds"')
     mechanism = Gssapi(keytab=realm.keytab(user, user))
     end, until = time.monotonic() + 7, time.monotonic() + LONG_TIMEOUT
@@ -142,12 +142,12 @@ async def test_a_peer_without_the_key_is_not_the_broker(realm: Kdc, keytab: Path
     mechanism = Gssapi(keytab=keytab)
     other = acceptor(realm).accept(await mechanism.exchange(HOST).start())
     heard = await mechanism.exchange(HOST).start()
-    for answer in (b"", b"noise", heard, other):
-        assert answer is not None
+    for response in (b"", b"noise", heard, other):
+        assert response is not None
         exchange = mechanism.exchange(HOST)
         await exchange.start()
         with pytest.raises(AuthenticationError, match=r"proves nothing: .*; it may not be the broker"):
-            await exchange.respond(answer)
+            await exchange.respond(response)
 
 
 async def test_an_offer_that_was_changed_on_the_way(realm: Kdc, keytab: Path) -> None:
@@ -271,7 +271,7 @@ def of_another(realm: Kdc, user: str) -> Gssapi:
 async def test_why_there_is_no_ticket(
     realm: Kdc, user: str, make: Callable[[Kdc, str], Gssapi], error: type[KafkaError], texts: tuple[str, ...]
 ) -> None:
-    """What the KDC refuses is final; what can be mended without a restart is tried again."""
+    """A refusal of the KDC is final. A problem that can be fixed without a restart is tried again."""
     mechanism = make(realm, user)
     with pytest.raises(KafkaError) as raised:
         await mechanism.exchange(HOST).start()
@@ -286,7 +286,7 @@ async def start_for_ever(mechanism: Gssapi) -> None:
 
 
 async def test_a_ticket_that_has_expired(realm: Kdc, keytab: Path, user: str) -> None:
-    """And after another kinit, the same client goes on."""
+    """After another kinit, the same client continues."""
     mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "1s"))
     with pytest.raises(BrokerConnectionError, match="Ticket expired: run kinit, or set sasl_kerberos_keytab"):
         await asyncio.wait_for(start_for_ever(mechanism), LONG_TIMEOUT)
@@ -316,9 +316,9 @@ async def test_challenges_without_end(realm: Kdc, keytab: Path, challenge: bytes
     """The peer repeats itself or the client, or starts again with what the broker has said."""
     service, exchange = acceptor(realm), Gssapi(keytab=keytab).exchange(HOST)
     first = await exchange.start()
-    answer = service.accept(first) if challenge is None else challenge
+    response = service.accept(first) if challenge is None else challenge
     with pytest.raises(AuthenticationError, match=r"proves nothing|malformed"):
-        await repeated(exchange, answer or b"")
+        await repeated(exchange, response or b"")
 
 
 async def repeated(exchange: SaslExchange, challenge: bytes) -> None:
@@ -423,7 +423,7 @@ async def test_cancelling_does_not_wait_for_a_kdc(
 
 
 async def test_a_library_without_credential_stores(realm: Kdc, keytab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Heimdal is."""
+    """Heimdal is one."""
 
     def refuses(*_: Any, **__: Any) -> None:
         raise NotImplementedError("Your GSSAPI implementation does not have support for manipulating credential stores")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 MAX_BYTES = 8 << 30
-"""Bytes of address space. What a test of the suite takes is far less; threads and allocators reserve some."""
+"""Bytes of address space. A test of the suite takes far less, but threads and allocators reserve some."""
 
 
 def limit_memory() -> None:

@@ -46,7 +46,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Tells it from all other mutants of the module's text."""
+        """Tells it apart from all other mutants of the module's text."""
         return f"{self.file}:{self.start}:{self.operator}:{self.new.strip()}"
 
     @property
@@ -75,13 +75,13 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
             for start, end, new in operator(source, node):
                 old, change = text[start:end], _change(source, start, end, new)
                 place = (file, source.line(start), name, start, old, new, change)
-                # Two operators may come to the same text.
+                # Two operators may produce the same text.
                 found.setdefault((start, end, new), Mutant(*place, first, last, at_import))
     return sorted(found.values(), key=lambda mutant: (mutant.start, mutant.operator, mutant.new))
 
 
 def is_program(mutant: Mutant, text: str) -> bool:
-    """Whether it compiles, and not to the module as it is."""
+    """Whether the mutant compiles, and to another program than the module."""
     mutated = mutant.applied_to(text)
     try:
         compile(mutated, mutant.file, "exec", dont_inherit=True)
@@ -91,7 +91,8 @@ def is_program(mutant: Mutant, text: str) -> bool:
 
 
 def _places(parent: ast.AST, at_import: bool) -> Iterator[Place]:
-    """Yield the nodes below one that has statements, but for what no test can notice, or all do."""
+    """Yield the nodes below one that has statements. Leave out nodes whose mutants no test can notice, or every
+    test."""
     for child in ast.iter_child_nodes(parent):
         if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case) and not _is_left_out(child):
             first, last = _head(child)
@@ -130,7 +131,7 @@ def _own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_computed(node: ast.AST) -> bool:
-    """Whether a node is an expression, or a part of one, that decides something but a text."""
+    """Whether a node is an expression, or a part of one, that decides more than a text."""
     if isinstance(node, ast.Call):
         return _name(node.func) not in TYPING_CALLS
     # Before Python 3.12, the nodes within an f-string have wrong positions.
@@ -160,7 +161,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _change(source: SourceText, start: int, end: int, new: str) -> str:
-    """Return a line before and after a change, without what is far from it."""
+    """Return a line before and after a change, without the parts that are far from it."""
     left, right = source.around(start, end)
     left = left if len(left) <= SHOWN else f"...{left[-SHOWN:]}"
     right = right if len(right) <= SHOWN else f"{right[:SHOWN]}..."

@@ -64,7 +64,7 @@ class Lines:
 
 
 class Durations:
-    """Adds up the seconds of each test. Of the processes that share the tests, only the first hears of all."""
+    """Adds up the seconds of each test. If several processes share the tests, only the first gets all reports."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

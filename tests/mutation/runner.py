@@ -17,7 +17,7 @@ from tests.mutation.trial import PYTEST_OPTIONS, VARIABLES, Ending, Trial, copy_
 FIRST_FILES = 10
 """Files of tests that run before all others: most mutants need no more, and importing all files takes long."""
 HANGS_AFTER = 20.0
-"""Seconds that any test may take, on top of `SLOWER` for each second that it took without a mutant."""
+"""Seconds that any test may take, in addition to `SLOWER` for each second that it took without a mutant."""
 SLOWER = 10.0
 
 
@@ -55,7 +55,7 @@ class Runner:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _check(self, tree: Path) -> None:
-        """Raise unless tests run without a mutant: otherwise each would seem to be caught."""
+        """Raise unless the tests run without a mutant, because otherwise each mutant would seem to be caught."""
         quickest = min(self._map.seconds, key=self._map.seconds.__getitem__)
         trial = await self._try(tree, [quickest])
         if trial.ending is not Ending.PASSED or not trial.ran:

@@ -28,7 +28,8 @@ from tools.setup.project import ROOT
 FOLDERS = ("benchmarks", "docs", "examples", "src", "tests", "tools")
 OPTIONS = (
     *("-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "tests.mutation.trial_plugin"),
-    # The thread ends the process. What a signal raises can be caught: an event loop reports it, and goes on.
+    # The thread ends the process. An exception that a signal raises can be caught: an event loop reports it and
+    # continues.
     "--timeout-method=thread",
 )
 DROPPED = {"CI", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"}
@@ -84,7 +85,7 @@ def variables_of(tree: Path) -> dict[str, str]:
 
 @contextmanager
 def replaced(path: Path, text: str) -> Iterator[None]:
-    """Have another text in a module meanwhile."""
+    """Replace a module's text within the block."""
     before = path.read_text()
     try:
         _replace(path, text)
@@ -95,12 +96,12 @@ def replaced(path: Path, text: str) -> Iterator[None]:
 
 def _replace(path: Path, text: str) -> None:
     path.write_text(text)
-    # Python compares the size and the second of a change only, and would take the bytecode of the text before.
+    # Python compares only the size and the second of a change, and would take the former text's bytecode.
     Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def run_all(trials: Coroutine[object, object, T]) -> T:
-    """Run what runs trials. All of them are killed also where this process is terminated, or interrupted."""
+    """Run a coroutine that runs trials. All trials are killed, even if this process is terminated or interrupted."""
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         return asyncio.run(trials)
@@ -109,7 +110,7 @@ def run_all(trials: Coroutine[object, object, T]) -> T:
 
 
 def _terminated(signum: int, frame: object) -> None:
-    # As an interrupt: the tasks are cancelled.
+    # Raise as an interrupt does, so that the tasks are cancelled.
     raise SystemExit(128 + signum)
 
 
@@ -162,7 +163,7 @@ async def _run_group(
         done, _ = await asyncio.wait({ended}, timeout=limit)
         return process.returncode if done else None
     finally:
-        # No other group can have the number while one of its processes lives.
+        # No other group can have this number while one of the group's processes lives.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         # Don't wait for `ended` here, because all tasks are cancelled when the loop ends.
@@ -183,6 +184,6 @@ def verdict(status: int | None, events: Sequence[Sequence[str]], output: str) ->
     if unfinished and "+ Timeout +" in output:
         return Trial(Ending.HUNG, begun[-1], len(begun), output)
     if unfinished:
-        # It ended the process.
+        # The test ended the process.
         return Trial(Ending.FAILED, begun[-1], len(begun), output)
     return Trial(Ending.BROKEN, None, len(begun), output)

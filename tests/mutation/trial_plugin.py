@@ -14,8 +14,8 @@ from tests.mutation.memory import limit_memory
 CHOSEN = "MUTATION_CHOSEN"
 """Variable with the name of a file: a JSON object of node ids, in their order, each with its timeout in seconds.
 
-Without it all collected tests run. pytest resolves node ids as arguments one by one; a single one that is not there,
-since what a mutant changes is in a parameter's name, would end the run.
+Without it all collected tests run. pytest resolves node ids as arguments one by one; a single missing one would end the
+run, for example when a mutant changes what a parameter's name shows.
 """
 LOG = "MUTATION_LOG"
 """Variable with the name of the file for the log: JSON arrays of an event and a node id, one a line."""
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 class TrialLog:
-    """Writes what happens as it happens: a test may end the process."""
+    """Writes events at once, because a test may end the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -49,7 +49,7 @@ EVENT_HUBS: Mapping[int, str] = {
     37: "0-1",
     42: "0-2",
 }
-"""Without transactions."""
+"""It has no transactions."""
 
 EVENT_HUBS_OF_2019: Mapping[int, str] = {
     0: "3-5",
@@ -71,7 +71,7 @@ EVENT_HUBS_OF_2019: Mapping[int, str] = {
     20: "0-2",
     23: "0",
 }
-"""Also without producer ids."""
+"""It has no producer ids either."""
 
 REDPANDA: Mapping[int, str] = {
     0: "0-7",
@@ -161,7 +161,7 @@ MSK_SERVERLESS: Mapping[int, str] = {
     26: "1-3",
     28: "2-3",
 }
-"""Nothing of before Kafka 2.1, not even of ApiVersions. The last two are assumed."""
+"""It has no version from before Kafka 2.1, not even of ApiVersions. The last two are assumed."""
 
 VERSIONS = {
     "Event Hubs": EVENT_HUBS,

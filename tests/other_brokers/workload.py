@@ -52,7 +52,8 @@ async def read_across_a_move(servers: str, topic: str, move: Callable[[], Awaita
 async def consume_in_turn(servers: str, topic: str, **options: Any) -> list[bytes]:
     """Read with a group: two thirds with one member, and the rest with the next; return all sorted."""
     group = f"group-{secrets.token_hex(4)}"
-    # Members of other tests or groups never wait for each other: a short session serves a server that ignores leaving.
+    # A short session is safe, because members of other tests and groups never wait for each other. Servers that ignore
+    # LeaveGroup need it.
     options = {"group_id": group, "session_timeout_ms": 6000, "heartbeat_interval_ms": 100} | options
     part = len(VALUES) * 2 // 3
     first = await consume(servers, topic, part, **options)
