@@ -20,103 +20,6 @@ FUNCTION_LINES = 70
 # Imported on first use: a program that never meets zstd need not have it loaded, nor wait for Spark.
 HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "zstandard"}
 
-# Sync and free of I/O, so that they can be tested by value and reused without an event loop.
-PURE = (
-    "accelerator",
-    "_version",
-    "errors",
-    "authorization",
-    "error_codes",
-    "types",
-    "config",
-    "security.jaas",
-    "security.mechanism",
-    "security.option_types",
-    "security.secret",
-    "security.tls.ciphers",
-    "security.tls.der",
-    "security.tls.jks",
-    "security.tls.options",
-    "security.tls.stores",
-    "application.async_context",
-    "application.calls",
-    "application.foreign_calls",
-    "application.foreign_options",
-    "hooks",
-    "interceptors",
-    "metrics",
-    "runtime.coroutines",
-    "texts",
-    "failures",
-    "codec",
-    "records",
-    "observe",
-    "net.features",
-    "net.foreign_protocols",
-    "net.protocol",
-    "net.throttle",
-    "net.versions",
-    "cluster.answers",
-    "cluster.backoff",
-    "cluster.bootstrap",
-    "cluster.coordinators",
-    "cluster.tracked_topics",
-    "cluster.division",
-    "cluster.snapshot",
-    "group.assignors",
-    "group.changes",
-    "group.config",
-    "group.arguments",
-    "group.membership",
-    "group.partition_list",
-    "group.protocol",
-    "producer.partitioner",
-    "producer.sticky",
-    "producer.accumulator",
-    "producer.batch",
-    "producer.batch_sizes",
-    "producer.limits",
-    "producer.outcome",
-    "producer.config",
-    "producer.record",
-    "producer.summary",
-    "producer.queue",
-    "producer.encoded_batches",
-    "consumer.awaited",
-    "consumer.subscription",
-    "consumer.buffer",
-    "fetched.chunk",
-    "fetched.decompressed",
-    "consumer.delivery",
-    "consumer.cursor",
-    "consumer.fetch_request",
-    "consumer.fetch_state",
-    "consumer.fetch_session",
-    "consumer.start_lookup",
-    "consumer.handling",
-    "running.scheduler",
-    "consumer.running.retry",
-    "running.summary",
-    "consumer.epochs",
-    "consumer.log_state",
-    "consumer.offset_reset",
-    "consumer.reset_reason",
-    "share.acknowledgement",
-    "share.acquire_limit",
-    "share.buffer",
-    "share.config",
-    "share.ledger",
-    "share.record_maker",
-    "share.requests",
-    "share.session",
-    "spark.offsets",
-    "spark.option_table",
-    "spark.positions",
-    "spark.pushdown",
-    "spark.stream.limits",
-    "spark.stream.offsets",
-)
-
 # Spelled so that this file does not break its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 DEVELOPERS_MACHINE = re.compile(r"(?<![\w.])/(home|Users|root|work)/\w")
@@ -164,8 +67,6 @@ class Facts:
     """The packages that import statements name, anywhere in the file."""
     imported_first: set[str]
     """The packages that are imported with the module."""
-    first_of_ours: set[str]
-    """The modules of this package that are imported with the module."""
 
 
 @cache
@@ -187,11 +88,6 @@ def facts(path: Path) -> Facts:
         ],
         imported=imported(nodes),
         imported_first=imported(first),
-        first_of_ours={
-            node.module.removeprefix("aiokproto.")
-            for node in first
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aiokproto.")
-        },
     )
 
 
@@ -242,26 +138,6 @@ def module_level(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         yield child
         yield from module_level(child)
-
-
-def module_name(path: Path) -> str:
-    """Return the name below the package: `codec.wire`."""
-    return ".".join(path.relative_to(SRC).with_suffix("").parts[1:]).removesuffix(".__init__")
-
-
-def is_pure(path: Path) -> bool:
-    return pure(module_name(path))
-
-
-def pure(module: str) -> bool:
-    # A `__main__` is a program, which does I/O whatever its package does.
-    parents = any(module == name or module.startswith(f"{name}.") for name in PURE)
-    return parents and not module.endswith(".__main__")
-
-
-def impure_imports(path: Path) -> set[str]:
-    """Return the modules of this package that are imported and are not pure. Those for annotations do not count."""
-    return {source for source in facts(path).first_of_ours if not pure(source)}
 
 
 def too_long(text: str, nodes: Iterable[ast.AST]) -> dict[str, int]:
@@ -345,17 +221,6 @@ def test_the_library_does_not_print() -> None:
 def test_heavy_libraries_are_imported_on_first_use() -> None:
     """Only `spark` may import PySpark as a module: its classes are PySpark's own, and who imports it is using Spark."""
     assert not offenders(python_files("src"), lambda path: HEAVY & facts(path).imported_first - allowed_for(path))
-
-
-def test_pure_modules_know_no_event_loop() -> None:
-    modules = (path for path in python_files("src") if is_pure(path))
-    assert not offenders(modules, lambda path: {"asyncio"} & facts(path).imported)
-
-
-def test_pure_modules_import_only_pure_ones() -> None:
-    modules = {module_name(path) for path in python_files("src")}
-    assert not set(PURE) - modules
-    assert not offenders((path for path in python_files("src") if is_pure(path)), impure_imports)
 
 
 def test_tests_do_not_sleep() -> None:

@@ -18,8 +18,16 @@ from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.share.coordinator import ShareCoordinator, key_of
 from aiokproto.broker.share.persisted_state import PersistedState, replay
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.records import (
+    ShareGroupOffset,
+    SharePartitionKey,
+    Snapshot,
+    StateBatch,
+    Update,
+    decode,
+    encode_key,
+    encode_value,
+)
 from aiokproto.codec.messages import (
     initialize_share_group_state,
     read_share_group_state,
@@ -144,7 +152,7 @@ async def test_share_partition_states_are_restored(cluster: BehaviourCluster, to
         assert kinds == [Snapshot, Update, Update, Update, Update, Update]
         assert persisted is not None
         batches = (StateBatch(14, 14, 2, 2), StateBatch(15, 16, 2, 1), StateBatch(20, 21, 4, 5))
-        assert persisted.state == PartitionState(14, 3, 5, batches, 1)
+        assert persisted.state == ShareGroupOffset(14, 3, 5, batches, 1)
         assert response == batches
         await states.initialize(state_epoch=4, start_offset=7)
         _, record = (await states_of(at, topic))[-1]
@@ -153,7 +161,7 @@ async def test_share_partition_states_are_restored(cluster: BehaviourCluster, to
         assert isinstance(read[1], Snapshot)
         assert encode_value(read[1]) == record.value
         assert replay(persisted, read[1], record.offset) == PersistedState(
-            PartitionState(7, 4, 0, (), 0), read[1], record.offset, 0, 5
+            ShareGroupOffset(7, 4, 0, (), 0), read[1], record.offset, 0, 5
         )
 
 

@@ -22,12 +22,12 @@ from aiokproto.broker.share.partition import (
     SharePartition,
     StateTransition,
 )
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.errors import BrokerError
 
 MEMBERS = ["m1", "m2", "m3"]
 CONFIG = AcquisitionConfig(max_in_flight_records=20, max_delivery_count=4, lock_duration=30.0)
-NOTHING = PartitionState(0, 3, 0, (), 0)
+NOTHING = ShareGroupOffset(0, 3, 0, (), 0)
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 
 
@@ -48,7 +48,7 @@ class PersistedState:
         self.start = 0
         self.expected: dict[int, tuple[int, int]] = {}
 
-    def write(self, state: PartitionState) -> None:
+    def write(self, state: ShareGroupOffset) -> None:
         self.start = state.start_offset
         for batch in state.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -57,9 +57,9 @@ class PersistedState:
         is_terminal = sum(state in (ACKNOWLEDGED, ARCHIVED) for state, _ in self.expected.values())
         assert state.delivery_complete_count >= is_terminal, "it can know of more terminal records than are persisted"
 
-    def read(self, leader_epoch: int) -> PartitionState:
+    def read(self, leader_epoch: int) -> ShareGroupOffset:
         batches = tuple(StateBatch(offset, offset, *record) for offset, record in sorted(self.expected.items()))
-        return PartitionState(self.start, NOTHING.state_epoch, leader_epoch, batches, -1)
+        return ShareGroupOffset(self.start, NOTHING.state_epoch, leader_epoch, batches, -1)
 
 
 class AnyOrder(RuleBasedStateMachine):

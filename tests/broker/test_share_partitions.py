@@ -14,7 +14,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, AcquisitionConfig, FetchedBatch
 from aiokproto.broker.share.partition import ACCEPT, RELEASE, RENEW, Acknowledgement, SharePartition
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.client import Client
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -29,7 +29,7 @@ from tests.broker.wire import parked
 from tests.clusters import EmbeddedCluster
 
 CONFIG = AcquisitionConfig(max_in_flight_records=100, max_delivery_count=5, lock_duration=30.0)
-STATE = PartitionState(0, 0, 0, (), 0)
+STATE = ShareGroupOffset(0, 0, 0, (), 0)
 
 
 # ---- the state machine
@@ -41,7 +41,7 @@ def acquired_of(share: SharePartition, most: int, *batches: FetchedBatch, **fiel
 
 def test_a_share_partition_continues_from_its_persisted_state() -> None:
     batches = (StateBatch(2, 3, 2, 1), StateBatch(6, 7, 4, 2), StateBatch(8, 9, 0, 3), StateBatch(12, 12, 3, 1))
-    share = SharePartition(PartitionState(2, 7, 1, batches, -1), 2)
+    share = SharePartition(ShareGroupOffset(2, 7, 1, batches, -1), 2)
     assert (share.start_offset, share.next_offset, share.end_offset) == (4, 4, 13)
     log = (FetchedBatch(0, 5), FetchedBatch(6, 11), FetchedBatch(12, 14))
     assert acquired_of(share, 100, *log) == [(4, 5, 1)]

@@ -17,10 +17,9 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import internal_topic_records
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
-from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.coordinator import ShareCoordinator, is_key, key_of
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.persisted_state import combine
+from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey, Snapshot, StateBatch, Update, decode
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.broker.consumer_harness import refused
@@ -110,19 +109,19 @@ def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareCoor
 
 def wanted(
     start: int, done: int, *given: tuple[int, int, int, int], epochs: tuple[int, int] = (1, 1)
-) -> PartitionState:
-    return PartitionState(start, epochs[0], epochs[1], tuple(StateBatch(*each) for each in given), done)
+) -> ShareGroupOffset:
+    return ShareGroupOffset(start, epochs[0], epochs[1], tuple(StateBatch(*each) for each in given), done)
 
 
 def test_an_initialized_state_is_empty_and_can_be_read(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         assert states.summary("g", topic, 0) is None
         states.initialize("g", topic, 0, 1, -1)
-        assert states.read("g", topic, 0, 1) == PartitionState(-1, 1, 1, (), -1)
+        assert states.read("g", topic, 0, 1) == ShareGroupOffset(-1, 1, 1, (), -1)
         states.write("g", topic, 0, wanted(0, 2, (0, 3, 0, 1), (4, 5, 2, 1)))
         states.write("g", topic, 0, wanted(2, 1, (2, 3, 2, 1), (6, 6, 4, 5)))
         known = states.summary("g", topic, 0)
-        assert known == PartitionState(2, 1, 1, (StateBatch(2, 5, 2, 1), StateBatch(6, 6, 4, 5)), 1)
+        assert known == ShareGroupOffset(2, 1, 1, (StateBatch(2, 5, 2, 1), StateBatch(6, 6, 4, 5)), 1)
     with opened(tmp_path) as (_, states, topic):
         assert states.summary("g", topic, 0) == known
         assert states.summary("g", topic, 1) is None
@@ -165,7 +164,7 @@ def test_fenced_leader_and_state_epochs_change_nothing(tmp_path: Path) -> None:
         states.initialize("g", topic, 0, 2, 20)
         with refused(ErrorCode.FENCED_LEADER_EPOCH):
             states.read("g", topic, 0, 4)
-        assert states.read("g", topic, 0, 5) == PartitionState(20, 2, 0, (), 0)
+        assert states.read("g", topic, 0, 5) == ShareGroupOffset(20, 2, 0, (), 0)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_fenced_leader_and_state_epochs_change_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_writes_are_refused(
-    tmp_path: Path, topic: bytes | None, partition: int, state: PartitionState, error: ErrorCode
+    tmp_path: Path, topic: bytes | None, partition: int, state: ShareGroupOffset, error: ErrorCode
 ) -> None:
     with opened(tmp_path) as (_, states, known):
         states.initialize("g", known, 0, 0, 0)
@@ -203,7 +202,7 @@ def test_states_of_unknown_partitions_are_refused(tmp_path: Path, topic: bytes |
 def test_resets_and_deletions_are_reported_to_the_leader(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         resets: list[tuple[str, bytes, int]] = []
-        states.on_reset = lambda *place: resets.append(place)
+        states.on_reset = lambda *key: resets.append(key)
         states.initialize("g", topic, 0, 1, 5)
         states.read("g", topic, 0, 1)
         states.write("g", topic, 0, wanted(6, 0))
@@ -239,7 +238,7 @@ def test_a_snapshot_is_written_after_enough_updates(tmp_path: Path) -> None:
             states.write("g", topic, 0, wanted(start, 0, (start, start + 3, 0, 1)))
         assert kinds(state) == [Snapshot, *[Update] * 3, Snapshot, *[Update] * 3, Snapshot]
         known = states.summary("g", topic, 0)
-        assert known == PartitionState(8, 1, 0, (StateBatch(8, 11, 0, 1),), 0)
+        assert known == ShareGroupOffset(8, 1, 0, (StateBatch(8, 11, 0, 1),), 0)
     with opened(tmp_path) as (_, states, topic):
         assert states.summary("g", topic, 0) == known
 

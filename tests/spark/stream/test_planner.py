@@ -242,7 +242,7 @@ def test_a_topic_that_is_dropped_while_its_offsets_are_requested_is_an_error(
 
     async def dropped(cluster: Any, *arguments: Any) -> Any:
         offsets = await list_offsets(cluster, *arguments)
-        cluster._metadata._publish(cluster.snapshot.without([topic]))
+        cluster.metadata._publish(cluster.snapshot.without([topic]))
         return offsets
 
     monkeypatch.setattr("aiokproto.spark.stream.planner.list_offsets", dropped)

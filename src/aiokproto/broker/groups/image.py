@@ -8,8 +8,8 @@ each key, which is what a reader of the compacted topic would know; comparing wi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Protocol, TypeVar
 
 from aiokproto.codec.schema import Payload
 
@@ -17,10 +17,34 @@ _INT16 = struct.Struct(">h")
 _VERSION = 0
 """Version of all keys and values: each has had only this one so far."""
 
+K = TypeVar("K", bound=Payload)
 V = TypeVar("V", bound=Payload)
+M = TypeVar("M")
+T = TypeVar("T")
+M_co = TypeVar("M_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+Record = tuple[bytes, bytes | None]
+"""A key and its value; None is a tombstone."""
 
 Image = dict[bytes, bytes]
 """The newest value of each key of a group."""
+
+
+class ImagedGroup(Protocol[M_co, T_co]):
+    """What :meth:`Keys.member_records` needs of a group: its members, their targets, and which of them changed."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def dirty(self) -> Set[str]: ...
+
+    @property
+    def members(self) -> Mapping[str, M_co]: ...
+
+    @property
+    def targets(self) -> Mapping[str, T_co]: ...
 
 
 class Keys:
@@ -39,19 +63,33 @@ class Keys:
         return self.prefix(type(key)) + key.encode(_VERSION)
 
     def member_records(
-        self, kinds: Sequence[Callable[..., Payload]], group_id: str, member_id: str, values: Sequence[bytes] | None
-    ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Return the records of a member, one for each key class.
+        self,
+        kinds: Sequence[Callable[..., Payload]],
+        group: ImagedGroup[M, T],
+        encode: Callable[[M, T], Sequence[bytes]],
+    ) -> Iterator[Record]:
+        """Yield the records of the members in ``dirty``, and tombstones for those that were removed.
+
+        The other members are left out because a heartbeat changes one member, and must not encode a thousand.
 
         Args:
-            kinds: The key classes.
-            group_id: The group.
-            member_id: The member.
-            values: The values in the same order; None for a member that was removed: then tombstones.
+            kinds: The key classes of a member's records.
+            group: The group.
+            encode: Encodes a member and its target into the values of these records, in the order of ``kinds``.
         """
-        tombstones: Sequence[bytes | None] = [None] * len(kinds)
-        for kind, value in zip(kinds, values or tombstones, strict=True):
-            yield self.encode(kind(group_id=group_id, member_id=member_id)), value
+        for member_id in sorted(group.dirty):
+            values: Sequence[bytes | None] = [None] * len(kinds)
+            if member_id in group.members:
+                values = encode(group.members[member_id], group.targets[member_id])
+            for kind, value in zip(kinds, values, strict=True):
+                yield self.encode(kind(group_id=group.group_id, member_id=member_id)), value
+
+    def read(self, image: Mapping[bytes, bytes], kind: type[K], value_kind: type[V]) -> Iterator[tuple[K, V]]:
+        """Yield the keys of a class in an image, each with its value, whose class is ``value_kind``."""
+        prefix = self.prefix(kind)
+        for key, value in image.items():
+            if key.startswith(prefix):
+                yield kind.decode(key[_INT16.size :], _VERSION), decode_value(value_kind, value)
 
     def decode(self, key: bytes) -> Payload | None:
         """Decode a record's key; None for a record of another type."""
@@ -81,18 +119,18 @@ def with_epochs(
     return zip(partitions, epochs or [member_epoch] * len(partitions), strict=False)
 
 
-def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
+def update(written: Image, current: Iterable[Record]) -> list[Record]:
     """Return the records that differ from those written, and update ``written``.
 
     Args:
         written: The image of the group in the topic.
-        current: The records as they have to be; None for a tombstone. Keys that are not in it are left as they are.
+        current: The records as they have to be. Keys that are not among them stay as they are.
     """
-    # By bytes: whatever changed in memory and back needs no record.
-    changed = [(key, value) for key, value in current.items() if written.get(key) != value]
+    # The bytes are compared, so that what changed in memory and changed back needs no record.
+    changed = [(key, value) for key, value in current if written.get(key) != value]
     for key, value in changed:
         if value is None:
-            # It is in there: a tombstone for a key that was never written equals ``written.get`` and is left out.
+            # The key is in the image, because a tombstone for a key that was never written isn't a change.
             del written[key]
         else:
             written[key] = value

@@ -24,7 +24,7 @@ from aiokproto.broker.groups.classic_member import ClassicGroupState as ClassicG
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.epoch_group import GroupSettings
-from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.image import Image, Record
 from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
 from aiokproto.broker.groups.records import (
     OffsetAndMetadata,
@@ -46,9 +46,6 @@ from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommi
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
-
-_METADATA = "group"
-"""The section of the metadata log that stores the options of groups."""
 
 _RECORDS = (consumer_records, share_records, streams_records)
 """The record formats of groups that are stored as an :data:`Image`: all but classic ones."""
@@ -265,17 +262,9 @@ class GroupStore:
 
     # ---- options
 
-    def options(self, group_id: str) -> GroupOptions:
-        """Return the options of a group. Options can be set before the group exists."""
-        return GroupOptions(self._state.metadata.get(_METADATA).get(group_id, {}), self._state.options)
-
-    def configured(self) -> list[str]:
-        """Return the ids of groups for which options are set."""
-        return list(self._state.metadata.get(_METADATA))
-
     def configure(self, group_id: str, options: GroupOptions) -> None:
         """Replace the options of a group. They apply from the next heartbeat on."""
-        self._state.metadata.put(_METADATA, group_id, options.overrides or None)
+        self._state.set_group_options(group_id, options)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             entry.group.settings = self.consumer_settings(group_id)
@@ -294,11 +283,11 @@ class GroupStore:
 
     def streams_settings(self, group_id: str) -> StreamsGroupSettings:
         """Return the options of a group, as a streams group needs them."""
-        standbys = self.options(group_id).number("streams.num.standby.replicas")
+        standbys = self._state.group_options(group_id).number("streams.num.standby.replicas")
         return StreamsGroupSettings(**vars(self._group_settings(group_id, "streams")), standbys=standbys)
 
     def _group_settings(self, group_id: str, kind: str) -> GroupSettings:
-        options = self.options(group_id)
+        options = self._state.group_options(group_id)
         return GroupSettings(
             session_timeout=options.number(f"{kind}.session.timeout.ms") / 1000,
             heartbeat_interval=options.number(f"{kind}.heartbeat.interval.ms") / 1000,
@@ -335,7 +324,7 @@ class GroupStore:
         group = entry.group
         group.changed = False
         wall = self._state.clock.wall()
-        records: list[tuple[bytes, bytes | None]]
+        records: list[Record]
         if isinstance(group, ClassicGroup):
             records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
         else:
@@ -428,7 +417,7 @@ class GroupStore:
         self._finish_operation(entry)
 
     def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
-        # A group is of one type at a time, and a change of type writes tombstones: one key is enough to find the type.
+        # One key is enough to find the type: a group has one type at a time, and a change of type writes tombstones.
         if any(share_records.KEYS.decode(key) for key in image):
             shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
             share_records.restore(shared, image, self._now())

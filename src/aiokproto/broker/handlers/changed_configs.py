@@ -64,7 +64,7 @@ def _change(resource: _Resource, change: Change, context: RequestContext, *, dry
     elif resource.resource_type == GROUP_RESOURCE:
         if not resource.resource_name:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the group's name is empty")
-        group_options = GroupOptions(change(context.groups.options(resource.resource_name)), context.state.options)
+        group_options = GroupOptions(change(context.state.group_options(resource.resource_name)), context.state.options)
         if not dry_run:
             context.groups.configure(resource.resource_name, group_options)
     elif resource.resource_type == METRICS_RESOURCE:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import (
     BROKER,
     DEFAULT_CONFIG,
@@ -20,14 +19,16 @@ from aiokproto.broker.config.options import (
     PASSWORD,
     STATIC_BROKER_CONFIG,
     STRING,
+    ClusterOptions,
     ConfigOverrides,
+    NodeOptions,
     as_text,
 )
 from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.telemetry import ClientMetricsOptions
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -103,7 +104,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> list[Des
     if resource_type in (GROUP_RESOURCE, METRICS_RESOURCE) and not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the resource has no name")
     if resource_type == GROUP_RESOURCE:
-        return own_entries(context.groups.options(name), FROM_GROUP)
+        return own_entries(context.state.group_options(name), FROM_GROUP)
     if resource_type == METRICS_RESOURCE:
         subscription = context.telemetry.subscriptions.get(name)
         return own_entries(subscription or ClientMetricsOptions({}, context.state.options), FROM_METRICS)

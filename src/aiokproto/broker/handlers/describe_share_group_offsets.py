@@ -11,8 +11,8 @@ from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.security.authorization import Required
+from aiokproto.broker.share.records import ShareGroupOffset
 from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -94,14 +94,14 @@ def _partition(
     )
 
 
-def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> PartitionState | None:
+def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> ShareGroupOffset | None:
     try:
         return context.share_states.summary(group_id, topic.topic_id, index)
     except BrokerError:
         return None
 
 
-def _lag(state: PartitionState, end_offset: int) -> int:
+def _lag(state: ShareGroupOffset, end_offset: int) -> int:
     """Return the number of records from the start offset on that are not in a terminal state; -1 for unknown."""
     if state.start_offset == -1 or state.delivery_complete_count == -1:
         return -1

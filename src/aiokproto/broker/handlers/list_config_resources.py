@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -23,7 +23,7 @@ _NAMES: dict[int, Callable[[RequestContext], Iterable[str]]] = {
     BROKER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     LOGGER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     METRICS_RESOURCE: lambda context: context.telemetry.subscriptions,
-    GROUP_RESOURCE: lambda context: context.groups.configured(),
+    GROUP_RESOURCE: lambda context: context.state.configured_groups(),
 }
 
 REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)

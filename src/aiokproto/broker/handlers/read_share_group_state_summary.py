@@ -5,9 +5,8 @@ from __future__ import annotations
 from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
-from aiokproto.broker.share.records import SharePartitionKey
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.security.authorization import Required
+from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey
 from aiokproto.codec.messages.read_share_group_state_summary import (
     PartitionData,
     PartitionResult,
@@ -25,7 +24,7 @@ async def handle(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
     def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
-        state = context.share_states.summary(*key) or PartitionState(-1, 0, 0, (), -1)
+        state = context.share_states.summary(*key) or ShareGroupOffset(-1, 0, 0, (), -1)
         return PartitionResult(
             partition=partition.partition,
             error_code=ErrorCode.NONE,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
-from aiokproto.broker.share.records import SharePartitionKey
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.security.authorization import Required
+from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey, StateBatch
 from aiokproto.codec.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -27,7 +26,7 @@ async def handle(request: WriteShareGroupStateRequest, context: RequestContext) 
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
             for each in partition.state_batches
         )
-        state = PartitionState(
+        state = ShareGroupOffset(
             partition.start_offset,
             partition.state_epoch,
             partition.leader_epoch,

@@ -5,10 +5,9 @@ The parts, from the leader of a partition to the coordinator that stores its sta
     SharePartitionManager    the share partitions that nodes lead: cache, persistence, lock timers   (manager)
     ├─ ShareSessions         what each member fetches from a node, and the session epoch             (session)
     ├─ SharePartition        a state machine of records in flight                                    (partition)
-    │    acquisition, in_flight, batches: which records to acquire; runs of offsets; merging them
-    └─ SharePersister        the interface to the stored state                                       (state)
-       └─ ShareCoordinator   ``__share_group_state``: snapshots and updates                          (coordinator)
-            persisted_state, records: what the records of a share partition add up to; their format
+    │    acquisition, in_flight: which records to acquire; runs of offsets
+    └─ ShareCoordinator      ``__share_group_state``: snapshots and updates                          (coordinator)
+         persisted_state, records: what the records of a share partition add up to; their format
 
 Which group members read which partition is decided in ``broker.groups.share``.
 

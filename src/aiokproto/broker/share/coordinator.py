@@ -16,8 +16,15 @@ from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
-from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.share.records import (
+    ShareGroupOffset,
+    SharePartitionKey,
+    Snapshot,
+    Update,
+    decode,
+    encode_key,
+    encode_value,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
@@ -82,9 +89,9 @@ class ShareCoordinator:
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
-    # ---- for leaders of share partitions (SharePersister)
+    # ---- for leaders of share partitions (Kafka's Persister)
 
-    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
+    def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> ShareGroupOffset:
         """Return the state to a leader, and fence leaders with an older epoch from now on.
 
         Raises:
@@ -103,8 +110,11 @@ class ShareCoordinator:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
 
-    def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
-        """Merge a state into the stored one: see :meth:`SharePersister.write`.
+    def write(self, group: str, topic_id: bytes, partition: int, state: ShareGroupOffset) -> None:
+        """Merge a state into the stored one.
+
+        Its batches are added to the stored ones; where they overlap, the higher delivery count wins, then the higher
+        delivery state. Batches before the start offset are removed.
 
         Raises:
             BrokerError: As :meth:`read`, and FENCED_STATE_EPOCH.
@@ -148,7 +158,7 @@ class ShareCoordinator:
         # After the record: the leader that reads again must find the new state.
         self.on_reset(*key)
 
-    def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:
+    def summary(self, group: str, topic_id: bytes, partition: int) -> ShareGroupOffset | None:
         """Return the state without fencing any leader; None if it is not initialized.
 
         Raises:

@@ -8,11 +8,10 @@ two, it is written again. As in Kafka it is archived also if the topic cannot be
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.log.stored import is_quick, open_stored
 from aiokproto.broker.metadata import features
 from aiokproto.broker.metadata.cluster_state import ClusterState
@@ -53,19 +52,17 @@ class DeadLetter(NamedTuple):
 class DeadLetterQueue:
     """Writes records that are given up to the dead-letter topics of their groups."""
 
-    def __init__(self, state: ClusterState, options: Callable[[str], GroupOptions]) -> None:
-        """``options`` returns the options of a group."""
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._options = options
 
     def enabled(self, group: str) -> bool:
         """Return whether a group has a dead-letter topic."""
         level = features.levels(self._state.metadata)[_FEATURE]
-        return level >= _LEVEL and bool(self._options(group).value("errors.deadletterqueue.topic.name"))
+        return level >= _LEVEL and bool(self._state.group_options(group).value("errors.deadletterqueue.topic.name"))
 
     def copies(self, group: str) -> bool:
         """Return whether dead letters have the key and value of their record."""
-        return bool(self._options(group).value("errors.deadletterqueue.copy.record.enable"))
+        return bool(self._state.group_options(group).value("errors.deadletterqueue.copy.record.enable"))
 
     def write(self, group: str, source: Partition, letters: Sequence[DeadLetter]) -> None:
         """Write records that are given up, without their keys and values; failures are logged."""
@@ -109,7 +106,7 @@ class DeadLetterQueue:
             self._append(partition, records, topic.options.number("max.message.bytes"))
 
     def _topic(self, group: str) -> Topic:
-        name = str(self._options(group).value("errors.deadletterqueue.topic.name"))
+        name = str(self._state.group_options(group).value("errors.deadletterqueue.topic.name"))
         prefix = str(self._state.options.value("errors.deadletterqueue.topic.name.prefix"))
         if not name.startswith(prefix):
             raise _Unusable(f"{name!r} does not begin with {prefix!r} (errors.deadletterqueue.topic.name.prefix)")

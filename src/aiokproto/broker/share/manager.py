@@ -14,21 +14,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
-from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.share.acquisition import AcquisitionConfig
+from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.broker.share.dead_letters import DeadLetter, DeadLetterQueue
 from aiokproto.broker.share.in_flight import FOREVER, InFlightRuns, RecordState, overlapping
 from aiokproto.broker.share.partition import Acknowledgement, SharePartition, StateTransition
 from aiokproto.broker.share.session import ShareSession, ShareSessionKey, ShareSessions, TopicIdPartition
-from aiokproto.broker.share.state import SharePersister
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import create_task
@@ -95,22 +94,19 @@ class SharePartitionManager:
     def __init__(
         self,
         state: ClusterState,
-        persister: SharePersister,
-        options: Callable[[str], GroupOptions],
+        states: ShareCoordinator,
         thread: OpeningThread,
     ) -> None:
         """Start with an empty cache.
 
         Args:
             state: The cluster.
-            persister: Where states are stored.
-            options: Returns the options of a group.
-            thread: Where batches are opened.
+            states: The share coordinator, which stores the states.
+            thread: The thread in which batches are opened.
         """
         self._state = state
-        self._persister = persister
-        self._options = options
-        self._dead_letters = DeadLetterQueue(state, options)
+        self._states = states
+        self._dead_letters = DeadLetterQueue(state)
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
         self._thread = thread
         # What writes dead letters with the records of their batches.
@@ -119,7 +115,7 @@ class SharePartitionManager:
 
     def settings(self, group: str) -> ShareSettings:
         """Return the options of a group."""
-        options = self._options(group)
+        options = self._state.group_options(group)
         config = AcquisitionConfig(
             max_in_flight_records=options.number("share.partition.max.record.locks"),
             max_delivery_count=options.number("share.delivery.count.limit"),
@@ -163,7 +159,7 @@ class SharePartitionManager:
         if cached is None:
             try:
                 # This read fences the leaders before; see ShareCoordinator.read().
-                persisted = self._persister.read(group, *partition_id, partition.leader_epoch)
+                persisted = self._states.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
             start = persisted.start_offset
@@ -313,7 +309,7 @@ class SharePartitionManager:
             archiving = bool(transition.given_up) and self._dead_letters.enabled(group)
             try:
                 state = cached.share.persisted_state(transition, archiving=archiving)
-                self._persister.write(group, *partition_id, state)
+                self._states.write(group, *partition_id, state)
             except BrokerError as error:
                 translated = _translated(error)
                 # The state that the transition was computed from is not the newest any more.
@@ -374,7 +370,7 @@ class SharePartitionManager:
     ) -> None:
         archived = [run for letter in letters for run in overlapping(runs, letter.first, letter.last)]
         try:
-            self._persister.write(group, *partition_id, cached.share.persisted_state(StateTransition(runs, archived)))
+            self._states.write(group, *partition_id, cached.share.persisted_state(StateTransition(runs, archived)))
         except BrokerError as error:
             # They stay in the state ARCHIVING: whoever loads it next writes the dead letters again.
             log.debug(

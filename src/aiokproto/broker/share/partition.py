@@ -45,7 +45,7 @@ from aiokproto.broker.share.in_flight import (
     overlapping,
     replace_runs,
 )
-from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.records import ShareGroupOffset, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -96,7 +96,7 @@ class SharePartition:
             persisted with any change, and what a crash leaves unwritten would be forgotten.
     """
 
-    def __init__(self, state: PartitionState, start_offset: int) -> None:
+    def __init__(self, state: ShareGroupOffset, start_offset: int) -> None:
         """Restore persisted state. ``start_offset`` replaces the one in the state if that is -1, not yet decided."""
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state.state_epoch
@@ -214,7 +214,7 @@ class SharePartition:
         ]
         return StateTransition(self._runs, self.unwritten, letters)
 
-    def persisted_state(self, transition: StateTransition, *, archiving: bool = False) -> PartitionState:
+    def persisted_state(self, transition: StateTransition, *, archiving: bool = False) -> ShareGroupOffset:
         """Return the state to persist for a transition: the runs that it changes and no member has acquired.
 
         With ``archiving``, what is given up is not archived yet: it will be written to a dead-letter topic first.
@@ -225,7 +225,7 @@ class SharePartition:
             StateBatch(run.first, run.last, ARCHIVING if run.first in unwritten else run.state, run.delivery_count)
             for run in unlocked
         )
-        return PartitionState(
+        return ShareGroupOffset(
             self.start_offset, self.state_epoch, self.leader_epoch, batches, count_terminal(transition.runs)
         )
 

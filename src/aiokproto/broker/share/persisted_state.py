@@ -8,11 +8,11 @@ records of the share partition redundant.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
-from aiokproto.broker.share.batches import combine
-from aiokproto.broker.share.records import Snapshot, Update
-from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.share.records import ShareGroupOffset, Snapshot, StateBatch, Update
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -30,7 +30,7 @@ class PersistedState:
             ``state`` to 0, but leaders that were fenced before stay fenced.
     """
 
-    state: PartitionState
+    state: ShareGroupOffset
     snapshot: Snapshot
     offset: int
     updates: int
@@ -65,7 +65,7 @@ class PersistedState:
                 detail=f"the state epoch is {state_epoch}, the newest is {self.state.state_epoch}",
             )
 
-    def record_for_write(self, wanted: PartitionState, updates_per_snapshot: int, now: int) -> Snapshot | Update:
+    def record_for_write(self, wanted: ShareGroupOffset, updates_per_snapshot: int, now: int) -> Snapshot | Update:
         """Return the record for a write: an update, or a snapshot after enough updates. ``now`` in ms.
 
         The start offset never moves back; with the same start offset, the delivery complete count never does either.
@@ -102,7 +102,7 @@ class PersistedState:
         """Return a snapshot of the unchanged state, which makes earlier records redundant. ``now`` in ms."""
         return self._snapshot(self.state, now)._replace(created=self.snapshot.created)
 
-    def _snapshot(self, state: PartitionState, now: int) -> Snapshot:
+    def _snapshot(self, state: ShareGroupOffset, now: int) -> Snapshot:
         return Snapshot(
             self.snapshot.epoch + 1,
             state.state_epoch,
@@ -125,7 +125,7 @@ def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
 def replay(before: PersistedState | None, record: Snapshot | Update, offset: int) -> PersistedState | None:
     """Return the state after a record at an offset; None after an update without a snapshot, which is ignored."""
     if isinstance(record, Snapshot):
-        state = PartitionState(
+        state = ShareGroupOffset(
             record.start_offset,
             record.state_epoch,
             record.leader_epoch,
@@ -149,3 +149,51 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
     return replace(
         before, state=state, updates=before.updates + 1, leader_epoch=max(before.leader_epoch, record.leader_epoch)
     )
+
+
+def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Merge state batches into an ordered list without overlaps, from the start offset on (-1: from any offset).
+
+    Where batches overlap, the higher delivery count wins, then the higher delivery state: both only ever grow, so that
+    the higher one is the later one. Adjacent batches with the same state and count are joined.
+
+    A sweep over the offsets: ``waiting`` are the batches that begin later, ``reaching`` a heap of those that cover the
+    current offset, with the winner at its top.
+    """
+    waiting = [
+        replace(batch, first_offset=max(batch.first_offset, start_offset))
+        for batch in batches
+        if batch.last_offset >= start_offset
+    ]
+    waiting.sort(key=lambda batch: batch.first_offset, reverse=True)
+    combined: list[StateBatch] = []
+    reaching: list[tuple[int, int, int]] = []
+    offset = 0
+    while waiting or reaching:
+        if not reaching:
+            offset = waiting[-1].first_offset
+        while waiting and waiting[-1].first_offset == offset:
+            batch = waiting.pop()
+            # Negative, because heapq has the smallest item on top.
+            heappush(reaching, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
+        count, state, last = reaching[0]
+        # Up to where another batch begins, which may win from there on.
+        end = min(last, waiting[-1].first_offset - 1) if waiting else last
+        _extend(combined, StateBatch(offset, end, -state, -count))
+        offset = end + 1
+        # Batches that end inside of a winner stay in the heap until they come to its top.
+        while reaching and reaching[0][2] < offset:
+            heappop(reaching)
+    return tuple(combined)
+
+
+def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
+    before = batches[-1] if batches else None
+    if (
+        before is not None
+        and before.last_offset + 1 == batch.first_offset
+        and (before.delivery_state, before.delivery_count) == (batch.delivery_state, batch.delivery_count)
+    ):
+        batches[-1] = replace(before, last_offset=batch.last_offset)
+    else:
+        batches.append(batch)

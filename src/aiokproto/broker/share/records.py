@@ -7,9 +7,9 @@ epoch. A tombstone of the snapshot's key deletes the state.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiokproto.broker.share.state import StateBatch
 from aiokproto.codec.payloads import share_states
 from aiokproto.codec.payloads.share_states import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 
@@ -18,6 +18,42 @@ _SNAPSHOT, _UPDATE = 0, 1
 """Record types, which are the first two bytes of keys."""
 _VERSION = 0
 """Version of all keys and values: each has had only this one so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatch:
+    """Consecutive offsets in the same state.
+
+    Attributes:
+        first_offset: The first offset.
+        last_offset: The last offset.
+        delivery_state: 0 available, 2 acknowledged, 3 archiving (to a dead-letter topic), 4 archived: Kafka's numbers.
+        delivery_count: How often they were delivered.
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """The persisted state of a share partition (Kafka's ShareGroupOffset).
+
+    Attributes:
+        start_offset: The first offset that is not in a terminal state; -1: ``share.auto.offset.reset`` decides.
+        state_epoch: Grows each time the start offset is reset. An older epoch cannot write.
+        leader_epoch: The leader epoch of the last writer. An older epoch cannot read or write.
+        batches: The states from the start offset on, in order and without overlaps.
+        delivery_complete_count: Number of offsets from the start offset on in a terminal state (KIP-1226); -1: unknown.
+    """
+
+    start_offset: int
+    state_epoch: int
+    leader_epoch: int
+    batches: tuple[StateBatch, ...]
+    delivery_complete_count: int
 
 
 class SharePartitionKey(NamedTuple):

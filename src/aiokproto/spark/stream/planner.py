@@ -199,12 +199,12 @@ class StreamPlanner:
             and self._differs(topic.name, topic)
         ]
         if changed:
-            self._cluster.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
+            self._cluster.metadata.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
             timeout = self._cluster.config.api_timeout
             async with deadline_at(
                 _now() + timeout, lambda: f"metadata of {', '.join(changed)}: none in {timeout:g} s"
             ):
-                await self._cluster.wait_for_update(generation)
+                await self._cluster.metadata.wait_for_update(generation)
 
     def _differs(self, name: str, topic: MetadataResponseTopic) -> bool:
         known = self._cluster.snapshot.topics.get(name)

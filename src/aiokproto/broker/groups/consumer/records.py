@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
-from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update, with_epochs
+from aiokproto.broker.groups.image import Image, Keys, Record, decode_value, encode_value, update, with_epochs
 from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.codec.payloads.consumer_groups import (
     ClassicMemberMetadata,
@@ -48,7 +48,7 @@ _MEMBER_KEYS = (
 _PATTERN_PREFIX = KEYS.prefix(ConsumerGroupRegularExpressionKey)
 
 
-def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
+def changes(group: ConsumerGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
@@ -56,50 +56,47 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_group_records(group))
-    # Only these: with a thousand members, a heartbeat that changes one must not encode all.
-    for member_id in sorted(group.dirty):
-        current.update(_member_records(group, member_id))
-    patterns = dict(_pattern_records(group, written, wall))
-    # A tombstone for each pattern that no member uses any more.
-    current.update({key: None for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns})
-    current.update(patterns)
-    return update(written, current)
+    members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
+    return update(written, [*_group_records(group), *members, *_pattern_records(group, written, wall)])
 
 
 def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> None:
     """Restore a new group from its image."""
-    members: dict[str, ConsumerMember] = {}
-    targets: dict[str, TopicIdPartitions] = {}
-    states: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
-    matches: dict[str, frozenset[str]] = {}
-    for raw, value in image.items():
-        key = KEYS.decode(raw)
-        if isinstance(key, ConsumerGroupMetadataKey):
-            metadata = decode_value(ConsumerGroupMetadataValue, value)
-            group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
-        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-            group.assignment_epoch = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value).assignment_epoch
-        elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            members[key.member_id] = _decode_member(
-                key.member_id, decode_value(ConsumerGroupMemberMetadataValue, value)
-            )
-        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-            target = decode_value(ConsumerGroupTargetAssignmentMemberValue, value).topic_partitions
-            targets[key.member_id] = frozenset((each.topic_id, index) for each in target for index in each.partitions)
-        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            states[key.member_id] = decode_value(ConsumerGroupCurrentMemberAssignmentValue, value)
-        elif isinstance(key, ConsumerGroupRegularExpressionKey):
-            matched = decode_value(ConsumerGroupRegularExpressionValue, value).topics
-            matches[key.regular_expression] = frozenset(matched)
-    for member_id, member in members.items():
-        state = states.get(member_id)
-        if state is not None:
-            member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
-            member.state = MemberState(state.state)
-            member.assigned = _partition_epochs(state.assigned_partitions, state.member_epoch)
-            member.pending_revocation = _partition_epochs(state.partitions_pending_revocation, state.member_epoch)
+    for _, metadata in KEYS.read(image, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue):
+        group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
+    for _, assignment in KEYS.read(
+        image, ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue
+    ):
+        group.assignment_epoch = assignment.assignment_epoch
+    members = {
+        key.member_id: _decode_member(key.member_id, value)
+        for key, value in KEYS.read(image, ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue)
+    }
+    targets = {
+        key.member_id: frozenset(
+            (topic.topic_id, index) for topic in value.topic_partitions for index in topic.partitions
+        )
+        for key, value in KEYS.read(
+            image, ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue
+        )
+    }
+    for key, state in KEYS.read(
+        image, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue
+    ):
+        if key.member_id in members:
+            _restore_state(members[key.member_id], state)
+    matches = {
+        key.regular_expression: frozenset(value.topics)
+        for key, value in KEYS.read(image, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue)
+    }
     group.restore(members.values(), targets, now, matches)
+
+
+def _restore_state(member: ConsumerMember, state: ConsumerGroupCurrentMemberAssignmentValue) -> None:
+    member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
+    member.state = MemberState(state.state)
+    member.assigned = _partition_epochs(state.assigned_partitions, state.member_epoch)
+    member.pending_revocation = _partition_epochs(state.partitions_pending_revocation, state.member_epoch)
 
 
 def _group_records(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
@@ -113,25 +110,26 @@ def _group_records(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
     )
 
 
-def _member_records(group: ConsumerGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
-    member = group.members.get(member_id)
-    values = None
-    if member is not None:
-        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
-    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
-
-
-def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterable[Record]:
+    patterns: dict[bytes, bytes] = {}
     for pattern, names in group.subscriptions.matches.items():
         key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
         topics = sorted(names)
         before = written.get(key)
-        # Compared by topics: the value has a timestamp, and would otherwise be written at each heartbeat.
+        # Only the topics are compared: the value has a timestamp, so comparing it would write a record at each
+        # heartbeat.
         if before is not None and decode_value(ConsumerGroupRegularExpressionValue, before).topics == topics:
-            yield key, before
+            patterns[key] = before
         else:
             value = ConsumerGroupRegularExpressionValue(topics=topics, version=group.epoch, timestamp=wall)
-            yield key, encode_value(value)
+            patterns[key] = encode_value(value)
+    # Patterns that no member uses any more get a tombstone.
+    yield from [(key, None) for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns]
+    yield from patterns.items()
+
+
+def _encode_member(member: ConsumerMember, target: TopicIdPartitions) -> tuple[bytes, ...]:
+    return _encode_metadata(member), _encode_target(target), _encode_assignment(member)
 
 
 def _encode_metadata(member: ConsumerMember) -> bytes:

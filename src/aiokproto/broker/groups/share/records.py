@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from aiokproto.broker.groups.assignment import TopicIdPartitions, by_topic
 from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH
-from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.image import Image, Keys, Record, decode_value, encode_value, update
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata, StateTopic, Topics
@@ -50,7 +50,7 @@ _STABLE = 0
 """The only state of a share member in its record."""
 
 
-def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
+def changes(group: ShareGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
@@ -58,39 +58,33 @@ def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, b
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
-    for member_id in sorted(group.dirty):
-        current.update(_member_records(group, member_id))
-    return update(written, current)
+    members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
+    return update(written, [*_group_records(group, written, wall), *members])
 
 
 def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None:
     """Restore a new group from its image."""
-    members: dict[str, ShareMember] = {}
-    targets: dict[str, TopicIdPartitions] = {}
-    assignments: dict[str, ShareGroupCurrentMemberAssignmentValue] = {}
-    for raw, value in image.items():
-        key = KEYS.decode(raw)
-        if isinstance(key, ShareGroupMetadataKey):
-            metadata = decode_value(ShareGroupMetadataValue, value)
-            group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
-        elif isinstance(key, ShareGroupTargetAssignmentMetadataKey):
-            group.assignment_epoch = decode_value(ShareGroupTargetAssignmentMetadataValue, value).assignment_epoch
-        elif isinstance(key, ShareGroupMemberMetadataKey):
-            members[key.member_id] = _decode_member(key.member_id, decode_value(ShareGroupMemberMetadataValue, value))
-        elif isinstance(key, ShareGroupTargetAssignmentMemberKey):
-            targets[key.member_id] = _decode_partitions(
-                decode_value(ShareGroupTargetAssignmentMemberValue, value).topic_partitions
-            )
-        elif isinstance(key, ShareGroupCurrentMemberAssignmentKey):
-            assignments[key.member_id] = decode_value(ShareGroupCurrentMemberAssignmentValue, value)
-        elif isinstance(key, ShareGroupStatePartitionMetadataKey):
-            group.states = _decode_state_metadata(decode_value(ShareGroupStatePartitionMetadataValue, value))
-    for member_id, member in members.items():
-        assignment = assignments.get(member_id)
-        if assignment is not None:
-            member.epoch, member.previous_epoch = assignment.member_epoch, assignment.previous_member_epoch
-            member.assigned = _decode_partitions(assignment.assigned_partitions)
+    for _, metadata in KEYS.read(image, ShareGroupMetadataKey, ShareGroupMetadataValue):
+        group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
+    for _, assignment in KEYS.read(
+        image, ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue
+    ):
+        group.assignment_epoch = assignment.assignment_epoch
+    for _, states in KEYS.read(image, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue):
+        group.states = _decode_state_metadata(states)
+    members = {
+        key.member_id: _decode_member(key.member_id, value)
+        for key, value in KEYS.read(image, ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue)
+    }
+    targets = {
+        key.member_id: _decode_partitions(value.topic_partitions)
+        for key, value in KEYS.read(image, ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue)
+    }
+    for key, current in KEYS.read(image, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue):
+        member = members.get(key.member_id)
+        if member is not None:
+            member.epoch, member.previous_epoch = current.member_epoch, current.previous_member_epoch
+            member.assigned = _decode_partitions(current.assigned_partitions)
     group.restore(members.values(), targets, now)
 
 
@@ -129,12 +123,8 @@ def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: i
     )
 
 
-def _member_records(group: ShareGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
-    member = group.members.get(member_id)
-    values = None
-    if member is not None:
-        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
-    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
+def _encode_member(member: ShareMember, target: TopicIdPartitions) -> tuple[bytes, ...]:
+    return _encode_metadata(member), _encode_target(target), _encode_assignment(member)
 
 
 def _encode_metadata(member: ShareMember) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update, with_epochs
+from aiokproto.broker.groups.image import Image, Keys, Record, decode_value, encode_value, update, with_epochs
 from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
@@ -50,7 +50,7 @@ _FIRST_STATE = 1
 """The records of streams members number the states from 1, those of consumer members from 0."""
 
 
-def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
+def changes(group: StreamsGroup, written: Image, wall: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
@@ -58,41 +58,35 @@ def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes,
         written: The image of the group in the topic.
         wall: The wall-clock time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
-    for member_id in sorted(group.dirty):
-        current.update(_member_records(group, member_id))
-    return update(written, current)
+    members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
+    return update(written, [*_group_records(group, written, wall), *members])
 
 
 def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> None:
     """Restore a new group from its image."""
-    members: dict[str, StreamsMember] = {}
-    targets: dict[str, Tasks] = {}
-    states: dict[str, StreamsGroupCurrentMemberAssignmentValue] = {}
-    for raw, value in image.items():
-        key = KEYS.decode(raw)
-        if isinstance(key, StreamsGroupMetadataKey):
-            _restore_metadata(group, decode_value(StreamsGroupMetadataValue, value))
-        elif isinstance(key, StreamsGroupTargetAssignmentMetadataKey):
-            group.assignment_epoch = decode_value(StreamsGroupTargetAssignmentMetadataValue, value).assignment_epoch
-        elif isinstance(key, StreamsGroupTopologyKey):
-            group.topology = decode_value(StreamsGroupTopologyValue, value)
-        elif isinstance(key, StreamsGroupMemberMetadataKey):
-            members[key.member_id] = _decode_member(key.member_id, decode_value(StreamsGroupMemberMetadataValue, value))
-        elif isinstance(key, StreamsGroupTargetAssignmentMemberKey):
-            target = decode_value(StreamsGroupTargetAssignmentMemberValue, value)
-            kinds = (target.active_tasks, target.standby_tasks, target.warmup_tasks)
-            targets[key.member_id] = frozenset(
-                Task(role, each.subtopology_id, index)
-                for role, ids in zip(TaskRole, kinds, strict=True)
-                for each in ids
-                for index in each.partitions
-            )
-        elif isinstance(key, StreamsGroupCurrentMemberAssignmentKey):
-            states[key.member_id] = decode_value(StreamsGroupCurrentMemberAssignmentValue, value)
-    for member_id, member in members.items():
-        if member_id in states:
-            _restore_state(member, states[member_id])
+    for _, metadata in KEYS.read(image, StreamsGroupMetadataKey, StreamsGroupMetadataValue):
+        _restore_metadata(group, metadata)
+    for _, assignment in KEYS.read(
+        image, StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue
+    ):
+        group.assignment_epoch = assignment.assignment_epoch
+    for _, topology in KEYS.read(image, StreamsGroupTopologyKey, StreamsGroupTopologyValue):
+        group.topology = topology
+    members = {
+        key.member_id: _decode_member(key.member_id, value)
+        for key, value in KEYS.read(image, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue)
+    }
+    targets = {
+        key.member_id: _decode_target(value)
+        for key, value in KEYS.read(
+            image, StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue
+        )
+    }
+    for key, state in KEYS.read(
+        image, StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue
+    ):
+        if key.member_id in members:
+            _restore_state(members[key.member_id], state)
     group.restore(members.values(), targets, now)
 
 
@@ -144,12 +138,8 @@ def _group_records(group: StreamsGroup, written: Image, wall: int) -> Iterable[t
     yield key, encode_value(value)
 
 
-def _member_records(group: StreamsGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
-    member = group.members.get(member_id)
-    values = None
-    if member is not None:
-        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
-    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
+def _encode_member(member: StreamsMember, target: Tasks) -> tuple[bytes, ...]:
+    return _encode_metadata(member), _encode_target(target), _encode_assignment(member)
 
 
 def _encode_metadata(member: StreamsMember) -> bytes:
@@ -195,6 +185,16 @@ def _encode_target(tasks: Tasks) -> bytes:
     )
     return encode_value(
         StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
+    )
+
+
+def _decode_target(value: StreamsGroupTargetAssignmentMemberValue) -> Tasks:
+    by_role = (value.active_tasks, value.standby_tasks, value.warmup_tasks)
+    return frozenset(
+        Task(role, ids.subtopology_id, index)
+        for role, of_role in zip(TaskRole, by_role, strict=True)
+        for ids in of_role
+        for index in ids.partitions
     )
 
 
