@@ -33,7 +33,7 @@ T = TypeVar("T", bound=type)
 
 
 class Obstacle(Enum):
-    """The situations that can be in the way of a call; the first that is gives the error."""
+    """The situations that can prevent a call. If there are several, the first gives the error."""
 
     OTHER_PROCESS = auto()
     """A child of the process that has started the client."""
@@ -121,7 +121,7 @@ class Home:
             _HOMES.add(self)
 
     def away(self) -> Obstacle | None:
-        """Return which other place this is; None at home, and before the start."""
+        """Return which obstacle the current process, thread or loop is; None at home, and before the start."""
         # A forked child has no running loop: asyncio compares the process.
         if self.loop is None or asyncio._get_running_loop() is self.loop:
             return None
@@ -132,7 +132,7 @@ class Home:
         return Obstacle.OTHER_LOOP
 
     def check(self) -> None:
-        """Raise ConfigurationError elsewhere."""
+        """Raise ConfigurationError unless this is the client's event loop."""
         # asyncio primitives aren't thread-safe: a future of the other loop would never wake a task of this one.
         # guard: a client belongs to its event loop
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
@@ -158,7 +158,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse(use: Use, obstacle: Obstacle, error: KafkaError | None = None) -> None:
-    """Raise if the obstacle refuses the use: ``error``, or what the use says to do instead."""
+    """Raise if the obstacle refuses the use: ``error``, or the use's text about what to do instead."""
     if obstacle not in use.obstacles:
         return
     if error is not None:
@@ -195,7 +195,7 @@ def _refuse_copy(self: object) -> NoReturn:
 
 
 def public_methods(cls: type) -> set[str]:
-    """Return the names of methods that applications call, iteration included; methods of Python's own protocols, and
+    """Return the names of methods that applications call, iteration included. Methods of Python's own protocols, and
     properties, do nothing with the client."""
     found = {name for name in dir(cls) if not name.startswith("_")} | ({"__aiter__", "__anext__"} & set(dir(cls)))
     return {name for name in found if callable(getattr(cls, name)) and not isinstance(getattr(cls, name), type)}

@@ -1,4 +1,4 @@
-"""The coordinator cache, and FindCoordinator requests and responses in both their forms (pure; KIP-699)."""
+"""The coordinator cache, and both forms of FindCoordinator requests and responses (pure; KIP-699)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS_VERSION = 1
 
 
 MAX_KEYS = 10_000
-"""Most groups and ids whose coordinator is cached."""
+"""Maximum number of groups and ids whose coordinator is cached."""
 
 
 class CoordinatorKind(IntEnum):
@@ -72,7 +72,7 @@ def found_coordinator(
 ) -> BrokerNode:
     """Return the coordinator in a FindCoordinator response of any version, which was checked (``answers``).
 
-    ``principal`` is who has asked, for an error.
+    ``principal`` names the client in an error.
 
     Raises:
         BrokerError: The response has an error code instead.

@@ -59,7 +59,7 @@ def client_findings(
     *,
     ended: bool,
 ) -> Findings:
-    """Return what is wrong at ``now`` (s, the loop's clock). ``closed``: why calls fail; None while they do not."""
+    """Return what is wrong at ``now`` (s, the loop's clock). ``closed`` is why calls fail; None while they don't."""
     findings = Findings()
     if closed is not None:
         findings.failed.append(str(closed))

@@ -65,7 +65,7 @@ class ClassicMember:
         self._rebalance.set_topics(frozenset(topics))
 
     async def matches_patterns(self) -> bool:
-        """Return False: the client matches patterns, and subscribes to what they match."""
+        """Return False: the client itself matches patterns, and subscribes to the matching topics."""
         return False
 
     def metadata_changed(self) -> None:
@@ -74,12 +74,12 @@ class ClassicMember:
             self._rebalance.rejoin(reason)
 
     def watches(self, topic: str) -> bool:
-        """Return whether a member of the group that this one leads subscribes to a topic, so that it is assigned once
-        it exists."""
+        """Return whether this member leads, and a member of the group subscribes to a topic, so that it is assigned
+        once it exists."""
         return self._joining.watches(topic)
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`, since the application requests no records."""
+        """Leave the group until :meth:`rejoin`, because the application requests no records."""
         if not self._rebalance.left_reason:
             self._rebalance.set_left_reason(reason)
 
@@ -217,7 +217,7 @@ class ClassicMember:
         return action
 
     async def catch_up(self, generation: int) -> None:
-        """Wait for the end of a rebalance; not for a JoinGroup, which the coordinator can hold back for a whole
+        """Wait for the end of a rebalance, but not for a JoinGroup, which the coordinator can hold back for a whole
         rebalance timeout.
 
         While the coordinator waits for members to join, it takes commits of the last generation. If it refuses one,
@@ -228,7 +228,7 @@ class ClassicMember:
             await self._rebalance.join_ended.wait()
 
     def _fenced(self) -> None:
-        """Another member has the instance id, and with it the partitions."""
+        """Forget the membership, because another member has the instance id, and with it the partitions."""
         self._membership.forget()
         self._rebalance.owned.clear()
 

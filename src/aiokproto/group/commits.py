@@ -39,7 +39,7 @@ class CommittingMember(Protocol):
 
     def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
         """Take note of a refusal that concerns the member, and return what to do about the commit: REJOIN or
-        REFRESH_EPOCH to repeat it after :meth:`catch_up`, STOP, or one of those after which it is lost."""
+        REFRESH_EPOCH to repeat it after :meth:`catch_up`, STOP, or an action after which it is lost."""
         ...
 
     async def catch_up(self, generation: int) -> None:

@@ -55,8 +55,8 @@ class ConsumerMember:
     def __init__(
         self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
     ) -> None:
-        """``optional``: the classic protocol can be used instead. Where the coordinator refuses this one, :meth:`run`
-        raises that when the member has given up its partitions."""
+        """``optional`` says that the classic protocol can be used instead: if the coordinator refuses this one,
+        :meth:`run` raises the refusal once the member has given up its partitions."""
         self._config = config
         self._cluster = cluster
         self._form = _Form(config)
@@ -98,11 +98,11 @@ class ConsumerMember:
         """Nothing: the coordinator notices new topics and partitions by itself."""
 
     def watches(self, topic: str) -> bool:
-        """Return False: the coordinator assigns a topic that is created again under its new id."""
+        """Return False, because the coordinator assigns a topic that is created again under its new id."""
         return False
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`, since the application requests no records."""
+        """Leave the group until :meth:`rejoin`, because the application requests no records."""
         if not self._member.reconciliation.left_reason:
             self._member.reconciliation.set_left_reason(reason)
 

@@ -88,7 +88,7 @@ class EpochMember(Generic[Item]):
         return f"{self.state}: {why}" if why else ""
 
     def _unreached(self) -> str:
-        """Return why the coordinator cannot be reached, while the member has to join."""
+        """Return why the coordinator can't be reached, while the member has to join."""
         if self.membership.state not in (MemberState.JOINING, MemberState.FENCED):
             return ""
         return self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._group_id)

@@ -28,7 +28,7 @@ _KNOWN = frozenset({Action.ACCEPT, Action.REJOIN})
 
 
 class Heartbeat:
-    """Sends heartbeats, however long the application processes records.
+    """Sends heartbeats, even while the application processes records for a long time.
 
     Attributes:
         session: The session that they keep alive.
@@ -116,8 +116,8 @@ class Heartbeat:
         return action in LOST or action is Action.REJOIN
 
     def _responded_while_joining(self, action: Action, sent_at: float) -> None:
-        """Handle a response received while joining: is the member, which still reads its partitions, still in the
-        group?"""
+        """Handle a response received while joining. It says whether the member, which still reads its partitions, is
+        still in the group."""
         if action in _KNOWN:
             self.session.confirm(sent_at)
         # The session is only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION

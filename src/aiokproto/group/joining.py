@@ -31,7 +31,8 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.group")
 
 _JOIN_MARGIN = 5.0
-"""Seconds beyond the rebalance timeout, which the coordinator may use up, that a JoinGroup response can take."""
+"""How many seconds longer than the rebalance timeout, which the coordinator may use up, a JoinGroup response can
+take."""
 
 _MANY_LEAVE = 3
 """The first version of LeaveGroup with a list of members (KIP-345)."""

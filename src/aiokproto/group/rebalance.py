@@ -132,7 +132,7 @@ class RebalanceLoop:
         self._note()
 
     def take(self, action: Action, error: KafkaError) -> None:
-        """Note the action that the response to a heartbeat or commit asks for."""
+        """Note the action that the response to a heartbeat or commit requires."""
         if action is Action.REJOIN:
             self.rejoin("the group is rebalancing")
         elif action in LOST:
@@ -265,7 +265,7 @@ class RebalanceLoop:
         return "no response from the coordinator: it is silent, or waits for other members, as the group rebalances"
 
     async def _join(self) -> set[TopicPartition] | None:
-        """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
+        """Join, with retries, and return the assigned partitions; None if the owned ones are lost, or joining must
         stop."""
         failures, undecodable, loop = 0, 0, asyncio.get_running_loop()
         started = self.joining_since = loop.time()

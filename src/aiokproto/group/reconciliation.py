@@ -84,7 +84,7 @@ class Reconciliation(Generic[Item]):
         self._noted.set()
 
     def take(self, error: KafkaError | None) -> None:
-        """Look at the membership, which has changed with a response; ``error`` is a refusal of the member."""
+        """Act on the membership, which has changed with a response; ``error`` is a refusal of the member."""
         if error is not None and self._membership.state is MemberState.FATAL:
             self.fail(error)
         elif error is not None:

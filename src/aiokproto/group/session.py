@@ -57,7 +57,7 @@ class Session:
         self._set_confirmed(True)
 
     def check(self) -> None:
-        """Check the session before the event loop could run the timer, as right after a suspension."""
+        """Check the session before the event loop can run the timer, as right after a suspension."""
         if self._timer is not None and asyncio.get_running_loop().time() - self._sent_at >= self.timeout:
             self._timer.cancel()
             self._ended()

@@ -58,7 +58,7 @@ class ShareMember:
 
     @property
     def member_id(self) -> str:
-        """The id of this client, which it has chosen: a UUID in base64, 22 characters."""
+        """The id that this client has chosen: a UUID in base64, 22 characters."""
         return self._membership.member_id
 
     @property

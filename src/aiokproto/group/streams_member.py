@@ -60,19 +60,19 @@ class StreamsListener:
     """What a stream processor does about the changes of its tasks. Override what you need.
 
     The group waits for :meth:`revoked`, and the member changes nothing else while one of the coroutines runs. An
-    exception in any method ends :meth:`StreamsMember.run`, which raises it. Cancelled, :meth:`StreamsMember.run` gives
-    a coroutine a second to end, and then leaves it alone.
+    exception in any method ends :meth:`StreamsMember.run`, which raises it. If :meth:`StreamsMember.run` is cancelled,
+    it gives a coroutine a second to end, and then leaves it alone.
 
-    :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass: these are awaited one
-    after the other, while the member goes on, with what is known when it is their turn.
-    """
+    :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass. The member goes on
+    while these are awaited, one after the other, each with the state at the time of its turn."""
 
     async def assigned(self, tasks: Tasks) -> None:
         """Start these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if the
         member has joined and there are none yet."""
 
     async def revoked(self, tasks: Tasks) -> None:
-        """End these tasks: commit what is processed, and close their state. No other member has them before that."""
+        """End these tasks: commit what is processed, and close their state. No other member gets them before this
+        returns."""
 
     async def lost(self, tasks: Tasks) -> None:
         """Close the state of these tasks without committing: the group has continued without this member."""
@@ -82,11 +82,11 @@ class StreamsListener:
         a coroutine function, because other members may own the tasks by the time it would run."""
 
     def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> Awaitable[None] | None:
-        """The group has other conditions than before: missing topics, or a member requests the end of the
+        """The conditions of the group have changed: topics are missing, or a member requests the end of the
         application."""
 
     def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> Awaitable[None] | None:
-        """The state of partitions can be queried at other endpoints than before."""
+        """The endpoints at which the state of partitions can be queried have changed."""
 
 
 class StreamsMember:
@@ -223,7 +223,7 @@ class StreamsMember:
         self._member.heartbeat.wake()
 
     def request_shutdown(self) -> None:
-        """Ask all members of the group to end: they get the status SHUTDOWN_APPLICATION."""
+        """Request that all members of the group end: they get the status SHUTDOWN_APPLICATION."""
         self._form.shutdown = True
         self._member.heartbeat.wake()
 
@@ -341,7 +341,7 @@ async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: A
 
 
 class _Notifier:
-    """Calls the methods of a listener that responses lead to: at once, or those that are coroutine functions in turn.
+    """Calls the listener's methods about responses: at once, or in turn if they are coroutine functions.
 
     If several calls wait for the same method, only the newest is made: it has the current state, and a method that
     hangs doesn't fill the memory."""
