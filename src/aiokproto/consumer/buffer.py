@@ -122,7 +122,7 @@ class RecordBuffer:
         return bool(self.records) and not self.batches
 
     @property
-    def begun(self) -> list[RecordBatch]:
+    def partly_delivered(self) -> list[RecordBatch]:
         """The batches with undelivered open records that are opened to their end, so that the chunk doesn't have them
         any more."""
         if not self.records:
@@ -162,7 +162,7 @@ class RecordBuffer:
         """
         # batches() delivers batches that `async for` has delivered in part as a whole. FetchedBatch leaves out the
         # records before its base offset.
-        batches = self.begun
+        batches = self.partly_delivered
         self.opening = self.reading = None
         # Make a new list. The assignment may still hold the old one as its open records.
         self.records = []

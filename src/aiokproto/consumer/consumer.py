@@ -108,18 +108,18 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             does not return within ``default_api_timeout_ms`` is cancelled, and the read raises ``DeadlineError``. mypy
             cannot infer the type that a coroutine function returns: write ``Consumer[bytes, Order]("orders", ...)``.
         value_deserializer: Likewise for values.
-        on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"``
-            (the read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
+        on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"`` (the
+            read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
             ``CorruptBatchError`` the partition stops until you :meth:`seek` behind the batch), ``"skip"`` (logged, at
             most once in 10 s, and counted in :attr:`undecodable`), ``"return"`` (delivered with raw bytes and
             ``record.error`` set; one record stands for a damaged batch), or a
             :class:`~aiokproto.consumer.DeadLetterTopic` (delivery goes on once its dead letter is acknowledged).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
-            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise),
-            ``"by_duration:PT1H"``: the records of the last hour, or of another ISO 8601 duration of days, hours,
-            minutes and seconds, at most 36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset
-            behind the end of the log continues at that end. If the log was truncated (KIP-320), the consumer
-            continues where it diverges from what was read; ``"none"`` raises ``LogTruncationError``.
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), ``"by_duration:PT1H"``:
+            the records of the last hour, or of another ISO 8601 duration of days, hours, minutes and seconds, at most
+            36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset behind the end of the log
+            continues at that end. If the log was truncated (KIP-320), the consumer continues where it diverges from
+            what was read; ``"none"`` raises ``LogTruncationError``.
         new_partitions: Where to start in partitions, and topics of a pattern, that appear after the subscription began:
             ``"earliest"``: at their first record, whatever ``auto_offset_reset`` says; ``"reset"``: as
             ``auto_offset_reset`` says, as the Java client does, which with ``"latest"`` loses what was written before
@@ -370,7 +370,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         # The revocation waits until the application requests the next record, which it doesn't do while it waits here.
         self._engine.reader.give_up_waiting()
         if self._engine.running:
-            await self._engine.unsubscribed(self._seconds(timeout_ms))
+            await self._engine.wait_until_unsubscribed(self._seconds(timeout_ms))
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
         """Have the group rebalance (KIP-568), because the input of your own assignor has changed.
@@ -691,7 +691,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         if retry_topics is not None:
             self._check_read(retry_topics.topics)
         self._run = ConsumerRunner(engine, options, self._deserializing if self._deserializing.needed else None)
-        engine.runs.begin(self._run)
+        engine.runs.start(self._run)
         return await self._run.run()
 
     def stop_run(self) -> None:
@@ -782,7 +782,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
                 # Request it even while the partition is held. A rebalance callback may ask, and delivery waits for the
                 # callback.
                 self._engine.resolver.request(cursor)
-                await self._engine.moved()
+                await self._engine.wait_for_change()
         return known
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -909,9 +909,10 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.
 
         Raises:
-            ConfigurationError: There is no group. CommitError: It is in no generation of the group: its partitions may
-            belong to other members. Or the group has taken away partitions whose delivered records weren't committed;
-            until the next records are requested, a new identity would commit what the former one has read.
+            ConfigurationError: There is no group.
+            CommitError: It is in no generation of the group: its partitions may belong to other members. Or the group
+                has taken away partitions whose delivered records weren't committed; until the next records are
+                requested, a new identity would commit what the former one has read.
         """
         return self._everything().group_metadata()
 

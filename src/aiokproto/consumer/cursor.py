@@ -105,8 +105,8 @@ class Cursor:
             session is unconfirmed. Empty otherwise.
         full: Whether :meth:`Consumer.run` takes no records of the partition now, because its handlers have enough or
             because the next record isn't due.
-        queued: Whether it is queued for delivery. error: Why the partition has stopped until the application seeks. The
-        next read raises it.
+        queued: Whether it is queued for delivery.
+        error: Why the partition has stopped until the application seeks. The next read raises it.
     """
 
     __slots__ = (

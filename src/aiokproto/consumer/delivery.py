@@ -25,8 +25,8 @@ class DeliveryState:
     Attributes:
         open: The decoded records of the partition that is being delivered, last one first, so that delivering a record
             is a ``pop()``. A pause, a seek, or anything else that ends the partition's delivery replaces this list.
-        current: The record, list or batch that was delivered last; None once the next one is requested. thread: The id
-        of the thread that reads the consumer.
+        current: The record, list or batch that was delivered last; None once the next one is requested.
+        thread: The id of the thread that reads the consumer.
     """
 
     __slots__ = ("current", "open", "thread")

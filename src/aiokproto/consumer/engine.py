@@ -111,7 +111,7 @@ class Engine(Lifecycle):
         # Whether the last lookup of the subscribed topics missed some of them.
         self._unfound = False
         # Set when something in the assignment has changed, for calls that wait for a condition of their own.
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
         # Set when the subscription has to be applied again.
         self._follow = asyncio.Event()
         # Why the automatic commit was refused. The next read raises it.
@@ -125,7 +125,7 @@ class Engine(Lifecycle):
 
     def assignment_changed(self, cursors: Collection[Cursor] = ()) -> None:
         """Note that cursors were added or removed, were moved, or can or can't be fetched or delivered any more."""
-        self._moved.set()
+        self._changed.set()
         if self.assignment.runner is not None:
             self.assignment.runner.changed(cursors)
         # Only set marks and events, because this runs inside calls of the application, which must not wait.
@@ -136,7 +136,7 @@ class Engine(Lifecycle):
 
     def records_arrived(self) -> None:
         """Note that there is something to deliver."""
-        self._moved.set()
+        self._changed.set()
         self.reader.wake()
 
     def position_reset(self, event: OffsetReset) -> None:
@@ -149,13 +149,13 @@ class Engine(Lifecycle):
         """Note that buffered bytes were delivered, so that more can be fetched."""
         self.fetcher.room()
 
-    async def moved(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until the assignment, or something in it, changes."""
-        self._moved.clear()
-        await self._moved.wait()
+        self._changed.clear()
+        await self._changed.wait()
         self.check_running()
 
-    async def assigned(self, timeout: float) -> None:
+    async def wait_until_assigned(self, timeout: float) -> None:
         """Wait until the group has assigned a partition."""
         assert self.member is not None
 
@@ -166,7 +166,7 @@ class Engine(Lifecycle):
         async with deadline_at(asyncio.get_running_loop().time() + timeout, late):
             while not self.assignment.cursors:
                 self.check()
-                await self.moved()
+                await self.wait_for_change()
 
     def set_subscription(self, subscription: SubscriptionState) -> None:
         """Replace what is read."""
@@ -295,7 +295,7 @@ class Engine(Lifecycle):
                 await self._leave_group(deadline if in_time else 0.0, leave)
             finally:
                 self._running = False
-                self._moved.set()
+                self._changed.set()
                 await self.cluster.close(timeout=min(_left(deadline), DISCONNECT))
 
     # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some for the
@@ -395,7 +395,7 @@ class Engine(Lifecycle):
         found, failures = await _find_topics(self.cluster, topics)
         self._unfound = bool(failures)
         existing = {name: len(info.partitions) for name, info in found.items()}
-        if regex is not None and self._seen.begins(wanted):
+        if regex is not None and self._seen.is_new(wanted):
             # The broker matches topics. Note which exist now, to recognize those that it adds later.
             everything = await self.cluster.topics()
             existing |= {name: len(everything[name].partitions) for name in wanted.matching(everything)}
@@ -456,14 +456,14 @@ class Engine(Lifecycle):
         )
         return math.inf if needed else -math.inf
 
-    async def unsubscribed(self, timeout: float) -> None:
+    async def wait_until_unsubscribed(self, timeout: float) -> None:
         """Wait until the member has left the group, and processed offsets are committed."""
         at = asyncio.get_running_loop().time() + timeout
         async with deadline_at(
             at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"
         ):
             while self.member is not None and not self.member.outside:
-                await self.moved()
+                await self.wait_for_change()
         try:
             await self._commit_given_up(_left(at))
         except KafkaError as error:
@@ -493,7 +493,7 @@ class Engine(Lifecycle):
         for partition in partitions:
             # If another member moves the offset, it must not count as committed here.
             self._committed.pop(partition, None)
-        self._moved.set()
+        self._changed.set()
 
     async def commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         """Commit what is processed of these partitions within ``timeout`` seconds, with ``enable_auto_commit``."""
@@ -517,9 +517,9 @@ class Engine(Lifecycle):
             waiting = self.reader.waiting or (runner is not None and runner.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
-            began = runner.oldest() if runner is not None else None
-            if began is not None and loop.time() - began > limit and member.owned:
-                reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
+            started_at = runner.oldest() if runner is not None else None
+            if started_at is not None and loop.time() - started_at > limit and member.owned:
+                reason = f"a handler has run for {loop.time() - started_at:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:
                 why = f": {self.reader.awaited}" if self.reader.awaited else ""
                 reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms){why}"

@@ -96,7 +96,8 @@ class EpochHistory:
 
         Args:
             asked: The epoch that was requested. All later ones are known to be missing in the leader's log.
-            found: Its response. fetched: The offset behind the fetched records.
+            found: Its response.
+            fetched: The offset behind the fetched records.
         """
         end = fetched
         for epoch, first in reversed(self._entries):

@@ -48,8 +48,8 @@ class FetchPlan(NamedTuple):
         session_id: The session's id; 0 for none.
         epoch: The session epoch: 0 starts a session, -1 is outside of any.
         partitions: Partitions that are new or have changed.
-        forgotten: Partitions to remove from the session. by_name: Whether the request has to name topics because an id
-        is unknown.
+        forgotten: Partitions to remove from the session.
+        by_name: Whether the request has to name topics because an id is unknown.
     """
 
     session_id: int

@@ -55,11 +55,11 @@ class Lookups(ABC, Generic[L]):
                 due, retry_at = self._due()
                 for source, lookups in due.items():
                     # Start one task per request, so that a broker that doesn't respond delays only its own lookups.
-                    for begin in range(0, len(lookups), MAX_AT_ONCE):
+                    for start in range(0, len(lookups), MAX_AT_ONCE):
                         # Choose the lookups here and not when the task first runs. A seek in between would be
                         # overwritten.
                         task = create_task(
-                            self._attempt(source, dict(lookups[begin : begin + MAX_AT_ONCE])),
+                            self._attempt(source, dict(lookups[start : start + MAX_AT_ONCE])),
                             name=f"aiokproto-{self._what}",
                         )
                         task.add_done_callback(lambda _: self._wake.set())

@@ -27,8 +27,8 @@ class Losses:
     """Partitions that were taken away before all their delivered records were committed.
 
     Attributes:
-        offsets: For each of them, the offset behind the last delivered record. revoked: The partitions that were
-        revoked, and not lost.
+        offsets: For each of them, the offset behind the last delivered record.
+        revoked: The partitions that were revoked, and not lost.
     """
 
     def __init__(self) -> None:

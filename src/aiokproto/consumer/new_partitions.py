@@ -27,7 +27,7 @@ class SeenTopics:
         self._subscription: object = None
         self._pattern = False
 
-    def begins(self, subscription: object) -> bool:
+    def is_new(self, subscription: object) -> bool:
         """Return whether nothing was noted about a subscription yet."""
         return self._subscription is not subscription
 
@@ -35,7 +35,7 @@ class SeenTopics:
         self, subscription: object, counts: Mapping[str, int], missing: Iterable[str] = (), *, pattern: bool = False
     ) -> None:
         """Note the partitions of subscribed topics, and which topics don't exist."""
-        if self.begins(subscription):
+        if self.is_new(subscription):
             # A topic that stays subscribed keeps its count.
             self._counts = {topic: self._counts.get(topic, count) for topic, count in counts.items()}
             self._subscription, self._pattern = subscription, pattern

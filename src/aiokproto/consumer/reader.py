@@ -49,7 +49,8 @@ class Awaited(NamedTuple):
 
     Attributes:
         what: The end of the sentence "the record waits for …".
-        record: Returns the record. since: The loop time at which the wait started.
+        record: Returns the record.
+        since: The loop time at which the wait started.
     """
 
     what: str
@@ -69,8 +70,8 @@ class Reader:
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
-        owner: The only caller that may read; None if every caller may. awaited: What the delivery of a record waits for
-        now; None if it doesn't wait.
+        owner: The only caller that may read; None if every caller may.
+        awaited: What the delivery of a record waits for now; None if it doesn't wait.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Reader:
             KafkaError: A partition, or the consumer, has failed.
         """
         # This is outside of the try, because a second caller is refused, and must not clear the first one's `waiting`.
-        self._begin(by)
+        self._start_waiting(by)
         try:
             # Pause here, where no record is taken yet. Otherwise `async for` over buffered records would never let
             # other tasks run.
@@ -154,7 +155,7 @@ class Reader:
         Returns:
             Whether records of these partitions are open; False at the deadline, or once no partition remains.
         """
-        self._begin()
+        self._start_waiting()
         try:
             await self._slice.pause()
             while left := remaining():
@@ -183,7 +184,7 @@ class Reader:
         It returns earlier at that loop time, and before an error or a damaged batch that isn't skipped, because the
         open records are delivered first.
         """
-        self._begin()
+        self._start_waiting()
         try:
             await self._slice.pause()
             while True:
@@ -293,12 +294,12 @@ class Reader:
 
         With ``decompress``, large compressed batches are decompressed in a thread first.
         """
-        self._begin()
+        self._start_waiting()
         try:
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
                 buffer = cursor.buffer
-                batches = buffer.begun
+                batches = buffer.partly_delivered
                 if buffer.chunks:
                     batches += buffer.chunks[0].batches
                 if buffer.stands_in:
@@ -342,7 +343,7 @@ class Reader:
         self._assignment.mark_processed()
         self._processed.set()
 
-    def _begin(self, by: object = None) -> None:
+    def _start_waiting(self, by: object = None) -> None:
         self.requested(by)
         self.waiting = True
 

@@ -111,7 +111,7 @@ class RecordsToEnd(_EndingRecords):
 
     async def _look_up_ends(self) -> dict[TopicPartition, int]:
         if self._partitions is None:
-            await self._engine.assigned(self._timeout)
+            await self._engine.wait_until_assigned(self._timeout)
         partitions = self._partitions or self._engine.assignment.cursors
         return await self._engine.lookup.offsets(dict.fromkeys(partitions, LATEST), self._timeout)
 

@@ -67,8 +67,8 @@ class StartLookup(Lookup):
         missing_since: Loop time since when brokers have reported that the partition does not exist.
         needed: Whether a call waits for the position although the partition is held.
         end: For a timestamp or ``NEAREST``, the end of the log as it was before the lookup; -1 while unknown.
-        reset: The former position, and why another one is looked up; None for a start or a seek. uncommitted: Whether
-        the group has committed no offset, so that ``start`` follows ``auto_offset_reset``.
+        reset: The former position, and why another one is looked up; None for a start or a seek.
+        uncommitted: Whether the group has committed no offset, so that ``start`` follows ``auto_offset_reset``.
     """
 
     __slots__ = ("end", "missing_since", "needed", "reset", "start", "uncommitted")

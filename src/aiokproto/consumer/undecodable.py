@@ -50,7 +50,8 @@ class Undecodable:
     """The policy, and how often it was applied.
 
     Attributes:
-        policy: The option. count: Records and damaged batches that couldn't be decoded so far.
+        policy: The option.
+        count: Records and damaged batches that couldn't be decoded so far.
     """
 
     def __init__(self, policy: Policy, group: str | None) -> None:

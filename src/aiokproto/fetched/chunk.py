@@ -52,8 +52,8 @@ class BufferedBytes:
     """The buffered bytes of one broker, for the limit ``fetch_buffer_bytes``.
 
     Attributes:
-        waiting: Bytes that can be delivered. parked: Bytes that can't be delivered now, because their partition is
-        paused, held or has failed.
+        waiting: Bytes that can be delivered.
+        parked: Bytes that can't be delivered now, because their partition is paused, held or has failed.
     """
 
     __slots__ = ("parked", "waiting")

@@ -23,7 +23,7 @@ class TimeSlice:
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or current().cpu_time
-        self._began = self._clock()
+        self._started_at = self._clock()
 
     def is_over(self) -> bool:
         """Return whether to start no more work."""
@@ -34,8 +34,8 @@ class TimeSlice:
         if not self._within(LONG):
             await asyncio.sleep(0)
             # Read the clock again. The time of other tasks doesn't count.
-            self._began = self._clock()
+            self._started_at = self._clock()
 
     def _within(self, seconds: float) -> bool:
         # It's negative if the slice started in another thread, because each thread has its own CPU clock.
-        return 0 <= self._clock() - self._began < seconds
+        return 0 <= self._clock() - self._started_at < seconds

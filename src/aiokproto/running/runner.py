@@ -154,7 +154,7 @@ class Runner(ABC):
     # What differs
 
     @abstractmethod
-    def _begin(self) -> None:
+    def _take_over(self) -> None:
         """Take the consumer over."""
 
     @abstractmethod
@@ -194,7 +194,7 @@ class Runner(ABC):
     async def run(self) -> RunSummary:
         """Handle records until the run is ended."""
         with signals_handled(self._signalled) if self._plan.handle_signals else nullcontext():
-            self._begin()
+            self._take_over()
             self._active = True
             intake = create_task(self._take_records(), name=f"{self._name}-intake")
             watch = create_task(self._watch(), name=f"{self._name}-watch")
@@ -299,7 +299,7 @@ class Runner(ABC):
             if handled is not None:
                 handled(work)
             if following and not work.cancelled and scheduler.follow(work):
-                work.began = time()
+                work.started_at = time()
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
                 continue
@@ -478,7 +478,7 @@ class Runner(ABC):
 
     def oldest(self) -> float | None:
         """Return the loop time at which the oldest running call started; None if none runs."""
-        return min((work.began for work in self._running() if goes_on(work)), default=None)
+        return min((work.started_at for work in self._running() if goes_on(work)), default=None)
 
 
 def goes_on(work: Work) -> bool:
@@ -498,7 +498,7 @@ class RunTotals:
         self._before = TopicCounts()
         self._last: Runner | None = None
 
-    def begin(self, run: Runner) -> None:
+    def start(self, run: Runner) -> None:
         """Note that a run starts. The one before it has ended."""
         if self._last is not None:
             counts, before = self._last.summary(), self._before

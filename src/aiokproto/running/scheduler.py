@@ -45,8 +45,9 @@ class Limits(NamedTuple):
         records: Records in all.
         size: Bytes in all.
         running: Calls of the handler at a time.
-        batch: Records for one call; 0 if the handler gets single records. gathers: Whether a batch with fewer records
-        waits until :meth:`Scheduler.gathered` says that it has waited long enough.
+        batch: Records for one call; 0 if the handler gets single records.
+        gathers: Whether a batch with fewer records waits until :meth:`Scheduler.gathered` says that it has waited long
+            enough.
     """
 
     records: int
@@ -73,17 +74,17 @@ class Work:
         count: How many records it has.
         done: Whether it is finished.
         attempts: Failed calls of the handler.
-        began: The time at which the call started; meaningful while it runs.
+        started_at: The time at which the call started; meaningful while it runs.
         task: The task that runs it.
-        timer: The timer that ends its pause, or cancels its call. cancelled: Why its call is being cancelled; empty if
-        it isn't.
+        timer: The timer that ends its pause, or cancels its call.
+        cancelled: Why its call is being cancelled; empty if it isn't.
     """
 
     # These are defaults of the class, because a work is made for each record, and few need more than __init__ sets.
     rest: list[Record[Any, Any]] | None = None
     done = False
     attempts = 0
-    began = 0.0
+    started_at = 0.0
     task: Any = None
     timer: Any = None
     cancelled = ""
@@ -163,7 +164,8 @@ class Scheduler:
     Attributes:
         count: Records that are not done.
         size: Their bytes.
-        running: Works that are being handled. stopped: Whether no work starts any more.
+        running: Works that are being handled.
+        stopped: Whether no work starts any more.
     """
 
     def __init__(self, order: str | Lane, limits: Limits, *, overhead: bool = True) -> None:
@@ -238,8 +240,8 @@ class Scheduler:
 
     def _may_grow(self, work: Work) -> bool:
         """Return whether a batch takes another record. Only a batch that waits for its first call does."""
-        begun = work.done or work.attempts or work.rest is not None or work in work.backlog.running
-        return not begun and work.count < self.limits.batch
+        started = work.done or work.attempts or work.rest is not None or work in work.backlog.running
+        return not started and work.count < self.limits.batch
 
     def _next_in_queue(self, backlog: Backlog) -> None:
         record = backlog.queue.popleft()
@@ -298,7 +300,7 @@ class Scheduler:
                 turns.append(backlog)
             else:
                 backlog.in_turns = False
-            work.began = now
+            work.started_at = now
             work.task = task
             backlog.running.add(work)
             self.running += 1

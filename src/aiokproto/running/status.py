@@ -48,15 +48,15 @@ class StuckReport:
     def report(self, works: list[Work]) -> None:
         """Log the running ``works`` that take long, unless a line was logged a moment ago."""
         now = self._time()
-        stuck = [work for work in works if now - work.began >= STUCK_AFTER]
+        stuck = [work for work in works if now - work.started_at >= STUCK_AFTER]
         if not stuck or now - self._reported < STUCK_AFTER:
             return
         self._reported = now
-        oldest = min(stuck, key=lambda work: work.began)
+        oldest = min(stuck, key=lambda work: work.started_at)
         self._log.warning(
             "run: the handler of %s has been running for %.0f s in task %s; so long do %d of %d running calls",
             oldest,
-            now - oldest.began,
+            now - oldest.started_at,
             oldest.task.get_name(),
             len(stuck),
             len(works),
@@ -67,13 +67,13 @@ def problem_of(works: list[Work], after: float) -> str:
     """Return what is wrong with running calls: one doesn't end although it was cancelled, or takes longer than
     ``after`` seconds. Empty if nothing is wrong."""
     now = asyncio.get_running_loop().time()
-    stuck = [work for work in works if work.cancelled or now - work.began >= after]
+    stuck = [work for work in works if work.cancelled or now - work.started_at >= after]
     if not stuck:
         return ""
-    oldest = min(stuck, key=lambda work: work.began)
+    oldest = min(stuck, key=lambda work: work.started_at)
     cancelled = f", although it was cancelled: {oldest.cancelled}" if oldest.cancelled else ""
     more = f" ({len(stuck) - 1} more)" if len(stuck) > 1 else ""
-    return f"the handler of {oldest} has been running for {now - oldest.began:.0f} s{cancelled}{more}"
+    return f"the handler of {oldest} has been running for {now - oldest.started_at:.0f} s{cancelled}{more}"
 
 
 def _progress(backlog: Backlog, now: int) -> PartitionProgress:

@@ -65,8 +65,8 @@ class RunStats:
         retried: Failed calls that were, or will be, made again; of a share consumer, released records.
         dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
         failed: Calls of the handler that raised or took too long.
-        pending: Records that were taken and are not finished. running: Calls of the handler that run, including those
-        that were left alone when a run ended.
+        pending: Records that were taken and are not finished.
+        running: Calls of the handler that run, including those that were left alone when a run ended.
     """
 
     processed: int

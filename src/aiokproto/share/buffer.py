@@ -140,10 +140,10 @@ class FetchedPart:
 
     def pass_until(self, end: int | None, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
         """Move the position to ``end`` (None: behind all). Return the acquired offsets before it without a record."""
-        begin = self.position
-        self.position = self.ranges[-1].last + 1 if end is None else max(end, begin)
+        start = self.position
+        self.position = self.ranges[-1].last + 1 if end is None else max(end, start)
         self.opened = list(reversed(records))
-        return list(missing(self.ranges, begin, self.position, (record.offset for record in records)))
+        return list(missing(self.ranges, start, self.position, (record.offset for record in records)))
 
 
 class AcquireLimit:
@@ -328,12 +328,12 @@ def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
     return ranges
 
 
-def missing(ranges: Sequence[AcquiredRange], begin: int, end: int, offsets: Iterable[int]) -> Iterator[Offsets]:
-    """Yield the acquired offsets from ``begin`` up to ``end`` (exclusive) that are not among ``offsets``, ascending."""
+def missing(ranges: Sequence[AcquiredRange], start: int, end: int, offsets: Iterable[int]) -> Iterator[Offsets]:
+    """Yield the acquired offsets from ``start`` up to ``end`` (exclusive) that are not among ``offsets``, ascending."""
     present = iter(offsets)
     offset = next(present, end)
     for acquired in ranges:
-        at, last = max(acquired.first, begin), min(acquired.last, end - 1)
+        at, last = max(acquired.first, start), min(acquired.last, end - 1)
         while at <= last:
             while offset < at:
                 offset = next(present, end)

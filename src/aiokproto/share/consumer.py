@@ -418,7 +418,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         self._engine.check()
         self._finish_current(Acknowledgement.ACCEPT)
         self._run = ShareRunner(self._engine, options)
-        self._engine.runs.begin(self._run)
+        self._engine.runs.start(self._run)
         return await self._run.run()
 
     def stop_run(self) -> None:

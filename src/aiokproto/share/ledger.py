@@ -220,8 +220,8 @@ class AcquiredPartition:
         held: Delivered records that aren't acknowledged. They're compared by identity, because the same offset can be
             acquired again.
         queued_at: Loop time since which the oldest acknowledgement waits to be sent; None if none does.
-        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment. attempts: How
-        often in a row one was refused.
+        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment.
+        attempts: How often in a row one was refused.
     """
 
     def __init__(self, owner: object, partition: TopicPartition) -> None:

@@ -42,8 +42,8 @@ def share_fetch_request(
         acks: The acknowledgements; no renewals.
         config: The options.
         max_records: Most records to acquire.
-        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches. max_wait: Seconds for which
-        the broker may wait for records.
+        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches.
+        max_wait: Seconds for which the broker may wait for records.
     """
     topics: dict[bytes, share_fetch.FetchTopic] = {}
     for topic_id, number in {**dict.fromkeys(plan.added), **acks}:

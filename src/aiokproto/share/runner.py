@@ -64,7 +64,7 @@ class ShareRunner(Runner):
 
     # The strategy
 
-    def _begin(self) -> None:
+    def _take_over(self) -> None:
         self._engine.runner = self
         self._engine.most_wanted = self._free
 

@@ -58,9 +58,9 @@ class ShareSessionHandler:
         """Return the next ShareFetch request. Call :meth:`answered` or :meth:`reset` afterwards.
 
         Args:
-            wanted: The partitions to fetch. acknowledged: The partitions for which the request has acknowledgements.
-            The broker adds every partition that a request names to the session, so the same request removes those that
-            aren't wanted.
+            wanted: The partitions to fetch.
+            acknowledged: The partitions for which the request has acknowledgements. The broker adds every partition
+                that a request names to the session, so the same request removes those that aren't wanted.
         """
         assert self.is_open or not acknowledged, "a request that opens a session cannot acknowledge"
         added = [partition for partition in wanted if partition not in self._partitions]

@@ -59,7 +59,7 @@ class ConsumerRunner(Runner):
         # Batches that wait for more records, with the timers that end the wait.
         self._gathering: dict[Backlog, tuple[Work, asyncio.TimerHandle]] = {}
 
-    def _begin(self) -> None:
+    def _take_over(self) -> None:
         self._assignment.mark_processed()
         self._assignment.end_turn()
         self._assignment.runner = self._assignment.last_runner = self
@@ -237,7 +237,7 @@ class ConsumerRunner(Runner):
         cancelled, and calls whose partition is being revoked, don't count."""
         revoked = {id(backlog) for backlog in self._backlogs.values() if backlog.dropped}
         running = (work for work in self._running() if goes_on(work) and id(work.backlog) not in revoked)
-        return min((work.began for work in running), default=None)
+        return min((work.started_at for work in running), default=None)
 
     def changed(self, cursors: Collection[Cursor]) -> None:
         """Note that cursors were added, removed, sought, paused, held or released."""
