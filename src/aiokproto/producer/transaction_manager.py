@@ -651,9 +651,8 @@ class TransactionManager:
                 await self._end_txn(commit)
             # guard: an empty prepared transaction gets its own producer id and epoch
             elif self.prepared is not None:
-                # Its name must not become the next one's. An abort returns another epoch even if there is no
-                # transaction, and it fences a producer that was replaced; InitProducerId would abort its successor's
-                # transaction.
+                # Its name must not become the next one's. An abort returns another epoch even without a transaction,
+                # and a producer that was replaced is fenced. InitProducerId would abort its successor's transaction.
                 self._committed = commit
                 await self._end_txn(commit=False)
             self._committed = commit
