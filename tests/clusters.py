@@ -18,7 +18,7 @@ Kind = Literal["embedded", "kafka"]
 
 
 class BehaviourCluster(Protocol):
-    """A running cluster. Each method returns once what it does is done, as seen from every broker that runs."""
+    """A running cluster. Each method returns once its effect is visible at every broker that runs."""
 
     kind: Kind
     bootstrap_servers: str
@@ -27,11 +27,11 @@ class BehaviourCluster(Protocol):
     async def create_topic(
         self, name: str, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; without ``replication`` it has as many replicas as the cluster was made for."""
+        """Create a topic. If ``replication`` isn't given, it has as many replicas as the cluster was made for."""
         ...
 
     async def move_leader(self, topic: str, partition: int) -> int:
-        """Make another broker lead the partition, and return its id; needs a second broker that runs."""
+        """Make another broker lead the partition, and return its id. A second broker must be running."""
         ...
 
     async def stop_broker(self, node_id: int) -> None: ...
@@ -40,7 +40,7 @@ class BehaviourCluster(Protocol):
 
 
 class EmbeddedCluster:
-    """The embedded broker's own interface, less what real Kafka does not have."""
+    """The embedded broker's own interface, without the parts that real Kafka doesn't have."""
 
     kind: Kind = "embedded"
 
@@ -72,12 +72,13 @@ class EmbeddedCluster:
 
 
 class RealCluster:
-    """Real Kafka, driven from a worker thread, so that the test's loop (and the client on it) goes on meanwhile."""
+    """Real Kafka, driven from a worker thread, so that the test's loop (and the client on it) continues meanwhile."""
 
     kind: Kind = "kafka"
 
     def __init__(self, cluster: RunningKafka, replication: int) -> None:
-        # Imported here: it needs the codec, and a codec that does not import must not take every other test with it.
+        # The import is here because it needs the codec. If the codec cannot be imported, the other tests must still
+        # run.
         from tests.kafka import admin
 
         self._admin = admin
@@ -96,7 +97,7 @@ class RealCluster:
         return await asyncio.to_thread(self._admin.move_leader, self._cluster, topic, partition)
 
     async def replicas(self, topic: str, partition: int) -> tuple[int, int]:
-        """The leader and the follower of a partition that has two replicas."""
+        """Return the leader and the follower of a partition that has two replicas."""
         leader, (follower,) = await asyncio.to_thread(self._admin.replicas, self._cluster, topic, partition)
         return leader, follower
 
@@ -114,7 +115,7 @@ class RealCluster:
         await asyncio.to_thread(self._cluster.start_broker, node_id)
 
     async def restore(self) -> None:
-        """Start again what the test has stopped: the next test expects a whole cluster."""
+        """Start the brokers again that the test has stopped: the next test expects a whole cluster."""
         for node_id in set(self._cluster.broker_ids) - self._cluster.running:
             await self.start_broker(node_id)
 
@@ -125,7 +126,7 @@ async def embedded_cluster(
 ) -> AsyncIterator[BehaviourCluster]:
     from aiokproto.broker import Cluster
 
-    # The same as in tests/kafka/config.py: short waits, and no topics but those that a test creates.
+    # These are the same as in tests/kafka/config.py: short waits, and only the topics that a test creates.
     config: dict[str, str | int] = {
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": 500,

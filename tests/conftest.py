@@ -1,4 +1,4 @@
-"""What every test may use, and what a test needs of the machine."""
+"""Fixtures that every test may use, and the skipping of tests that need more than the machine has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytest_plugins = [
     "tests.ordering",
 ]
 
-# How long an example takes tells of the machine and of what else it does, not of the code.
+# The time of an example depends on the machine and its other work, not on the code.
 settings.register_profile("aiokproto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aiokproto")
 
@@ -42,8 +42,8 @@ ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
 def pytest_configure() -> None:
-    # A shell starts what it runs in the background with Ctrl-C ignored, and every process inherits that from its
-    # parent: those that tests interrupt would go on.
+    # A shell ignores Ctrl-C for programs that it runs in the background, and every process inherits that from its
+    # parent. Processes that tests interrupt would continue.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -72,7 +72,7 @@ def spark_missing() -> str | None:
     java = find_java()
     if java is None:
         return "Spark needs Java 17 or later"
-    # Spark looks for Java by itself, and would take an older one that comes first on PATH.
+    # Spark looks for Java by itself, and would use an older one that comes first on PATH.
     os.environ.setdefault("JAVA_HOME", str(java_home(java)))
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: the `spark` extra has it"
@@ -81,7 +81,7 @@ def spark_missing() -> str | None:
 
 @cache
 def java_missing() -> str | None:
-    # Programs run with the jars that brokers run with.
+    # The programs need the same jars as brokers.
     return generated_vectors.missing() or kafka_missing()
 
 
@@ -101,11 +101,11 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 
 
 MAY_LACK = {"kerberos"}
-"""What also a machine that runs everything may be unable to have."""
+"""Needs that even a machine which runs everything may be unable to meet."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose needs this machine cannot meet; under CI, where all must run, fail it."""
+    """Skip a test whose needs this machine cannot meet. Fail it under CI, where all tests must run."""
     for name, missing in REQUIREMENTS.items():
         reason = missing() if item.get_closest_marker(name) else None
         if reason and name not in MAY_LACK and os.environ.get("CI"):
@@ -116,9 +116,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def kafka1(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
-    """One real broker, started by the first test that asks for it and shared by all (mark the test ``kafka``).
+    """One real broker, which the first test that needs it starts, and which all share (mark the test ``kafka``).
 
-    A test marked ``exclusive`` has another one, alone: no other test waits while it starts again.
+    A test marked ``exclusive`` has its own broker, so that no other test waits while it starts again.
     """
     alone = request.node.get_closest_marker("exclusive") is not None
     with kafka_pool.lease("kafka1-alone" if alone else "kafka1", alone=alone) as cluster:
@@ -127,7 +127,7 @@ def kafka1(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[Ru
 
 @pytest.fixture
 def kafka3(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
-    """Three real brokers, shared by all tests but those marked ``exclusive``, each of which has them alone."""
+    """Three real brokers, which all tests share; a test marked ``exclusive`` has them alone."""
     alone = request.node.get_closest_marker("exclusive") is not None
     with kafka_pool.lease("kafka3", alone=alone) as cluster:
         yield cluster
@@ -158,6 +158,6 @@ async def cluster3(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourClu
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name no other test has, telling which test it is of (the topic itself is not created)."""
+    """A topic name that no other test has, and that contains the test's name. The topic itself isn't created."""
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80].strip("-")
     return f"{name}-{secrets.token_hex(4)}"

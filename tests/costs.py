@@ -1,4 +1,4 @@
-"""A pytest plugin: what a run's tests cost, by area, and each one that takes long."""
+"""A pytest plugin: the time of a run's tests, by area, and of each test that takes long."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LONG_SECONDS = 5.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Where several processes share the tests, one hears of all of them.
+    # If several processes share the tests, one of them gets all reports.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Costs(), "costs")
 
 
 class Costs:
-    """Adds up how long tests take, with what their fixtures do for them."""
+    """Adds up the time of tests, including their fixtures."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -26,7 +26,7 @@ class Costs:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._seconds[report.nodeid] += report.duration
-        # The report of a worker's crash knows no marks: those before it do.
+        # The report of a worker's crash has no marks, but the reports before it do.
         self._areas.setdefault(report.nodeid, area(report.nodeid, report.keywords))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,6 +48,6 @@ class Costs:
 
 
 def area(nodeid: str, keywords: Any) -> str:
-    """Return a test's area: its folder below ``tests``, and whether it is one with real Kafka."""
+    """Return a test's area: its folder below ``tests``, and whether it uses real Kafka."""
     folder = nodeid.partition("::")[0].removeprefix("tests/").partition("/")[0].removesuffix(".py")
     return f"{folder}, real Kafka" if "kafka" in keywords else folder

@@ -1,4 +1,4 @@
-"""Counts work, for tests of what grows with what: calls do not depend on the machine, as time does."""
+"""Counts work, for tests of how work grows: the number of calls doesn't depend on the machine, but time does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def counted_calls() -> Iterator[list[int]]:
         count[0] += event in ("call", "c_call")
 
     before, collects = sys.getprofile(), gc.isenabled()
-    # A collection calls back whoever wants to know of it, whenever it happens.
+    # A garbage collection calls its callbacks at any time.
     gc.disable()
     sys.setprofile(called)
     try:

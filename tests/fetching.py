@@ -1,4 +1,4 @@
-"""Downloads that single tests need: fetched into ``.cache`` on first use, once for all workers."""
+"""Downloads that single tests need. They are fetched into ``.cache`` on first use, once for all workers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tools.setup.project import CACHE, MAVEN_OPTIONS
 from tools.setup.system import find_maven
 
 Commands = Callable[[Path], Sequence[Sequence[str]]]
-"""The commands that fill a folder."""
+"""Returns the commands that fill a folder."""
 
 
 def fetched(name: str, commands: Commands) -> Path:
-    """The folder of this name, whole: one whose making was interrupted is made anew.
+    """Return the complete folder of this name. A folder whose making was interrupted is made again.
 
-    The name has to change with what is fetched. Skips the test where it cannot be had; under CI, where a run that does
-    less than it should is no run, fails it.
+    The name has to change with the content. If the download fails, the test is skipped; under CI it fails: a run there
+    must do everything.
     """
 
     def make(folder: Path) -> None:
@@ -32,12 +32,12 @@ def fetched(name: str, commands: Commands) -> Path:
 
 
 def maven_copy(coordinates: str) -> Commands:
-    """Fetches one jar, alone."""
+    """Return commands that fetch one jar without its dependencies."""
     return lambda folder: [_maven("dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}")]
 
 
 def maven_copy_dependencies(pom: Path) -> Commands:
-    """Fetches what a project depends on."""
+    """Return commands that fetch a project's dependencies."""
     return lambda folder: [_maven("-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")]
 
 

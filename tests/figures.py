@@ -18,12 +18,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def tally(request: pytest.FixtureRequest) -> Counter[str]:
-    """Count things here, by what they are called; the totals are printed at the end."""
+    """Count things here by name. The totals are printed at the end."""
     return request.config.stash[TALLY]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where several processes share the tests, each tells the one that prints."""
+    """If several processes share the tests, each reports to the one that prints."""
     workeroutput = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         tally = session.config.stash[TALLY]
@@ -32,7 +32,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    # One that has crashed tells nothing.
+    # A crashed worker reports nothing.
     tally, lines = getattr(node, "workeroutput", {}).get("figures", ({}, []))
     node.config.stash[TALLY].update(tally)
     node.config.stash[LINES].extend(lines)

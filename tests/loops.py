@@ -1,4 +1,4 @@
-"""Event loops as slow machines and other systems give them: tests that pass on these do not depend on timing."""
+"""Event loops as on slow machines and other systems: tests that pass on these don't depend on timing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ STALL_SHARE = 0.1
 
 
 class CoarseLoop(asyncio.SelectorEventLoop):
-    """A clock that steps by 16 ms, as that of Windows does. Timers within one step are due together."""
+    """A loop whose clock steps by 16 ms, as the clock of Windows does. Timers within one step are due together."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Windows has it too: a timer may run up to one step before its time.
+        # A timer may run up to one step before its time, on Windows too.
         self._clock_resolution = STEP
 
     def time(self) -> float:
@@ -23,10 +23,10 @@ class CoarseLoop(asyncio.SelectorEventLoop):
 
 
 class StallingLoop(asyncio.SelectorEventLoop):
-    """A loop that now and then does nothing for a while, as on a machine with other work to do.
+    """A loop that occasionally does nothing for a while, as on a busy machine.
 
-    Nothing really waits: the clock leaps, so that timers are due before what happened meanwhile is seen. That is what a
-    stalled process finds when it goes on.
+    Nothing really waits: the clock leaps, so timers are due before the loop sees what happened meanwhile. A stalled
+    process finds the same when it continues.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What is made once, in ``.cache``, for all workers and all later runs."""
+"""Folders that are made once, in ``.cache``, for all workers and all later runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
-    """Return the folder, which ``make`` fills under another name if it is not there: it is whole, or not there.
+    """Return the folder. If it doesn't exist, ``make`` fills it under another name first, so it is never incomplete.
 
-    Its name has to change with what is in it.
+    The folder's name has to change with its content.
     """
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     folder.parent.mkdir(parents=True, exist_ok=True)

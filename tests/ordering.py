@@ -1,9 +1,9 @@
-"""A pytest plugin: in which order tests run, and how to run them in that order again.
+"""A pytest plugin: the order in which tests run, and how to run them in that order again.
 
-pytest-randomly shuffles the files, and the tests of each, by a seed. Two things come on top: what is slow begins first,
-since the last worker to finish decides how long a run takes, and all files with Spark go to one worker, since each
-process that uses it starts a Java process. Which of two tests comes first depends on the seed alone: one process that
-is given a worker's files and the seed does again what the worker did.
+pytest-randomly shuffles the files, and the tests of each, by a seed. This plugin adds two rules: slow tests start
+first, because the last worker to finish decides how long a run takes, and all files with Spark go to one worker,
+because each process that uses it starts a Java process. Which of two tests comes first depends on the seed alone: a
+process that is given a worker's files and the seed repeats what the worker did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SPARK = "tests/spark/"
 TYPES = "tests/typing/"
-"""Two checkers that each take a minute of one core."""
+"""The tests with two type checkers, which take a minute of one core each."""
 WITHOUT_SESSION = {
     "tests/spark/cluster/test_cluster.py",
     "tests/spark/connect/test_connect.py",
@@ -36,10 +36,10 @@ WITHOUT_SESSION = {
     "tests/spark/test_secured.py",
     "tests/spark/versions/test_others.py",
 }
-"""Those of Spark's that take long and need no Spark, or one of their own."""
+"""Tests about Spark that take long and need no Spark, or one of their own."""
 SLOW = {"kafka", "java", "spark", "slow"}
 DECIDING = {"loop": "asyncio", "brokers": 1, "releases": "", "crash-runs": 5, "java-seeds": 3}
-"""Options that decide what a test does, with the values that are not worth a word."""
+"""Options that decide what a test does, with their usual values, which aren't printed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +64,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
             return SPARK if file.startswith(SPARK) and file not in WITHOUT_SESSION else file
 
         def remove_node(self, node: WorkerController) -> str | None:
-            """Leave what a crashed worker had to do to the others, but for the test that crashed it."""
+            """Leave the tests of a crashed worker to the others, except for the test that crashed it."""
             units = self.assigned_work.pop(node)
             left = {scope: unit for scope, unit in units.items() if not all(unit.values())}
             if not left:
@@ -85,7 +85,7 @@ class Recorder:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        # Names in the order of their first test: a dictionary keeps it.
+        # The files in the order of their first test, which a dictionary preserves.
         self._files: dict[str, dict[str, None]] = {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:

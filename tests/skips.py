@@ -1,6 +1,6 @@
 """A pytest plugin: the tests that a run has skipped, by reason.
 
-pytest itself lists them by place, which is a screen of equal lines where a whole folder needs what is not there.
+pytest itself lists them by file, which is a screen of equal lines if a whole folder needs something that is missing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Where several processes share the tests, one hears of all of them.
+    # If several processes share the tests, one of them gets all reports.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skips(), "skips")
 

@@ -81,7 +81,7 @@ def test_the_command_has_the_principal_and_all_topics() -> None:
         ({"sasl_mechanism": "PLAIN", "sasl_username": lambda: "later"}, ""),
     ],
 )
-def test_the_principal_is_that_of_the_user_name(options: dict[str, Any], principal: str) -> None:
+def test_the_principal_comes_from_the_user_name(options: dict[str, Any], principal: str) -> None:
     servers = {"bootstrap_servers": "localhost", "security_protocol": "SASL_SSL", "sasl_password": "x"}
     assert ClusterConfig.parse(servers | options).principal == principal
 
@@ -101,21 +101,21 @@ def test_a_code_that_is_about_something_else_has_no_refusal() -> None:
 
 
 NOT_NAMED = {
-    # The versions that need it are for brokers.
+    # Only versions for brokers need this operation.
     ("AddPartitionsToTxn", ResourceType.CLUSTER),
-    # Without it IDEMPOTENT_WRITE is refused.
+    # IDEMPOTENT_WRITE is refused without this operation.
     ("InitProducerId", ResourceType.TOPIC),
 }
-"""What errors of the client do not name."""
+"""Operations that errors of the client don't name."""
 
 
 @pytest.mark.parametrize("key", SERVED, ids=registry.api_name)
 def test_the_operations_are_those_that_a_broker_asks_for(key: int) -> None:
-    """Checked against what the embedded broker requires, which real Kafka's tests have confirmed."""
+    """The operations are compared with the embedded broker's, which tests on real Kafka have confirmed."""
     handler = find(key)
     assert handler is not None
     for required in handler.requires:
-        # Tokens of users have no error code of their own, and requests between brokers are sent by no client.
+        # Tokens of users have no separate error code, and clients don't send requests between brokers.
         if required.resource_type is ResourceType.USER or handler.requires == BROKERS_ONLY:
             continue
         found = refusal(REFUSALS[required.resource_type], Asked(key))

@@ -1,4 +1,4 @@
-"""A run says what its tests cost."""
+"""A run reports the time of its tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_slow(): pass
 @pytest.mark.kafka
 def test_real(): pass
 """
-# Durations that nobody waits for.
+# These durations don't make the test wait.
 CLOCK = """
 import pytest
 
@@ -37,7 +37,7 @@ def test_costs_are_listed_by_area_and_long_tests_by_name(
     (pytester.mkdir("tests") / "test_inner.py").write_text(TESTS)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", "-n", workers, "tests")
     result.assert_outcomes(passed=3)
-    # Each test has three parts: what its fixtures do before and after counts as well.
+    # Each test has three parts, because the time of its fixtures before and after counts as well.
     result.stdout.re_match_lines(
         [
             r"=+ minutes of all workers, by area =+",

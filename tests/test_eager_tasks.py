@@ -1,4 +1,4 @@
-"""Clients in a loop whose tasks begin as they are created (Python 3.12), and not in the loop's next iteration."""
+"""Clients in a loop whose tasks start when they are created (Python 3.12), not in the loop's next iteration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 500
 async def servers() -> AsyncIterator[str]:
     loop: Any = asyncio.get_running_loop()
     before = loop.get_task_factory()
-    # By its name: type checkers look at this as Python 3.10 would.
+    # The factory is looked up by name, because type checkers check this for Python 3.10.
     loop.set_task_factory(vars(asyncio)["eager_task_factory"])
     async with Broker() as broker:
         await broker.create_topic("flights", partitions=3)

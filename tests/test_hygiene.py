@@ -1,4 +1,4 @@
-"""The checks on what a test leaves behind are tests' own safety net, so each is shown to catch something."""
+"""The checks of what a test leaves behind are the tests' own safety net, so each is shown to catch something."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ CASES = {
 @pytest.mark.parametrize(("code", "complaint"), CASES.values(), ids=CASES.keys())
 def test_what_a_test_leaves_behind_fails_it(pytester: pytest.Pytester, code: str, complaint: str) -> None:
     result = run_inner(pytester, code)
-    # Not "tests failed": on Python 3.10 a closed loop keeps its transports, and the end of the run reports them.
+    # The result isn't always "tests failed": on Python 3.10 a closed loop keeps its transports, and the end of the run
+    # reports them.
     assert result.ret != pytest.ExitCode.OK
     assert complaint in f"{result.stdout}{result.stderr}"
 
@@ -100,7 +101,7 @@ def test_a_tidy_test_passes(pytester: pytest.Pytester) -> None:
 
 
 def run_inner(pytester: pytest.Pytester, code: str) -> pytest.RunResult:
-    """Run a test file with the plugin, in a process of its own: a leak here must not count against the outer test."""
+    """Run a test file with the plugin in another process: a leak here must not count against the outer test."""
     pytester.makeini("[pytest]\nasyncio_mode=auto\nfilterwarnings=error\nasyncio_default_fixture_loop_scope=function\n")
     body = pytester.path / "test_inner.py"
     lines = [line.removeprefix(" " * 8) for line in code.splitlines()]

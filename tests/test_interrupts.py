@@ -10,18 +10,18 @@ import pytest
 
 from aiokproto.cli import broker, main
 from aiokproto.cli.codec import main as codec
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def interrupt(*args: Any, **options: Any) -> Any:
-    """What Python's handler of SIGINT does, wherever the command is."""
+    """Raise KeyboardInterrupt, as Python's handler of SIGINT does at any point of the command."""
     raise KeyboardInterrupt
 
 
 def test_processes_that_tests_start_can_be_interrupted() -> None:
-    """Also where the tests run in the background of a shell, which has Ctrl-C ignored."""
+    """This holds even if the tests run in the background of a shell, which ignores Ctrl-C."""
     program = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    subprocess.run([sys.executable, "-c", program], timeout=PATIENCE, check=True)
+    subprocess.run([sys.executable, "-c", program], timeout=LONG_TIMEOUT, check=True)
 
 
 @pytest.mark.parametrize("through_main", [False, True])

@@ -1,4 +1,5 @@
-"""The layers of the design, where `lint-imports` does not reach: what is really loaded, and what no contract names."""
+"""The layers of the design that `lint-imports` doesn't check: modules that are really loaded, and modules that no
+contract names."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ UNWANTED = ("asyncio", "numpy", "pyarrow", "pyspark", "zstandard", "lz4", "snapp
 
 
 class Layer(NamedTuple):
-    """Modules beside each other; `independent` ones, parted by `|` and not by `:`, may not import each other."""
+    """Modules on the same level. `independent` ones, separated by `|` and not by `:`, may not import each other."""
 
     modules: list[str]
     independent: bool
@@ -38,7 +39,7 @@ def layers() -> list[list[Layer]]:
 
 
 def compiled_modules() -> dict[str, str]:
-    """Return the text of every Cython source by the module it is compiled to; a `.pxd` alone is a module, too."""
+    """Return the text of every Cython source by the module it is compiled to. A `.pxd` alone is a module, too."""
     texts: dict[str, str] = {}
     for path in sorted(PACKAGE.rglob("*.p[xy][dx]")):
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
@@ -47,8 +48,18 @@ def compiled_modules() -> dict[str, str]:
 
 
 def cython_imports(text: str) -> set[str]:
-    """Return the modules that `import` and `cimport` name, wherever they stand."""
+    """Return the modules that `import` and `cimport` name, anywhere in the text."""
     return set(re.findall(r"^ *(?:from|c?import) +([\w.]+)", text, re.MULTILINE))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def python_imports(path: Path) -> set[str]:
+    """Return the modules that a module imports from, wherever the statement stands."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
 
 
 def pure_name(module: str) -> str:
@@ -57,15 +68,16 @@ def pure_name(module: str) -> str:
 
 
 def wrong_imports(module: str, imported: Iterable[str]) -> list[str]:
-    """Return what a module imports against the layers, one `importer -> imported` each."""
+    """Return the imports of a module that break the layers, as `importer -> imported`."""
     ours = [name for name in imported if name.startswith("aiokproto.") and pure_name(name) != pure_name(module)]
     rules = layers()
     return sorted({f"{module} -> {name}" for name in ours for rule in rules if not allowed(rule, module, name)})
 
 
 def allowed(contract: list[Layer], module: str, imported: str) -> bool:
-    """Whether a contract lets a module import another: one of the same place, of a lower layer, or a `:` sibling."""
-    importer, target = place_of(contract, module), place_of(contract, imported)
+    """Return whether a contract lets a module import another: one of the same name, of a lower layer, or a `:`
+    sibling."""
+    importer, target = layer_of(contract, module), layer_of(contract, imported)
     if importer is None or target is None or importer == target:
         return True
     if importer[0] == target[0]:
@@ -73,8 +85,8 @@ def allowed(contract: list[Layer], module: str, imported: str) -> bool:
     return importer[0] < target[0]
 
 
-def place_of(contract: list[Layer], module: str) -> tuple[int, str] | None:
-    """Return the number of a module's layer and the name there, or None if the contract does not concern it."""
+def layer_of(contract: list[Layer], module: str) -> tuple[int, str] | None:
+    """Return the number of a module's layer and its name there, or None if the contract doesn't concern it."""
     name = f"{pure_name(module)}."
     places = [
         (number, part) for number, layer in enumerate(contract) for part in layer.modules if name.startswith(f"{part}.")
@@ -145,7 +157,7 @@ def test_a_compiled_module_imports_what_is_below(module: str, text: str) -> None
 
 
 def test_no_module_imports_the_package_root() -> None:
-    """`spark` and `cli` stand outside and use the public names; everything else would import in a circle."""
+    """`spark` and `cli` are outside and use the public names. Every other module would import in a circle."""
     guilty = [
         str(path.relative_to(ROOT))
         for path in PACKAGE.rglob("*.py")
@@ -157,14 +169,25 @@ def test_no_module_imports_the_package_root() -> None:
     assert not guilty
 
 
+def test_imports_for_annotations_keep_to_the_layers() -> None:
+    """import-linter leaves them out, because a part refers to its owner in annotations; layers aren't parts."""
+    guilty = {
+        wrong
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__main__.py"
+        for wrong in wrong_imports(module_of(path), python_imports(path))
+    }
+    assert not guilty
+
+
 def test_every_module_is_compiled_with_the_check_for_none() -> None:
-    """What it does is shown by `tests/accelerator/test_none.py`."""
+    """`tests/accelerator/test_none.py` shows what the check does."""
     assert '"nonecheck": True' in (ROOT / "setup.py").read_text()
     assert not [name for name, text in compiled_modules().items() if "nonecheck" in text]
 
 
 def test_every_public_name_is_where_the_package_says() -> None:
-    """Also that `__all__`, the table behind it and the block for type checkers agree."""
+    """`__all__`, the table behind it and the block for type checkers must agree, too."""
     import aiokproto
 
     tree = ast.parse((PACKAGE / "__init__.py").read_text())

@@ -1,4 +1,4 @@
-"""Which worker runs what, and how a run is repeated."""
+"""The files that each worker runs, and how a run is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords need not be on a command line: each option with values has a file for them."""
+"""Passwords needn't be on a command line: each option with values has a file for them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiokproto.cli.secret_files import existing, pairs
 
 SECRET = "zq-canary-zq"
 IN_FILES = {"--config": "--config-file", "--option": "--option-file", "--conf": "--conf-file"}
-"""Options that can have a secret, and where it is not on the command line."""
+"""Options that can have a secret, and the options for files, which keep it off the command line."""
 SUSPECT = re.compile(r"passw|secret|token|credential|user|key|conf|option|jaas")
 NONE_IN_THEM = {"--unsecured-tokens": "says that tokens need no signature"}
-"""Options with such names that have no secret, and why."""
+"""Options with such names that don't have a secret, and why."""
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -66,8 +66,8 @@ def test_files_of_loads(tmp_path: Path) -> None:
 
 
 def test_lines_end_as_in_other_files_of_pairs(tmp_path: Path) -> None:
-    """Not within a password, at one of the characters that only Python takes for a line end; nor is a byte order mark,
-    which some editors write, a part of the first name."""
+    """A line doesn't end within a password, at one of the characters that only Python takes for a line end. Nor is a
+    byte order mark, which some editors write, a part of the first name."""
     secrets = [f"a{char}b" for char in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"]
     file = tmp_path / "file"
     lines = [f"user{number}:{secret}" for number, secret in enumerate(secrets)]

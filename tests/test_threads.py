@@ -1,6 +1,6 @@
-"""Several threads at once: each with an event loop and clients of its own, or all with one codec.
+"""Several threads at the same time, each with its own event loop and clients, or all with one codec.
 
-With a global interpreter lock, threads alternate; on free-threaded Python they run at the same time.
+Threads alternate with a global interpreter lock, and run at the same time on free-threaded Python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiokproto.records.builder import BatchBuilder
 from aiokproto.records.compression import Compression
 from aiokproto.types import TopicPartition
 from tests.accelerator.forms import not_compiled
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 THREADS = 4
 T = TypeVar("T")
@@ -40,7 +40,7 @@ FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 @pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
-    """With a global lock, let the threads alternate often: a race needs no second core then."""
+    """Let the threads alternate often if there is a global lock, so that a race needs no second core."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -52,7 +52,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
     start = threading.Barrier(THREADS)
 
     def run(number: int) -> T:
-        start.wait(PATIENCE)
+        start.wait(LONG_TIMEOUT)
         return work(number)
 
     with ThreadPoolExecutor(THREADS) as threads:
@@ -60,7 +60,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
 
 
 def in_loops(work: Callable[[int], Coroutine[object, object, T]]) -> list[T]:
-    """The same for coroutines, each on an event loop of its own."""
+    """The same for coroutines, each on its own event loop."""
     return at_once(lambda number: asyncio.run(work(number)))
 
 
@@ -85,7 +85,7 @@ start = threading.Barrier({THREADS})
 failed = []
 
 def use(name):
-    start.wait({PATIENCE})
+    start.wait({LONG_TIMEOUT})
     try:
         import aiokproto
         getattr(aiokproto, name).__mro__
@@ -109,7 +109,7 @@ print(failed)
 
 
 async def flow(number: int, servers: str) -> list[bytes]:
-    """Produce to a topic of one's own and to a shared one, and read both."""
+    """Produce to this thread's own topic and to a shared one, and read both."""
     own, count = f"own-{number}", 300
     async with (
         Client(bootstrap_servers=servers) as client,
@@ -127,7 +127,7 @@ async def flow(number: int, servers: str) -> list[bytes]:
     found: list[bytes] = []
     async with Consumer("shared", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         while len(found) < THREADS * count:
-            found += [record.value or b"" for record in await consumer.poll(timeout_ms=int(PATIENCE * 1000))]
+            found += [record.value or b"" for record in await consumer.poll(timeout_ms=int(LONG_TIMEOUT * 1000))]
     return found
 
 
@@ -180,14 +180,15 @@ def test_a_client_is_refused_to_other_threads_while_its_own_goes_on(kafka: Threa
             ready.append(producer)
             there.set()
             for index in range(count):
-                # A new string each time: what the producer remembers of the last is replaced, and the last freed.
+                # The string is new each time, so that the producer replaces what it remembers of the last one, which is
+                # freed.
                 await producer.post("".join(("fli", "ghts")), b"%d" % index)
             await producer.flush()
             stop.set()
             return (await producer.send("flights", b"last")).offset
 
     async def intruder() -> int:
-        assert there.wait(PATIENCE)
+        assert there.wait(LONG_TIMEOUT)
         refused = 0
         while not refused or not stop.is_set():
             with pytest.raises(ConfigurationError, match="event loop"):
@@ -201,7 +202,7 @@ def test_a_client_is_refused_to_other_threads_while_its_own_goes_on(kafka: Threa
 
 
 def test_an_open_batch_keeps_its_records_apart_when_several_threads_append_to_it() -> None:
-    """In its compiled form; the other takes several steps of Python for a record."""
+    """This is about the compiled form. The other takes several steps of Python for a record."""
     writer = forms("aiokproto.records.writer", "RecordWriter").get("compiled")
     if writer is None:
         pytest.skip(not_compiled.kwargs["reason"])
@@ -253,7 +254,8 @@ def test_one_batch_is_read_in_all_threads() -> None:
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_one_fetched_batch_is_read_in_all_threads(codec: Compression) -> None:
-    """Small ones, and one that only decompressing it shows to be large: each thread decompresses it for itself."""
+    """There are small batches, and one that turns out to be large when it is decompressed, which each thread does for
+    itself."""
     stored = [
         records.encode(
             [records.BatchRecord(0, 1, None, b"%d" % index * size) for index in range(100)],
@@ -334,7 +336,7 @@ def test_the_library_of_the_checksum_is_loaded_once(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("form", ["pure", "compiled"])
 def test_a_consumers_iterator_refuses_other_threads_at_every_step(form: str) -> None:
-    """They get no record, and the thread that the records are for gets all."""
+    """Other threads get no record, and the right thread gets all of them."""
     if form not in forms("aiokproto.consumer.delivery", "RecordIterator"):
         pytest.skip(not_compiled.kwargs["reason"])
     count = 20_000
@@ -342,13 +344,14 @@ def test_a_consumers_iterator_refuses_other_threads_at_every_step(form: str) -> 
     state.open = list(range(count))
     ended = threading.Event()
 
-    async def more() -> None:
-        if ended.is_set():
-            raise StopAsyncIteration
-        raise ConfigurationError("another event loop")
+    class NoReader:
+        async def open(self) -> None:
+            if ended.is_set():
+                raise StopAsyncIteration
+            raise ConfigurationError("another event loop")
 
     async def work(number: int) -> list[object]:
-        iterator = forms("aiokproto.consumer.delivery", "RecordIterator")[form](state, more)
+        iterator = forms("aiokproto.consumer.delivery", "RecordIterator")[form](state, NoReader())
         found: list[object] = []
         if number:
             refused = 0
@@ -392,7 +395,7 @@ def test_records_that_are_open_are_not_delivered_to_another_thread(kafka: Thread
     assert asyncio.run(read()) == [b"0", b"1", b"2"]
 
 
-def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:
+def test_positions_of_consumers_in_all_threads_are_distinguished() -> None:
     """A response for one version of a cursor is never taken for that of another."""
 
     def seek(number: int) -> list[object]:
@@ -408,7 +411,7 @@ def test_positions_of_consumers_in_all_threads_are_told_apart() -> None:
 
 
 def test_arrays_that_another_thread_changes_end_in_no_wrong_place() -> None:
-    """Numbers that were measured may be others when they are read again: headers, binary columns and their bounds."""
+    """Measured numbers may have changed when they are read again: headers, binary columns and their bounds."""
     numpy = pytest.importorskip("numpy")
     from aiokproto.records.columns import BytesColumn, binary_array
     from aiokproto.records.rows import encode_lists

@@ -1,4 +1,4 @@
-"""Rules of style that no linter knows, each a test over all the files it concerns."""
+"""Rules of style that no linter knows. Each is a test of all the files that it concerns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SRC = ROOT / "src"
 FILE_LINES = 1200
 FUNCTION_LINES = 70
 
-# Imported on first use: a program that never meets zstd need not have it loaded, nor wait for Spark.
+# These are imported on first use: a program that never uses zstd needn't load it, nor wait for Spark.
 HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "zstandard"}
 
 # Spelled so that this file does not break its own rule.
@@ -25,7 +25,7 @@ UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) 
 DEVELOPERS_MACHINE = re.compile(r"(?<![\w.])/(home|Users|root|work)/\w")
 
 
-# Words of a private dialect that the code base once had, and what stands there now.
+# Words of a private dialect that the code base once had, and their replacements.
 REPLACED = {
     "asked for": "requested",
     "census": "count",
@@ -48,14 +48,15 @@ TEXTS = [*EVERYWHERE, *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Ma
 
 
 def offenders(paths: Iterable[Path], faults: Callable[[Path], object]) -> str:
-    """The files with faults, each with what they are: one a line, nothing when all is well."""
+    """Return the files with faults, one per line with their faults; empty if there are none."""
     found = ((path.relative_to(ROOT), faults(path)) for path in paths)
     return "\n".join(f"{path}: {fault}" for path, fault in found if fault)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules ask of a file: it is parsed once for all of them, and the tree, which is large, is not kept."""
+    """The facts about a file that the rules need. The file is parsed once for all of them, and the large tree isn't
+    kept."""
 
     has_docstring: bool
     long_functions: dict[str, int]
@@ -92,7 +93,7 @@ def facts(path: Path) -> Facts:
 
 
 def lines_of_code(source: str) -> set[int]:
-    """The numbers of the lines that hold more than a comment."""
+    """Return the numbers of the lines that hold more than a comment."""
     nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return {line for token in tokens if token.type not in nothing for line in range(token.start[0], token.end[0] + 1)}
@@ -114,12 +115,12 @@ def last_name(function: ast.expr) -> str:
 
 
 def waits(call: ast.Call) -> bool:
-    """Whether a sleep takes time, as `asyncio.sleep(0)` does not, or may (its argument is no constant)."""
+    """Return whether a sleep takes time, or may because its argument isn't a constant. `asyncio.sleep(0)` doesn't."""
     return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
 
 
 def imported(nodes: Iterable[ast.AST]) -> set[str]:
-    """The top-level packages that import statements among the nodes name."""
+    """Return the top-level packages that import statements among the nodes name."""
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -130,7 +131,8 @@ def imported(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def module_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """What runs when the module is imported: all but the bodies of functions and `if TYPE_CHECKING` blocks."""
+    """Yield what runs when the module is imported: everything except the bodies of functions and `if TYPE_CHECKING`
+    blocks."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -141,7 +143,8 @@ def module_level(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def too_long(text: str, nodes: Iterable[ast.AST]) -> dict[str, int]:
-    """Functions over the limit. Comments, blank lines and the docstring explain, and may take the room they need."""
+    """Return the functions over the limit. Comments, blank lines and the docstring explain, and may take the room they
+    need."""
     bodies = {node.name: body_lines(node) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     long = {name: lines for name, lines in bodies.items() if len(lines) > FUNCTION_LINES}
     code = lines_of_code(text) if long else set[int]()
@@ -166,7 +169,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def test_no_bare_except() -> None:
-    """A bare one swallows cancellation too."""
+    """A bare except swallows cancellation too."""
     assert not offenders(EVERYWHERE, lambda path: facts(path).bare_excepts)
 
 
@@ -175,20 +178,20 @@ def test_no_path_of_a_developers_machine() -> None:
 
 
 def test_replaced_words_stay_replaced() -> None:
-    """CONTRIBUTING.md has the style; its bad examples are there to be seen."""
+    """CONTRIBUTING.md has the style, and needs its bad examples."""
     texts = [path for path in TEXTS if path.name not in (Path(__file__).name, "CONTRIBUTING.md")]
     assert not offenders(texts, lambda path: [match[0] for match in OLD_WORDS.finditer(path.read_text())])
 
 
 def test_clocks_and_chance_come_from_the_runtime() -> None:
-    """What runs in a simulation must be decided by its seed, compiled or not."""
+    """The seed must decide everything that runs in a simulation, compiled or not."""
     sources = ("random", "secrets", "time", "uuid", "datetime", "threading")
     package = ROOT / "src" / "aiokproto"
     allowed = {
         "runtime/runtime.py",
         "broker/control/random_faults.py",  # seeded by the test that uses it
         "broker/threaded.py",  # another thread is what it is for
-        "security/serial_calls.py",  # this too
+        "security/gssapi.py",  # this too
         "records/crc.py",  # a lock for its first use: nothing is decided by it
         "consumer/delivery.py",  # the id of the thread, which the pure module has from its source
     }
@@ -204,7 +207,8 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
 
 
 def test_no_wait_swallows_a_cancellation() -> None:
-    """As ``asyncio.wait_for`` does before Python 3.12, if the result comes at the same time: `runtime.timeouts`."""
+    """``asyncio.wait_for`` does that before Python 3.12 if the result comes at the same time, but `runtime.timeouts`
+    doesn't."""
     assert not offenders(python_files("src"), lambda path: facts(path).wait_for)
 
 
@@ -219,14 +223,17 @@ def test_the_library_does_not_print() -> None:
 
 
 def test_heavy_libraries_are_imported_on_first_use() -> None:
-    """Only `spark` may import PySpark as a module: its classes are PySpark's own, and who imports it is using Spark."""
+    """Only `spark` may import PySpark as a module: its classes are PySpark's own, and a program that imports it uses
+    Spark."""
     assert not offenders(python_files("src"), lambda path: HEAVY & facts(path).imported_first - allowed_for(path))
 
 
 def test_tests_do_not_sleep() -> None:
-    """A test that waits for time to pass is slow when it passes and random when it fails: wait for the condition.
+    """A test that waits for time to pass is slow when it passes and random when it fails. It must wait for the
+    condition.
 
-    The harness of real Kafka may poll: a Java process has no event to wait on. In a simulation sleeping takes no time.
+    The harness of real Kafka may poll, because a Java process has no event to wait on. Sleeping takes no time in a
+    simulation.
     """
     harness = ROOT / "tests" / "kafka"
     virtual = [ROOT / "tests" / area for area in ("simulation", "group", "callbacks")]
@@ -242,7 +249,7 @@ def test_examples_are_run_by_a_test() -> None:
             assert any(name in test for test in tests), f"no test names {name}"
 
 
-def test_tasks_begin_as_the_runtime_says() -> None:
+def test_tasks_start_as_the_runtime_says() -> None:
     """A loop's own task factory may begin one before its creator is done (`aiokproto.runtime.create_task`)."""
     package = ROOT / "src" / "aiokproto"
     modules = (
@@ -255,6 +262,6 @@ def test_tasks_begin_as_the_runtime_says() -> None:
 
 
 def test_counts_have_the_number_of_their_noun() -> None:
-    """Log lines write them with `aiokproto.texts.counted`: no "1 attempts"."""
+    """Log lines write counts with `aiokproto.texts.counted`, so that there is no "1 attempts"."""
     plural = re.compile(r"%d (?:more )?(?!as\b|bytes\b|closes\b)[a-z]+s\b")
     assert not offenders(python_files("src"), lambda path: plural.findall(path.read_text()))

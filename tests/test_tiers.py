@@ -1,4 +1,4 @@
-"""Which tests `make test` leaves to `make test-all`."""
+"""The tests that `make test` leaves to `make test-all`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That the options for other runs of the same tests do what they say."""
+"""The options for other runs of the same tests do what they say."""
 
 from __future__ import annotations
 

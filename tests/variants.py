@@ -19,7 +19,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS = ("asyncio", "uvloop", "coarse", "stalling")
 EXAMPLES = 20
-"""Of each property, on other loops than that of asyncio."""
+"""The number of examples of each property, on other loops than asyncio's."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--loop", choices=LOOPS, default="asyncio", help="the event loop of async tests (see tests/loops.py)"
     )
-    # The package decides when it is imported, as a folder's conftest.py does before any option is parsed.
+    # The package decides when it is imported, which a folder's conftest.py does before any option is parsed.
     if "--pure" in sys.argv:
         os.environ["AIOKPROTO_PURE"] = "1"
 
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--pure comes too late: the accelerator is loaded already")
     loop = str(config.getoption("loop"))
     if loop != "asyncio":
-        # Few properties depend on the loop, and all examples are tried on that of asyncio.
+        # Few properties depend on the loop, and all examples are tried on asyncio's.
         settings.register_profile("loop", settings.default, max_examples=EXAMPLES)
         settings.load_profile("loop")
         config.pluginmanager.register(OnLoop(loop, factory(config, loop)), "on-loop")
@@ -50,7 +50,7 @@ def factory(config: pytest.Config, loop: str) -> LoopFactory:
         return cast("LoopFactory", import_module("uvloop").new_event_loop)
     if loop == "coarse":
         return CoarseLoop
-    # The seed stands in the order of tests too: one number repeats both.
+    # The seed of the order of tests is used here too, so one number repeats both.
     return partial(StallingLoop, int(config.getoption("randomly_seed", 0) or 0))
 
 

@@ -7,7 +7,7 @@ from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack
 
 
 cdef class Origin:
-    """What all records of a batch have in common. Never changed: records share it."""
+    """What all records of a batch have in common. It never changes, because the records share it."""
 
     cdef object topic
     cdef int32_t partition
@@ -23,7 +23,7 @@ cdef class Record:
     cdef public object key
     cdef public object value
     cdef public object headers
-    cdef Origin known(self)
+    cdef Origin get_origin(self)
 
 
 cdef class RecordMetadata:
@@ -50,7 +50,8 @@ cdef inline Record new_record(
     int64_t offset, int64_t timestamp, object key, object value, object headers, Origin origin
 ):
     cdef Record record = Record.__new__(Record)
-    # What a reader puts into a record cannot refer back to it: the collector need not walk over millions of them.
+    # The content that a reader puts into a record can't refer back to it, so the collector need not walk over millions
+    # of records.
     PyObject_GC_UnTrack(record)
     record.offset = offset
     record.timestamp = timestamp

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The compiled forms of :mod:`aiokproto.types`: records in less memory, made in less time.
+"""The compiled forms of :mod:`aiokproto.types`: records that take less memory and less time.
 
-Numbers are stored as C integers, and become Python objects when they are read.
+Numbers are stored as C integers and become Python objects when they are read.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ cdef object CREATE_TIME = object()
 
 
 cdef object create_time():
-    # At the time of the call: `aiokproto.types` imports this module before it is complete.
+    # Imported at the call, because `aiokproto.types` imports this module before it is complete itself.
     from aiokproto.types import TimestampType
 
     return TimestampType.CREATE_TIME
@@ -28,8 +28,8 @@ cdef class Origin:
     pass
 
 
-# Of a record that was made without a constructor, as pickle does it.
-cdef Origin NOWHERE = new_origin(None, 0, None, 0, None)
+# The origin of a record that was made without a constructor, as pickle does it.
+cdef Origin NO_ORIGIN = new_origin(None, 0, None, 0, None)
 
 
 @cython.freelist(1024)
@@ -60,53 +60,53 @@ cdef class Record:
 
     __class_getitem__ = classmethod(GenericAlias)
 
-    cdef inline Origin known(self):
-        return NOWHERE if self.origin is None else self.origin
+    cdef inline Origin get_origin(self):
+        return NO_ORIGIN if self.origin is None else self.origin
 
     @property
     def topic(self):
-        return self.known().topic
+        return self.get_origin().topic
 
     @topic.setter
     def topic(self, value):
-        cdef Origin of = self.known()
-        self.origin = new_origin(value, of.partition, of.timestamp_type, of.leader_epoch, of.ownership)
+        cdef Origin origin = self.get_origin()
+        self.origin = new_origin(value, origin.partition, origin.timestamp_type, origin.leader_epoch, origin.ownership)
 
     @property
     def partition(self):
-        return self.known().partition
+        return self.get_origin().partition
 
     @partition.setter
     def partition(self, int32_t value):
-        cdef Origin of = self.known()
-        self.origin = new_origin(of.topic, value, of.timestamp_type, of.leader_epoch, of.ownership)
+        cdef Origin origin = self.get_origin()
+        self.origin = new_origin(origin.topic, value, origin.timestamp_type, origin.leader_epoch, origin.ownership)
 
     @property
     def timestamp_type(self):
-        return self.known().timestamp_type
+        return self.get_origin().timestamp_type
 
     @timestamp_type.setter
     def timestamp_type(self, value):
-        cdef Origin of = self.known()
-        self.origin = new_origin(of.topic, of.partition, value, of.leader_epoch, of.ownership)
+        cdef Origin origin = self.get_origin()
+        self.origin = new_origin(origin.topic, origin.partition, value, origin.leader_epoch, origin.ownership)
 
     @property
     def leader_epoch(self):
-        return self.known().leader_epoch
+        return self.get_origin().leader_epoch
 
     @leader_epoch.setter
     def leader_epoch(self, int32_t value):
-        cdef Origin of = self.known()
-        self.origin = new_origin(of.topic, of.partition, of.timestamp_type, value, of.ownership)
+        cdef Origin origin = self.get_origin()
+        self.origin = new_origin(origin.topic, origin.partition, origin.timestamp_type, value, origin.ownership)
 
     @property
     def _ownership(self):
-        return self.known().ownership
+        return self.get_origin().ownership
 
     @_ownership.setter
     def _ownership(self, value):
-        cdef Origin of = self.known()
-        self.origin = new_origin(of.topic, of.partition, of.timestamp_type, of.leader_epoch, value)
+        cdef Origin origin = self.get_origin()
+        self.origin = new_origin(origin.topic, origin.partition, origin.timestamp_type, origin.leader_epoch, value)
 
     @property
     def error(self):
@@ -144,7 +144,7 @@ cdef class Record:
                 "value",
             ),
         )
-        # The pure form has no default for it.
+        # The pure form has no default for this slot.
         reduced[2][1]["_ownership"] = None
         return reduced
 

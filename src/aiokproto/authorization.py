@@ -1,8 +1,8 @@
 """Which operation on which resource a refused request needed (pure).
 
-A broker that refuses a request says which kind of resource it is about (TOPIC_AUTHORIZATION_FAILED), and not which
-operation was missing. That follows from the API, by the Protocol section of Kafka's authorization docs. Where an API
-needs several, the one that most clients lack comes first, and the others follow.
+A broker that refuses a request says which kind of resource it's about (TOPIC_AUTHORIZATION_FAILED), but not which
+operation was missing. That follows from the API, according to the Protocol section of Kafka's authorization docs. If an
+API needs several operations, the one that most clients lack comes first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FLAGS = {
 }
 """The arguments of kafka-acls.sh."""
 
-# By ApiKey: the operation on a topic, a group, the cluster, a transactional id. The names are those of ACLs.
+# The operation on a topic, a group, the cluster, or a transactional id, by ApiKey. ACLs use the same names.
 _OPERATIONS: dict[int, dict[str, str]] = {
     0: {TOPIC: "WRITE", TRANSACTIONAL_ID: "WRITE", CLUSTER: "IDEMPOTENT_WRITE"},  # Produce
     1: {TOPIC: "READ", CLUSTER: "CLUSTER_ACTION"},  # Fetch
@@ -110,8 +110,8 @@ class Asked(NamedTuple):
         topic: The topic that the error code is about, or would be about.
         group: The group.
         transactional_id: The transactional id.
-        principal: Who asked, as ACLs name it, ``"User:alice"``; empty if it is not known.
-        also: Other topics that were refused likewise.
+        principal: Who sent the request, as ACLs name it, ``"User:alice"``; empty if it is not known.
+        also: Other topics that were refused, too.
     """
 
     api: int = -1
@@ -135,7 +135,7 @@ class Refusal(NamedTuple):
         operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
         resource_name: The resource; empty if it is not known, and for a cluster ``"kafka-cluster"``.
-        also: The names of other resources of this type, which were refused likewise.
+        also: The names of other resources of this type that were refused, too.
         principal: Who may not do it, as ACLs name it; empty if it is not known.
     """
 
@@ -154,7 +154,7 @@ class Refusal(NamedTuple):
             what = (
                 f"{kind}{'s' if self.also else ''} {', '.join(map(repr, names))}{f' and {more} more' if more else ''}"
             )
-            # Quoted, because names of groups and transactional ids can have spaces.
+            # The names are quoted, because groups and transactional ids can have spaces in them.
             resource = " ".join(f"{_FLAGS[kind]} {_quoted(name)}" for name in names)
         if not self.operation:
             return f"access to the {what} is refused to this client: grant the operation it needs with kafka-acls.sh"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import CLIENT_METHODS, ForeignCalls, options_by_name
 from aiokproto.application.gates import CLIENT, Use, gated
+from aiokproto.application.hints import METHODS, Hints, options_by_name
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.explain import check_structs
 from aiokproto.codec.registry import api_name
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Response)
 
 
 @gated(CLIENT)
-class Client(AsyncContext, ForeignCalls):
+class Client(AsyncContext, Hints, hints=METHODS["Client"]):
     """Sends any request of the protocol, and returns its response.
 
     ::
@@ -51,8 +51,6 @@ class Client(AsyncContext, ForeignCalls):
     Raises:
         ConfigurationError: An option is unknown or unusable.
     """
-
-    foreign_methods = CLIENT_METHODS
 
     @hiding_options
     @options_by_name

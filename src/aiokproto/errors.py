@@ -346,7 +346,7 @@ class BrokerError(KafkaError):
 
     _kept = 1000
     _shown = 500
-    """Characters of the detail in the text: it is a peer's."""
+    """Most characters of the detail in the text, because a peer wrote it."""
 
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
         # Messages repeat names from requests, which can have 32,767 characters; responses have thousands of them.
@@ -424,13 +424,13 @@ class LogTruncationError(OffsetOutOfRangeError):
     def __init__(
         self, partition: TopicPartition, position: OffsetAndMetadata, diverged: OffsetAndMetadata | None
     ) -> None:
-        where = (
+        agreement = (
             "the leader's log has no records of this epoch or an earlier one"
             if diverged is None
             else f"the log agrees with it only up to offset {diverged.offset} of leader epoch {diverged.leader_epoch}"
         )
         context = f"{partition} was read up to offset {position.offset} of leader epoch {position.leader_epoch}"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, context, f"the log was truncated: {where}")
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, context, f"the log was truncated: {agreement}")
         self.args = (partition, position, diverged)
         self.partition = partition
         self.position = position
@@ -450,15 +450,15 @@ class AuthorizationError(BrokerError):
     """
 
     consequence = Consequence.CORRECT
-    # Twice each of the names that the command has at most, and the broker's words.
+    # The text has each name of the command twice, and the broker's words.
     _shown = 5000
 
     def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
         refused = refusal(ErrorCode(code), asked) or Refusal("", "", "")
         text = str(refused) if refused.resource_type else None
         said = shortened(detail) if detail else ""
-        super().__init__(code, context, "; ".join(each for each in (text, said) if each) or None)
-        # As it was called, for copies and pickles.
+        super().__init__(code, context, "; ".join(part for part in (text, said) if part) or None)
+        # Copies and pickles call the constructor with these again.
         self.args = (code, context, detail, asked)
         self.operation, self.resource_type, self.resource_name, also, self.principal = refused
         self.resource_names = (self.resource_name, *also) if self.resource_name else ()
@@ -469,7 +469,7 @@ class AuthorizationError(BrokerError):
         first = errors[0]
         code, context, detail, asked = first.args
         same = (first.code, first.operation)
-        names = dict.fromkeys(each.resource_name for each in errors if (each.code, each.operation) == same)
+        names = dict.fromkeys(error.resource_name for error in errors if (error.code, error.operation) == same)
         also = tuple(name for name in names if name != first.resource_name)
         return cls(code, context, detail, asked._replace(also=also)) if also else first
 
@@ -552,7 +552,7 @@ _HINTS: dict[ErrorCode, str] = {
 
 def copied(error: E) -> E:
     """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
-    # Not by its constructor, because a class of the application may have other parameters than the args.
+    # The constructor isn't called, because a class of the application may have other parameters than the args.
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)
@@ -562,7 +562,7 @@ def copied(error: E) -> E:
 
 
 def said_of(error: E, what: str) -> E:
-    """Return a copy of an error whose text begins with ``what``."""
+    """Return a copy of an error whose text starts with ``what``."""
     again = copied(error)
     if isinstance(again, BrokerError):
         again.context = f"{what}: {again.context}" if again.context else what

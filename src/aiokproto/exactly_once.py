@@ -1,6 +1,6 @@
 """Consume, transform, produce: each record processed exactly once, as far as Kafka can see (KIP-98, KIP-447).
 
-A batch of records, what is written for them, and the group's progress form one transaction::
+A batch of records, their results, and the group's progress form one transaction::
 
     poll ── records ──► the application writes ──► offsets ──► commit ──► poll …
                                   │ abort, or partitions lost
@@ -12,15 +12,15 @@ group's coordinator refuses the offsets of a member that the group has continued
 visible. A rebalance that revokes partitions waits for the next poll, which follows the commit; if that takes longer
 than ``max_poll_interval_ms``, the partitions are lost and the transaction is aborted.
 
-**Why nothing is lost.** Only a request for the next batch says that one is finished. Left in any other way, by
-``break``, an exception or a cancellation, it is aborted: the session cannot know how much of it was processed.
-Committed offsets move only with the transaction's commit. After an abort the positions are set back, and a new process
-starts from the committed offsets.
+**Why nothing is lost.** Only a request for the next batch says that a batch is finished. If the loop is left in any
+other way, by ``break``, an exception or a cancellation, the batch is aborted, because the session can't know how much
+of it was processed. Committed offsets move only with the transaction's commit. After an abort the positions are set
+back, and a new process starts from the committed offsets.
 
 **Who writes what.** The application writes records to the transaction and nothing else. The session alone sends the
-offsets, commits or aborts, and rewinds; the consumer's own tasks add and remove partitions. Whether a partition is
-still the one that was read is seen by its :class:`~aiokproto.consumer.cursor.Cursor`, which every assignment makes anew
-(:class:`~aiokproto.consumer.progress.Progress`).
+offsets, commits or aborts, and rewinds; the consumer's own tasks add and remove partitions. Every assignment makes a
+new :class:`~aiokproto.consumer.cursor.Cursor`, which shows whether this consumer has owned a partition since it was
+read (:class:`~aiokproto.consumer.progress.Progress`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ else:
 
 log = logging.getLogger("aiokproto.exactly_once")
 
-# A commit costs some milliseconds, whatever its size: more records per transaction share them.
+# A commit takes some milliseconds, independent of its size, so more records per transaction share them.
 _MAX_RECORDS = 2000
 _POLL = 0.5
 
@@ -89,15 +89,15 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 for record in records:
                     await txn.post("invoices", invoice(record.value), key=record.key)
 
-    The session starts both clients, and closes them. What the application does besides writing to the transaction, such
-    as a call to another service, happens again when records are processed again.
+    The session starts both clients, and closes them. If the application does more than write to the transaction, such
+    as call another service, that happens again when records are processed again.
 
     The consumer and the producer stay usable for everything that does not read, commit or move the consumer:
     ``consumer.lag()``, ``consumer.assignment()``, ``consumer.pause()``. Other calls raise ``ConfigurationError``, which
     says what to do instead.
 
-    For type checkers it has the types of both: with a ``Consumer[K, V]`` and a ``Producer[KOut, VOut]`` the records are
-    ``Record[K, V]`` and the transaction is a ``Transaction[KOut, VOut]``.
+    For type checkers it has the types of both clients: with a ``Consumer[K, V]`` and a ``Producer[KOut, VOut]`` the
+    records are ``Record[K, V]`` and the transaction is a ``Transaction[KOut, VOut]``.
     """
 
     def __init__(self, consumer: Consumer[K, V], producer: Producer[KOut, VOut]) -> None:
@@ -109,7 +109,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 the consumer is in :meth:`Consumer.run`.
         """
         _check_consumer(consumer)
-        # Raises without a transactional id; the transaction does not begin.
+        # This raises without a transactional id. The transaction isn't started.
         producer._transaction()
         if producer.config.two_phase_commit:
             raise ConfigurationError(
@@ -124,12 +124,13 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         self._producer = producer
         self._open: _OpenBatch | None = None
         self._stopped = False
-        # Whether a task is in _next(): another one would take the batch that it commits for one that was left.
+        # Whether a task is in _next(). A second task would treat the batch that the first one commits as one that was
+        # left.
         self._requested = False
         # How many batches in a row were not committed.
         self._aborts = 0
-        # Up to where aborted batches have come, and their progress, until that is committed or lost: after stop(), too,
-        # these records come again.
+        # The ends of aborted batches, and their progress, until they're committed or lost. Even after stop(), these
+        # records come again.
         self._owed: dict[TopicPartition, tuple[int, Progress]] = {}
 
     def _admit(self, use: Use) -> None:
@@ -141,8 +142,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         """Start the producer, which aborts what an earlier process with its ``transactional_id`` has left, and the
         consumer. ``async with`` calls it. Raises as both clients do."""
         try:
-            # The producer first: it aborts what its predecessor left open, for which the consumer's committed offsets
-            # would wait.
+            # Start the producer first. It aborts its predecessor's open transaction, which would delay the consumer's
+            # lookup of committed offsets.
             await self._producer.start()
             await self._consumer.start()
         except BaseException:
@@ -161,7 +162,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def close(self) -> None:
         """Abort the open transaction, leave the group and disconnect."""
         try:
-            # First: the next owner of the partitions waits for the end of a transaction that has sent its offsets.
+            # Close the producer first, because the next owner of the partitions waits for the end of a transaction that
+            # has sent its offsets.
             await self._producer.close()
         finally:
             await self._consumer.close()
@@ -208,8 +210,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def run(self, process: Process[K, V, KOut, VOut], *, max_records: int = _MAX_RECORDS) -> None:
         """Call ``process(records, txn)`` for each batch, until :meth:`stop`, or until it raises or is cancelled.
 
-        As :meth:`batches`, and the error of a record that was not written is followed by the same records, whether
-        ``txn.send()`` raises it or the commit. Any other exception aborts the transaction and is raised.
+        It works like :meth:`batches`. In addition, if a record can't be written, the same records come again, no matter
+        whether ``txn.send()`` or the commit raises the error. Any other exception aborts the transaction and is raised.
 
         Args:
             process: A coroutine function that writes the results.
@@ -232,7 +234,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                     await call
             except KafkaError as error:
                 passes = isinstance(error, TransactionAbortedError) or txn._can_only_be_aborted
-                # A plain function stays one: its records would come again for ever.
+                # Raise it. A plain function stays one, and its records would come again forever.
                 if isinstance(error, NotAwaitableError) or not passes:
                     await txn.__aexit__(type(error), error, error.__traceback__)
                     raise
@@ -245,23 +247,25 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         self, reader: _Batches[K, V, KOut, VOut], max_records: int
     ) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
-        # Before the open batch is touched. Where its consumer has ended it is finished first: the offsets may be sent.
+        # Check the event loop before the open batch changes. If the consumer has ended, the batch is finished
+        # nevertheless, because its offsets may have been sent.
         self._admit(CREATE)
         if self._requested:
             raise ConfigurationError("the batches of a session are requested by one task at a time")
         self._requested = True
         try:
-            # Before the next poll: requesting records lets a waiting rebalance go on, so the commit must be done.
+            # Commit before the next poll. Requesting records lets a waiting rebalance go on.
             await self._finish(reader)
             records: list[Record[K, V]] = []
             while not records:
                 if self._stopped and not self._owes():
                     return None
                 records = await self._consumer._take(_POLL, max_records, by=self)
-                # Nothing stays open, which an iterator of before would take.
+                # Leave no record open. An earlier iterator would take it.
                 # guard: no record stays open between the batches of a session
                 self._consumer._assignment.end_turn()
-            # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
+            # Don't await before the batch is remembered, because the next call has to seek back to these records if
+            # this one is cancelled.
             txn = self._producer._transaction(self)
             self._open = _OpenBatch(self._consumer, txn, records, reader, aborts=self._aborts)
             await txn.__aenter__()
@@ -270,41 +274,41 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             self._requested = False
 
     async def _finish(self, reader: _Batches[K, V, KOut, VOut]) -> None:
-        """Commit the open batch, or abort it and seek back to its beginning."""
+        """Commit the open batch, or abort it and seek back to its start."""
         batch = self._open
         if batch is None:
             return
-        # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
+        # If this is cancelled, the batch stays, and the next call goes on with its commit or abort.
         # guard: a batch whose loop was left is not committed -> await batch.end(finished=True)
         committed = await batch.end(finished=batch.reader is reader)
         if not committed:
             # guard: the records are delivered again after an abort
             batch.progress._rewind()
         self._note(batch.progress, committed=committed)
-        # Only when it is settled; a cancelled call finds the batch again.
+        # Forget the batch only once its end is certain, so that the call after a cancelled one finds it again.
         self._open = None
         self._aborts = 0 if committed else self._aborts + 1
-        # A record that can never be written must not keep client and brokers busy.
+        # Pause. A record that can never be written must not keep the client and the brokers busy.
         # guard: a session that aborts repeatedly pauses
         if self._aborts > 1:
             await asyncio.sleep(self._consumer._engine.cluster.backoff.delay(self._aborts - 1))
 
     def _note(self, progress: Progress, *, committed: bool) -> None:
-        for where, position in progress.positions().items():
-            owed = self._owed[where][0] if where in self._owed else -1
+        for partition, position in progress.positions().items():
+            owed = self._owed[partition][0] if partition in self._owed else -1
             if not committed:
-                self._owed[where] = (max(owed, position.offset), progress)
+                self._owed[partition] = (max(owed, position.offset), progress)
             elif position.offset >= owed:
-                self._owed.pop(where, None)
+                self._owed.pop(partition, None)
 
     def _owes(self) -> bool:
         """Return whether records of an aborted batch are still to come again."""
-        self._owed = {where: owed for where, owed in self._owed.items() if where not in owed[1].lost}
+        self._owed = {partition: owed for partition, owed in self._owed.items() if partition not in owed[1].lost}
         return bool(self._owed)
 
 
 class _OpenBatch:
-    """Records that were delivered, and the transaction for their results; ``aborts`` batches before it were aborted."""
+    """Delivered records, and the transaction for their results. ``aborts`` batches in a row before it were aborted."""
 
     def __init__(
         self,
@@ -321,35 +325,35 @@ class _OpenBatch:
         self.reader = reader
 
     async def end(self, *, finished: bool) -> bool:
-        """Commit, or abort; return whether the results are visible. Cancelled, the next call goes on.
+        """Commit, or abort. Return whether the results are visible. If it's cancelled, the next call goes on.
 
         Args:
-            finished: Whether the application has processed all records. It is not known of a batch that another loop
-                was left in.
+            finished: Whether the application has processed all records. That isn't known if another loop was left in
+                this batch.
 
         Raises:
             ConfigurationError: The application has committed the transaction, without the offsets.
             KafkaError: One of the clients has failed.
         """
-        # By the application, without the offsets: its results are visible and would be written again.
+        # The application has committed it without the offsets. Its results are visible, and would be written again.
         if self._status() is TransactionStatus.COMMITTED:
             raise ConfigurationError("the session commits the transaction, together with the offsets")
         if self._status() is TransactionStatus.OPEN and not finished:
             await self.abort("its loop was left")
         try:
-            # COMMITTING after a cancelled call: the offsets are in the transaction already. ABORTED: the application
-            # did it.
+            # The status is COMMITTING after a cancelled call; then the offsets are in the transaction already. It's
+            # ABORTED if the application has aborted.
             if self._status() is TransactionStatus.OPEN:
                 await self.txn.send_offsets(self.progress)
-            # A method and no local: commit() changes the status.
+            # Call the method each time, because commit() changes the status.
             while self._status() in (TransactionStatus.OPEN, TransactionStatus.COMMITTING):
                 try:
                     await self.txn._commit()
                 except TransactionOutcomeUnknownError as error:
-                    # Only the coordinator knows; whatever else was done could contradict it.
+                    # Ask again. Only the coordinator knows the outcome, and any other step could contradict it.
                     log.warning("%s; requesting the commit again", error)
         except (TransactionAbortedError, CommitError) as error:
-            # Changes nothing after a TransactionAbortedError; after a CommitError the transaction is still open.
+            # This changes nothing after a TransactionAbortedError. After a CommitError the transaction is still open.
             await self.abort(str(error))
         return self._status() is TransactionStatus.COMMITTED
 
@@ -363,7 +367,7 @@ class _OpenBatch:
         try:
             await self.txn.abort()
         except DeadlineError as error:
-            # The next transaction waits for it, and raises if it is still not confirmed.
+            # The next transaction waits for it, and raises if it still isn't confirmed.
             log.warning("the abort is not confirmed yet: %s", error)
 
     def _status(self) -> TransactionStatus:

@@ -1,6 +1,6 @@
-"""Hooks: calls about what happens inside a client. Pure.
+"""Hooks: calls about the events inside a client. Pure.
 
-The granularity is franz-go's (``kgo.Hook``): a request, a batch or an event, never a record.
+The granularity is franz-go's (``kgo.Hook``): a request, a batch or an event, but never a record.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ConnectionOpened(NamedTuple):
     Attributes:
         node: The broker's id; negative for a bootstrap address.
         address: Broker and address, as in errors.
-        channel: What it is for: ``"main"``, ``"fetch"``, ``"group"``.
-        latency: Seconds to connect, TLS and ApiVersions included.
+        channel: The purpose: ``"main"``, ``"fetch"`` or ``"group"``.
+        latency: Seconds to connect, including TLS and ApiVersions.
     """
 
     node: int
@@ -37,14 +37,14 @@ class ConnectionOpened(NamedTuple):
 
 
 class ConnectionFailed(NamedTuple):
-    """A broker could not be reached.
+    """A broker couldn't be reached.
 
     Attributes:
         node: The broker's id.
         address: Broker and address.
-        channel: What the connection was for.
+        channel: The purpose of the connection.
         attempts: Failures in a row.
-        error: Why.
+        error: The reason.
     """
 
     node: int
@@ -55,7 +55,7 @@ class ConnectionFailed(NamedTuple):
 
 
 class ConnectionClosed(NamedTuple):
-    """A connection has ended, for whatever reason.
+    """A connection has ended, for any reason.
 
     Attributes:
         node: The broker's id.
@@ -96,7 +96,7 @@ class ResponseReceived(NamedTuple):
         size: Bytes of the response; 0 without one.
         queue_time: Seconds before the request was written.
         latency: Seconds from then to the response.
-        error: Why there is no response; None if there is one. Error codes in responses do not count.
+        error: Why there is no response; None if there is one. Error codes in responses don't count.
     """
 
     node: int
@@ -113,8 +113,8 @@ class Throttled(NamedTuple):
 
     Attributes:
         node: The broker's id.
-        api: The API whose response said so.
-        pause: Seconds in which nothing is sent on that connection.
+        api: The API whose response had the throttle time.
+        pause: Seconds during which nothing is sent on that connection.
     """
 
     node: int
@@ -129,7 +129,7 @@ class MetadataRefreshed(NamedTuple):
         brokers: Number of brokers.
         topics: Number of topics that the client tracks.
         latency: Seconds for the request.
-        error: Why it failed; None if it did not.
+        error: Why it failed; None if it didn't.
     """
 
     brokers: int
@@ -162,7 +162,7 @@ class BatchWritten(NamedTuple):
         partition: The partition.
         base_offset: Offset of the first record; -1 if unknown.
         records: Number of records.
-        size: Bytes as sent.
+        size: Bytes, as they were sent.
         uncompressed_size: Bytes before compression.
         attempts: How often it was sent.
         latency: Seconds since its first record was buffered.
@@ -187,7 +187,7 @@ class BatchFailed(NamedTuple):
         records: Number of records.
         attempts: How often it was sent.
         latency: Seconds since its first record was buffered.
-        error: Why.
+        error: The reason.
     """
 
     topic: str
@@ -224,8 +224,8 @@ class BatchFetched(NamedTuple):
         topic: The topic.
         partition: The partition.
         offset: The first offset.
-        records: Number of records, as the batches' headers say. Of a compressed set of magic 0 or 1 the offsets count.
-        size: Bytes as received.
+        records: Number of records, from the batches' headers. In a compressed set of magic 0 or 1 offsets are counted.
+        size: Bytes, as they were received.
     """
 
     node: int
@@ -242,7 +242,7 @@ class RecordsDelivered(NamedTuple):
     Attributes:
         topic: The topic.
         partition: The partition.
-        records: Number of records; 0 for a batch of ``batches()``, which is not decoded.
+        records: Number of records; 0 for a batch of ``batches()``, which isn't decoded.
         next_offset: The offset after them.
     """
 
@@ -253,7 +253,7 @@ class RecordsDelivered(NamedTuple):
 
 
 class Rebalanced(NamedTuple):
-    """Partitions were assigned, revoked or lost; the application's callback has returned.
+    """Partitions were assigned, revoked or lost, and the application's callback has returned.
 
     Attributes:
         kind: ``"assigned"``, ``"revoked"`` or ``"lost"``.
@@ -267,12 +267,12 @@ class Rebalanced(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Offsets were committed, or could not be.
+    """Offsets were committed, or the commit failed.
 
     Attributes:
         partitions: Number of partitions.
         latency: Seconds.
-        error: Why a partition was not committed; None if all were.
+        error: Why a partition wasn't committed; None if all were.
     """
 
     partitions: int
@@ -281,8 +281,9 @@ class Committed(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """The acknowledgement of consecutive records of a share group has an outcome; also of those that the consumer
-    acknowledges by itself.
+    """The acknowledgement of consecutive records of a share group has an outcome.
+
+    This includes records that the consumer itself acknowledges.
 
     Attributes:
         topic: The topic.
@@ -290,7 +291,7 @@ class Acknowledged(NamedTuple):
         first_offset: The first offset.
         last_offset: The last offset, inclusive.
         acknowledgement: ``"accept"``, ``"release"``, ``"reject"``, ``"renew"`` or ``"gap"``.
-        error: Why it has no effect, or an unknown one; None if it took effect.
+        error: Why it had no effect, or an unknown one; None if it took effect.
     """
 
     topic: str
@@ -302,15 +303,15 @@ class Acknowledged(NamedTuple):
 
 
 class OffsetReset(NamedTuple):
-    """A position was not in the log any more, and the consumer has moved it.
+    """A position was no longer in the log, and the consumer has moved it.
 
     Attributes:
         topic: The topic.
         partition: The partition.
-        reason: Why: out of range, the topic was created again, the log was truncated.
+        reason: Out of range, the topic was created again, or the log was truncated.
         position: The position before.
         offset: Where the consumer continues.
-        leader_epoch: The leader epoch of the record before ``position``; -1 if it is unknown.
+        leader_epoch: The leader epoch of the record before ``position``; -1 if unknown.
     """
 
     topic: str
@@ -322,7 +323,7 @@ class OffsetReset(NamedTuple):
 
 
 class TransactionBegun(NamedTuple):
-    """A transaction has begun.
+    """A transaction has started.
 
     Attributes:
         transactional_id: The transactional id.
@@ -337,7 +338,7 @@ class TransactionEnded(NamedTuple):
     Attributes:
         transactional_id: The transactional id.
         committed: Whether it was committed.
-        latency: Seconds since it began.
+        latency: Seconds since its start.
     """
 
     transactional_id: str
@@ -348,17 +349,17 @@ class TransactionEnded(NamedTuple):
 class RunProgressed(NamedTuple):
     """``run()`` of a consumer has handled records of a topic. Each number is the change since the run's last event.
 
-    Events come every five seconds, and when the run ends. Summed up, they are the totals, and how many records are
-    pending and calls running now.
+    Events come every five seconds, and when the run ends. Their sums are the totals, and the current numbers of pending
+    records and running calls.
 
     Attributes:
         topic: The topic.
         processed: Records that the handler has finished.
-        retried: Failed calls that were, or will be, made again; of a share consumer, released records.
-        dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
+        retried: Failed calls that were, or will be, made again; with a share consumer, released records.
+        dead_lettered: Records written to the dead-letter topic; with a share consumer, rejected records.
         failed: Calls of the handler that raised or took too long.
-        pending: Records that were taken and are not finished.
-        running: Calls of the handler that run.
+        pending: Records that were taken and aren't finished.
+        running: Calls of the handler that are running.
     """
 
     topic: str
@@ -371,7 +372,7 @@ class RunProgressed(NamedTuple):
 
 
 class Hooks:
-    """A base class: override the methods whose events you want.
+    """A base class. Override the methods of the events that you want.
 
     ::
 
@@ -382,7 +383,7 @@ class Hooks:
 
         producer = Producer(bootstrap_servers=bootstrap, hooks=Slow())
 
-    Methods are called in the event loop, in the middle of the client's work: return soon, and call nothing of the
+    Methods are called in the event loop, in the middle of the client's work, so return soon, and call no method of the
     client but ``stats()``. An exception is logged (the first, the tenth, the hundredth...), and has no other effect.
     """
 
@@ -390,10 +391,10 @@ class Hooks:
         """A connection to a broker is open, and its API versions are known."""
 
     def on_connection_failed(self, event: ConnectionFailed) -> None:
-        """A broker could not be reached."""
+        """A broker couldn't be reached."""
 
     def on_connection_closed(self, event: ConnectionClosed) -> None:
-        """A connection has ended, for whatever reason."""
+        """A connection has ended, for any reason."""
 
     def on_request_sent(self, event: RequestSent) -> None:
         """A request was written to a connection."""
@@ -426,31 +427,31 @@ class Hooks:
         """The application has received records of a partition, which were decoded together."""
 
     def on_rebalanced(self, event: Rebalanced) -> None:
-        """Partitions were assigned, revoked or lost; the application's callback has returned."""
+        """Partitions were assigned, revoked or lost, and the application's callback has returned."""
 
     def on_committed(self, event: Committed) -> None:
-        """Offsets were committed, or could not be."""
+        """Offsets were committed, or the commit failed."""
 
     def on_acknowledged(self, event: Acknowledged) -> None:
         """The acknowledgement of records of a share group has an outcome."""
 
     def on_offset_reset(self, event: OffsetReset) -> None:
-        """A position was not in the log any more, and another is looked up."""
+        """A position was no longer in the log, and the consumer has moved it."""
 
     def on_run_progressed(self, event: RunProgressed) -> None:
-        """``run()`` has handled records: every five seconds, and when it ends."""
+        """``run()`` has handled records. Events come every five seconds, and when it ends."""
 
     def on_transaction_begun(self, event: TransactionBegun) -> None:
-        """A transaction has begun."""
+        """A transaction has started."""
 
     def on_transaction_ended(self, event: TransactionEnded) -> None:
         """A transaction has ended."""
 
 
 class HookCalls:
-    """The hooks of a client, event by event: None where no object overrides the method, else what calls them all.
+    """The hooks of a client, by event: a function that calls them all, or None if no object overrides the method.
 
-    Whoever has an event tests for None first, and makes the event only then.
+    Callers test for None first, and create the event only if there is a hook.
     """
 
     __slots__ = (
@@ -506,18 +507,18 @@ class HookCalls:
                 for hook in given
                 if getattr(type(hook), method) is not getattr(Hooks, method)
             ]
-            setattr(self, name, _each(calls) if calls else None)
+            setattr(self, name, _call_all(calls) if calls else None)
 
 
 NO_HOOKS = HookCalls()
-"""What a client without hooks has."""
+"""The hooks of a client that has none."""
 
 
 def parse_hooks(name: str, value: object) -> HookCalls:
-    """Read the option ``hooks``: None, one object, or several.
+    """Parse the option ``hooks``: None, one object, or several.
 
     Raises:
-        ConfigurationError: Something in it is not derived from :class:`Hooks`.
+        ConfigurationError: An object in it isn't derived from :class:`Hooks`.
     """
     if value is None:
         return NO_HOOKS
@@ -534,19 +535,19 @@ def _check_names(name: str, kind: type[Hooks]) -> None:
     for method in dir(kind):
         if not method.startswith("on_") or hasattr(Hooks, method):
             continue
-        # Not of another base class, such as Interceptor.
-        first = [each for each in kind.__mro__ if method in vars(each)][-1]
+        # Accept methods of another base class, such as Interceptor.
+        first = [base for base in kind.__mro__ if method in vars(base)][-1]
         if issubclass(first, Hooks) and (close := get_close_matches(method, vars(Hooks), n=1, cutoff=0.8)):
             raise ConfigurationError(f"{name}: {kind.__name__}.{method} is no hook; did you mean {close[0]!r}?")
 
 
-def _each(calls: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
+def _call_all(calls: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
     if len(calls) == 1:
         return calls[0]
 
     def call(event: object) -> None:
-        for one in calls:
-            one(event)
+        for function in calls:
+            function(event)
 
     return call
 
@@ -567,7 +568,7 @@ def _guarded(method: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 class FailureLog:
-    """Logs the failures of one function of the application: the 1st, 10th, 100th..., so that the log stays readable."""
+    """Logs the 1st, 10th, 100th... failure of one function of the application, so that the log stays readable."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -575,10 +576,10 @@ class FailureLog:
         self._next = 1
 
     def log(self, raised: BaseException) -> None:
-        """Count what a call that was not awaited has raised, and log it if it is its turn.
+        """Count an error from a call that wasn't awaited, and log it if it's its turn.
 
         Raises:
-            BaseException: What it has raised, if that ends the program.
+            BaseException: The error itself, if it ends the program.
         """
         error = failure(raised, self._what)
         self._count += 1

@@ -15,16 +15,16 @@ from aiokproto.types import Header, Record, RecordMetadata
 
 @dataclass(frozen=True, eq=False)
 class OutgoingRecord:
-    """A record on its way into the producer; ``dataclasses.replace`` changes it.
+    """A record that the producer gets. ``dataclasses.replace`` makes a changed copy.
 
     Attributes:
         topic: The topic.
-        value: The value, as the application passed it.
+        value: The value that the application passed.
         key: The key.
         headers: Keys and values, in order.
-        partition: The partition; None leaves it to the partitioner.
+        partition: The partition; None if the partitioner chooses it.
         timestamp: Milliseconds since the epoch; None for now.
-        context: Whatever interceptors keep between the two calls. Copies of the record share it.
+        context: Objects that interceptors keep between the two calls. Copies of the record share it.
     """
 
     topic: str
@@ -39,8 +39,8 @@ class OutgoingRecord:
 class Interceptor:
     """A base class: override what you need. One object can serve a producer and a consumer.
 
-    An exception is logged, and the record goes on as it was. Records of Arrow tables, and whole batches
-    (``send_batch()``, ``batches()``), pass without: they are never decoded.
+    If a method raises, the error is logged, and the record continues unchanged. Interceptors don't get the records of
+    Arrow tables and of whole batches (``send_batch()``, ``batches()``), because these are never decoded.
     """
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
@@ -50,10 +50,10 @@ class Interceptor:
     def on_acknowledgement(
         self, record: OutgoingRecord, metadata: RecordMetadata | None, error: KafkaError | None
     ) -> None:
-        """Take note of the outcome of a record from :meth:`on_send`: where it was written, or why not."""
+        """Take note of the outcome of a record from :meth:`on_send`: where it was written, or why it wasn't."""
 
     def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return the records to deliver, in order: those of one partition that were decoded together.
+        """Return the records to deliver, in order. The records are from one partition, and were decoded together.
 
         Records can be left out or replaced. Their offsets must stay: positions and commits follow from them.
         """
@@ -61,27 +61,27 @@ class Interceptor:
 
 
 class Interceptors:
-    """Several interceptors as one, called in their order.
+    """Calls several interceptors in their order.
 
     Attributes:
-        sending: Whether any of them concerns records that are sent.
-        receiving: Whether any of them concerns records that are delivered.
+        sending: Whether any of them handles records that are sent.
+        receiving: Whether any of them handles records that are delivered.
     """
 
     def __init__(self, interceptors: Iterable[Interceptor] = ()) -> None:
         given = list(interceptors)
-        # Per method: the failures of one must not hide the first of another.
-        self._sends = [(each, FailureLog(f"{type(each).__qualname__}.on_send")) for each in given]
-        self._acks = [(each, FailureLog(f"{type(each).__qualname__}.on_acknowledgement")) for each in given]
-        self._records = [(each, FailureLog(f"{type(each).__qualname__}.on_records")) for each in given]
-        self.sending = any(_overrides(each, "on_send", "on_acknowledgement") for each in given)
-        self.receiving = any(_overrides(each, "on_records") for each in given)
+        # Each method has its own log, so that the failures of one don't hide the first failure of another.
+        self._sends = [(one, _log(one, "on_send")) for one in given]
+        self._acks = [(one, _log(one, "on_acknowledgement")) for one in given]
+        self._records = [(one, _log(one, "on_records")) for one in given]
+        self.sending = any(_overrides(one, "on_send", "on_acknowledgement") for one in given)
+        self.receiving = any(_overrides(one, "on_records") for one in given)
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """Return the record to send."""
-        for each, failures in self._sends:
+        for interceptor, failures in self._sends:
             try:
-                found = each.on_send(record)
+                found = interceptor.on_send(record)
                 if not isinstance(found, OutgoingRecord):
                     check_not_awaitable(found, "on_send")
                     raise TypeError(f"on_send returned {repr_of(found, 80)}: expected an OutgoingRecord")
@@ -94,10 +94,10 @@ class Interceptors:
         self, record: OutgoingRecord, metadata: RecordMetadata | None, error: KafkaError | None
     ) -> None:
         """Report an outcome."""
-        for each, failures in self._acks:
+        for interceptor, failures in self._acks:
             try:
-                # Type checkers know that there is none.
-                result: object = each.on_acknowledgement(record, metadata, error)  # type: ignore[func-returns-value]
+                # The result should be None, and type checkers complain that it's used.
+                result: object = interceptor.on_acknowledgement(record, metadata, error)  # type: ignore[func-returns-value]
                 if result is not None:
                     check_not_awaitable(result, "on_acknowledgement")
             except BaseException as failure:  # noqa: BLE001 - the application's code; FailureLog logs it
@@ -106,9 +106,9 @@ class Interceptors:
     def on_records(self, records: list[Record]) -> list[Record]:
         """Return the records to deliver."""
         found: Sequence[Record] = records
-        for each, failures in self._records:
+        for interceptor, failures in self._records:
             try:
-                kept = each.on_records(found)
+                kept = interceptor.on_records(found)
                 check_not_awaitable(kept, "on_records")
                 found = _records(kept)
             except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
@@ -117,30 +117,34 @@ class Interceptors:
 
 
 NO_INTERCEPTORS = Interceptors()
-"""What a client without interceptors has."""
+"""The interceptors of a client that has none."""
 
 
 def parse_interceptors(name: str, value: object) -> Interceptors:
-    """Read the option ``interceptors``: None, one object, or several.
+    """Parse the option ``interceptors``: None, one object, or several.
 
     Raises:
-        ConfigurationError: Something in it is not derived from :class:`Interceptor`.
+        ConfigurationError: An object in it isn't derived from :class:`Interceptor`.
     """
     if value is None:
         return NO_INTERCEPTORS
     given: Iterable[object] = value if isinstance(value, list | tuple) else [value]
-    for each in given:
-        if not isinstance(each, Interceptor):
-            raise ConfigurationError(f"{name}={each!r}: expected an object of a class derived from Interceptor")
-    return Interceptors(each for each in given if isinstance(each, Interceptor))
+    for interceptor in given:
+        if not isinstance(interceptor, Interceptor):
+            raise ConfigurationError(f"{name}={interceptor!r}: expected an object of a class derived from Interceptor")
+    return Interceptors(one for one in given if isinstance(one, Interceptor))
 
 
 def _records(kept: Sequence[Record]) -> list[Record]:
     records = list(kept)
-    for each in records:
-        if not isinstance(each, Record):
-            raise TypeError(f"on_records returned {repr_of(each, 80)} in its list: expected records")
+    for record in records:
+        if not isinstance(record, Record):
+            raise TypeError(f"on_records returned {repr_of(record, 80)} in its list: expected records")
     return records
+
+
+def _log(interceptor: Interceptor, method: str) -> FailureLog:
+    return FailureLog(f"{type(interceptor).__qualname__}.{method}")
 
 
 def _overrides(interceptor: Interceptor, *methods: str) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics of the application, which a client pushes to its brokers together with its own (KIP-1076). Pure."""
+"""Metrics of the application, which a client pushes to its brokers with its own metrics (KIP-1076). Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Metric(NamedTuple):
     """One metric with its value.
 
     Attributes:
-        name: Its full name, such as ``"com.example.orders.open"``: brokers subscribe to names by their beginning.
-        value: The value. Of a sum the total since the start, which never falls.
-        is_sum: A monotonic sum; otherwise a gauge.
-        attributes: What the value belongs to, as a broker or a queue.
+        name: The full name, such as ``"com.example.orders.open"``. Brokers subscribe to prefixes of names.
+        value: The value. The value of a sum is the total since the start, which never falls.
+        is_sum: Whether it's a monotonic sum; otherwise it's a gauge.
+        attributes: The object that the value belongs to, such as a broker or a queue.
     """
 
     name: str
@@ -31,18 +31,18 @@ class Metric(NamedTuple):
 
 
 MetricsFunction = Callable[[], Iterable[Metric]]
-"""Returns the application's metrics as they are now. Called in the event loop, before each push."""
+"""Returns the current metrics of the application. The client calls it in the event loop, before each push."""
 
 
 class ApplicationMetrics:
-    """The function of the application, whose errors are logged (the 1st, 10th, 100th time) and have no other effect."""
+    """The application's function. Its errors are logged (the 1st, 10th, 100th time), and have no other effect."""
 
     def __init__(self, function: MetricsFunction | None = None) -> None:
         self._function = function
         self._failures = FailureLog("application_metrics")
 
     def __call__(self) -> list[Metric]:
-        """Return the metrics; those that are none are left out."""
+        """Return the metrics, without the invalid ones."""
         found: list[Metric] = []
         if self._function is None:
             return found
@@ -54,7 +54,7 @@ class ApplicationMetrics:
                     self._failures.log(ValueError(f"{repr_of(metric)}: {problem}"))
                 else:
                     found.append(metric)
-        # The generator of the application: what it has returned before is good.
+        # Keep the metrics so far, because the error may come from a generator of the application.
         except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
             self._failures.log(error)
         return found
@@ -64,7 +64,7 @@ NO_APPLICATION_METRICS = ApplicationMetrics()
 
 
 def _problem(metric: object) -> str:
-    """Return why it cannot be pushed; empty if it can."""
+    """Return why a metric can't be pushed; empty if it can."""
     if not isinstance(metric, Metric):
         return "expected an aiokproto.metrics.Metric"
     name, value, is_sum, attributes = metric
@@ -77,17 +77,17 @@ def _problem(metric: object) -> str:
     if is_sum and value < 0:
         return "a sum is never negative"
     if not isinstance(attributes, Mapping) or not all(
-        isinstance(each, str) for pair in attributes.items() for each in pair
+        isinstance(text, str) for pair in attributes.items() for text in pair
     ):
         return "attributes are texts"
     return ""
 
 
 def parse_application_metrics(name: str, value: object) -> ApplicationMetrics:
-    """Return the function that the user has passed as option ``name``.
+    """Return the function that the user has passed as the option ``name``.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The value isn't a function.
     """
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name}={value!r}: expected a function that returns metrics, or None")

@@ -1,11 +1,11 @@
-"""Traces and metrics for OpenTelemetry (extra ``otel``: needs ``opentelemetry-api`` only).
+"""Traces and metrics for OpenTelemetry (extra ``otel``, which needs only ``opentelemetry-api``).
 
-Names and attributes are those of the semantic conventions for messaging and Kafka, in the version that
-:data:`SCHEMA_URL` names. :class:`Tracing` is an interceptor, :class:`Metrics` are hooks; each works without the other.
-Without an SDK that the application has configured, both cost little and report nothing.
+Names and attributes come from the semantic conventions for messaging and Kafka, in the version that :data:`SCHEMA_URL`
+names. :class:`Tracing` is an interceptor, and :class:`Metrics` are hooks; each works without the other. Without an SDK
+that the application has configured, both cost little and report nothing.
 
-A producer's span ends when the record is acknowledged. A consumer hands records over and does not see their
-processing: :meth:`Tracing.process` is the span of that. Contexts travel in record headers, by default in the format of
+A producer's span ends when the record is acknowledged. A consumer doesn't see the processing of the records that it
+delivers, so :meth:`Tracing.process` makes a span for it. Contexts travel in record headers, by default in the format of
 the W3C (``traceparent``, ``tracestate``, ``baggage``).
 """
 
@@ -48,9 +48,9 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions."""
 
 MAX_LINKS = 128
-"""Most links of a span: the SDK's default limit, beyond which it drops them."""
+"""Maximum number of links in a span: the SDK's default limit, beyond which it drops them."""
 
-# Bounds that the conventions advise for durations (s).
+# The conventions advise these bounds for durations (s).
 _BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
 Attributes = dict[str, str | int | bool]
@@ -63,7 +63,7 @@ class _HeaderSetter(Setter[list[Header]]):
 
 class _HeaderGetter(Getter[Sequence[Header]]):
     def get(self, carrier: Sequence[Header], key: str) -> list[str] | None:
-        # Bytes of other clients: what is no text is no context.
+        # Other clients may have written bytes that aren't text, which are no context.
         found = [value.decode(errors="replace") for name, value in carrier if name == key and value is not None]
         return found or None
 
@@ -89,10 +89,10 @@ class Tracing(Interceptor):
 
     Args:
         tracer_provider: By default the global one.
-        meter_provider: For ``messaging.process.duration``; by default the global one.
-        propagator: Reads and writes the headers; by default the global one.
-        client_id: The value of ``messaging.client.id``; left out if empty.
-        group_id: The value of ``messaging.consumer.group.name``; left out if empty.
+        meter_provider: The provider for ``messaging.process.duration``. By default the global one.
+        propagator: Reads and writes the headers. By default the global one.
+        client_id: The value of ``messaging.client.id``. It's left out if empty.
+        group_id: The value of ``messaging.consumer.group.name``. It's left out if empty.
         receive_spans: Whether each batch of delivered records gets a span ``poll {topic}``, which links to the records'
             contexts.
         continue_trace: Whether the span of processing one record is a child of the record's context, in the same trace.
@@ -127,8 +127,8 @@ class Tracing(Interceptor):
     # Producer
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """Begin a span ``send {topic}``, and write its context into the headers."""
-        # The producer refuses anything else, with an error that says why.
+        """Start a span ``send {topic}``, and write its context into the headers."""
+        # The producer refuses other headers, with an error that gives the reason.
         if not isinstance(record.headers, list | tuple):
             return record
         span = self._tracer.start_span(
@@ -136,9 +136,9 @@ class Tracing(Interceptor):
             kind=SpanKind.PRODUCER,
             attributes={**_operation("send", "send", record.topic), **self._client},
         )
-        # A no-op tracer passes the current context on: also that travels.
+        # Inject the context even if the tracer is a no-op, which passes the current context on.
         if span.get_span_context().is_valid:
-            # A record that is passed on may carry the context of its first way.
+            # Remove the context that a forwarded record may have from its first journey.
             names = self._propagator.fields
             headers = [header for header in record.headers if not (isinstance(header, tuple) and header[0] in names)]
             self._propagator.inject(headers, trace.set_span_in_context(span), _SETTER)
@@ -183,7 +183,7 @@ class Tracing(Interceptor):
                     **self._group,
                 },
             )
-            # Only now: a span that is not sampled must not cost the reading of each record's headers.
+            # Add the links only now, because a span that isn't sampled must not read the headers of each record.
             if span.is_recording():
                 for link in self._links(records):
                     span.add_link(link.context)
@@ -192,9 +192,9 @@ class Tracing(Interceptor):
 
     @contextmanager
     def process(self, records: Record | Sequence[Record]) -> Iterator[Span]:
-        """Make a span ``process {topic}`` current while the block runs: of one record, or of several together.
+        """Make a span ``process {topic}`` current while the block runs, for one record or for several together.
 
-        An exception that leaves the block is recorded, and raised as it is.
+        An exception that leaves the block is recorded and raised unchanged.
         """
         batch = [records] if isinstance(records, Record) else list(records)
         if not batch:
@@ -237,7 +237,7 @@ class Tracing(Interceptor):
         return attributes
 
     def _parent(self, record: Record) -> Context | None:
-        """The context that the span continues; None for the current one."""
+        """Return the context that the span continues; None for the current one."""
         if not self._continue_trace or trace.get_current_span().get_span_context().is_valid:
             return None
         return self._propagator.extract(record.headers, getter=_GETTER)
@@ -262,8 +262,8 @@ class Metrics(Hooks):
 
     Args:
         meter_provider: By default the global one.
-        client_id: The value of ``messaging.client.id``; left out if empty.
-        group_id: The value of ``messaging.consumer.group.name``; left out if empty.
+        client_id: The value of ``messaging.client.id``. It's left out if empty.
+        group_id: The value of ``messaging.consumer.group.name``. It's left out if empty.
         partitions: Whether the instruments of records have the attribute ``messaging.destination.partition.id``.
     """
 
@@ -322,7 +322,7 @@ class Metrics(Hooks):
         self._operations.record(event.latency, attributes)
 
     def on_batch_failed(self, event: BatchFailed) -> None:
-        """Count a batch that was given up; one that was never sent counts for its duration alone."""
+        """Count a batch that was given up. If it was never sent, only its duration counts."""
         attributes = {
             **self._records("send", "send", event.topic, event.partition),
             "error.type": _error_type(event.error),
@@ -377,7 +377,7 @@ class Metrics(Hooks):
         self._resets.add(1, {**self._records("poll", "receive", event.topic, event.partition), **self._group})
 
     def on_run_progressed(self, event: RunProgressed) -> None:
-        """Count what ``run()`` has done."""
+        """Count the progress of ``run()``."""
         attributes = {**_operation("process", "process", event.topic), **self._client, **self._group}
         for instrument, change in zip(self._run, event[1:], strict=True):
             if change:
@@ -431,7 +431,7 @@ def _error(error: KafkaError | None) -> Mapping[str, str]:
 
 
 def _error_type(error: BaseException) -> str:
-    """The error code's name, else the class: values of low cardinality."""
+    """Return the error code's name, or else the class, so that there are few different values."""
     return error.code.name if isinstance(error, BrokerError) else type(error).__qualname__
 
 

@@ -1,7 +1,7 @@
-"""Statistics for Prometheus (extra ``prometheus``: needs ``prometheus_client``).
+"""Statistics for Prometheus (extra ``prometheus``, which needs ``prometheus_client``).
 
-A collector reads ``stats()`` when a page is scraped, and keeps nothing: no state outside of the clients, and no cost
-between scrapes.
+A collector reads ``stats()`` when a page is scraped, and keeps nothing. So there is no state outside the clients, and
+no cost between scrapes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SCRAPE_TIMEOUT = 5.0
 
 
 class _Client(Protocol):
-    """What producers, consumers, share consumers and a :class:`~aiokproto.client.Client` have in common."""
+    """The common interface of producers, consumers, share consumers and :class:`~aiokproto.client.Client`."""
 
     def stats(self) -> ClientStats | ProducerStats | ConsumerStats | ShareConsumerStats: ...
     def health(self) -> Health: ...
 
 
 class KafkaCollector(Collector):
-    """A collector of clients of one event loop, to be registered where the page is made. Create it in that loop.
+    """A collector for clients of one event loop. Create it in that loop, and register it where the page is made.
 
     ::
 
@@ -43,13 +43,13 @@ class KafkaCollector(Collector):
         registry.register(KafkaCollector(producer, consumer))
         start_http_server(9100, registry=registry)
 
-    A scrape in another thread waits for the event loop, at most :data:`SCRAPE_TIMEOUT` seconds. If the loop is blocked
-    for longer, or closed, the page has ``aiokproto_up 0`` and nothing else of it.
+    A scrape in another thread waits for the event loop, at most :data:`SCRAPE_TIMEOUT` seconds. If the loop is
+    closed, or blocked for longer, the page has only ``aiokproto_up 0``.
 
     Args:
         clients: Producers, consumers, share consumers and clients.
-        partitions: Whether position, lag and buffer of each assigned partition are reported. Off by default, as their
-            number is not bounded; sum and maximum of the lags are there in any case.
+        partitions: Whether position and lag of each assigned partition are reported. It's off by default: the
+            number of partitions isn't bounded. Sum and maximum of the lags are always there.
     """
 
     def __init__(self, *clients: _Client, partitions: bool = False) -> None:
@@ -59,14 +59,14 @@ class KafkaCollector(Collector):
         self._thread = thread_id()
 
     def describe(self) -> Sequence[Metric]:
-        """Return nothing: names depend on the kinds of clients, and registering must not scrape."""
+        """Return nothing: the names depend on the kinds of clients, and registering must not scrape."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         try:
             seen = self._read()
-        # Closed, or blocked: a page that says so is better than an error page.
+        # The loop is closed or blocked. A page that says so is better than an error page.
         except (RuntimeError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             seen = None
         up = GaugeMetricFamily("aiokproto_up", "Whether the event loop has answered the scrape.")
@@ -106,7 +106,7 @@ class _Page:
         from aiokproto.share import ShareConsumerStats
 
         for number, (stats, health) in enumerate(seen):
-            # The number tells apart clients of one process that have the same client_id.
+            # The number distinguishes clients of one process with the same client_id.
             if isinstance(stats, ProducerStats):
                 labels = ("producer", stats.client.client_id, str(number))
                 self._client(stats.client, health, labels)
@@ -195,14 +195,14 @@ class _Page:
         self._count("commit_failures", "Failed commits.", labels, stats.commit_failures)
         if self._partitions:
             for (topic, number), seen in stats.partitions.items():
-                where = {"topic": topic, "partition": str(number)}
+                partition = {"topic": topic, "partition": str(number)}
                 if seen.position is not None:
-                    self._gauge("partition_position", "The next offset to deliver.", labels, seen.position, **where)
+                    self._gauge("partition_position", "The next offset to deliver.", labels, seen.position, **partition)
                 if seen.lag is not None:
-                    self._gauge("partition_lag", "Offsets behind the end of the log.", labels, seen.lag, **where)
+                    self._gauge("partition_lag", "Offsets behind the end of the log.", labels, seen.lag, **partition)
 
     def _reading(self, stats: ConsumerStats | ShareConsumerStats, labels: tuple[str, ...]) -> None:
-        """What consumers and share consumers have in common."""
+        """Add the metrics that consumers and share consumers have in common."""
         self._gauge("fetched_bytes_buffered", "Fetched and not decoded.", labels, stats.buffered_bytes)
         self._gauge("group_generation", "The group's generation; -1 outside of any.", labels, stats.generation)
         for change in ("assigned", "revoked", "lost"):

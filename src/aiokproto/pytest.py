@@ -6,15 +6,15 @@
 ``kafka_topic``      the name of a new topic on ``kafka_broker``
 ===================  ============================================================
 
-Both are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in its own thread, so they work in
-synchronous tests and with every plugin for asynchronous ones. Each test gets a new one. A marker with the fixture's
+The first two are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in its own thread, so they work in
+synchronous tests and with every plugin for asynchronous tests. Each test gets a new one. A marker with the fixture's
 name passes arguments to :class:`~aiokproto.broker.Cluster`::
 
     @pytest.mark.kafka_cluster(brokers=5, config={"num.partitions": 3})
     def test_something(kafka_cluster): ...
 
 With ``kafka_broker_scope = session`` in pytest's configuration (or ``module`` …) tests share one broker, and markers
-have no effect. Use ``kafka_topic`` then: it is a new topic for each test.
+have no effect. Use ``kafka_topic`` then, because it's a new topic for each test.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _broker_scope(fixture_name: str, config: pytest.Config) -> Any:
 
 @pytest.fixture(scope=_broker_scope)
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
-    """An embedded Kafka broker; its address is ``kafka_broker.bootstrap_servers``."""
+    """An embedded Kafka broker. Its address is ``kafka_broker.bootstrap_servers``."""
     yield from _run(request, brokers=1)
 
 
@@ -65,7 +65,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -> str:
     """The name of a new topic on ``kafka_broker`` with one partition, unique to the test."""
-    # Test names with parameters have brackets and more, which topic names cannot have.
+    # Replace characters that topic names can't have, such as the brackets around a test's parameters.
     return kafka_broker.new_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80])
 
 

@@ -13,7 +13,7 @@ _SHOWN = 500
 
 
 def shortened(text: object, shown: int = _SHOWN) -> str:
-    """Return a text of a peer for an error or the log: its beginning, and how long it is, if it is long.
+    """Return a text of a peer for an error or the log; if it is long, its start and its length.
 
     A name in a response can have 32 kB, and an error text is repeated by each call that waits.
     """
@@ -22,7 +22,8 @@ def shortened(text: object, shown: int = _SHOWN) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether UTF-8 can have a text: not if it has a lone surrogate, which JSON and file names can bring in."""
+    """Return whether UTF-8 can encode a text. It can't encode a lone surrogate, which JSON and file names can bring
+    in."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from aiokproto.accelerator import has_compiled_form
 
 if TYPE_CHECKING:
-    # With a default (PEP 696): `Record` alone is a record of bytes.
+    # The default (PEP 696) makes `Record` alone a record of bytes.
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=bytes)
@@ -53,7 +53,7 @@ class RecordMetadata:
         timestamp: Milliseconds since the epoch, as stored: the broker's time if the topic has LogAppendTime.
     """
 
-    # Read-only, because it is hashable.
+    # It's read-only, because it's hashable.
     __slots__ = ("_offset", "_partition", "_timestamp", "_topic")
 
     def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None:
@@ -96,7 +96,7 @@ class RecordMetadata:
         )
 
     def __reduce__(self) -> tuple[type[RecordMetadata], tuple[str, int, int, int]]:
-        # For pickling: the slots are private and read-only.
+        # Pickling needs it, because the slots are private and read-only.
         return type(self), self._fields()
 
 
@@ -112,8 +112,8 @@ class OffsetAndMetadata(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer's identity in its group, with which a transaction commits offsets (KIP-447).
 
-    The coordinator refuses the offsets of a member that the group has continued without. Only with a group id, it
-    checks nothing: two consumers of the same partitions could both commit.
+    The coordinator refuses the offsets of a member that the group has continued without. With a group id alone it
+    checks nothing, and two consumers of the same partitions could both commit.
 
     Attributes:
         group_id: The group.
@@ -139,7 +139,7 @@ class OffsetAndTimestamp(NamedTuple):
 class Ownership:
     """One ownership of a partition by a consumer: from its assignment until it is revoked or lost.
 
-    It is equal to itself alone, and refers to nothing: a record can be kept without what has read it.
+    It equals only itself, and refers to nothing, so that a record can be kept without the consumer that has read it.
     """
 
     __slots__ = ()
@@ -153,7 +153,7 @@ class Record(Generic[K, V]):
         topic: The topic's name.
         partition: The partition it was read from.
         offset: Its offset in the partition.
-        timestamp: Milliseconds since the epoch; -1 when the record has none.
+        timestamp: Milliseconds since the epoch; -1 if the record has none.
         key: The key, or None.
         value: The value, or None (a tombstone).
         headers: The headers in order; empty when there are none.
@@ -161,8 +161,8 @@ class Record(Generic[K, V]):
         leader_epoch: The leader epoch of its batch; -1 when unknown.
     """
 
-    # `_ownership`: in which ownership of its partition a consumer has read it; None if none has. It is no part of what
-    # the record says, and so of neither its text nor its copies.
+    # `_ownership` is the ownership of its partition in which a consumer has read it; None if none has. It isn't part of
+    # the record's content, so neither the text nor the copies of a record have it.
     __slots__ = (
         "_ownership",
         "headers",
@@ -226,7 +226,7 @@ class Record(Generic[K, V]):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without the ownership: a copy is not what was delivered.
+        # The ownership is left out, because a copy isn't what was delivered.
         slots = {name: getattr(self, name) for name in _FIELDS}
         return __newobj__, (type(self),), (getattr(self, "__dict__", None), {**slots, "_ownership": None})
 
@@ -265,14 +265,14 @@ class DeserializedRecord(Record[K, V]):
         return self._raw_value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Slots that are private and read-only: made again from what it was made of.
+        # The slots are private and read-only, so a copy is made again from its arguments.
         return type(self), (_stored(self), self.key, self.value)
 
 
 class UndecodableRecord(Record[K, V]):
     """A record that could not be decoded: ``error`` says why, key and value are raw bytes.
 
-    Of a damaged batch, one record stands for all: its offset is the batch's first, its value the whole batch.
+    For a damaged batch, one record stands for all: its offset is the batch's first, and its value is the whole batch.
     """
 
     __slots__ = ("_error",)
@@ -305,7 +305,7 @@ class UndecodableRecord(Record[K, V]):
 class RawControlRecord(Record[bytes, bytes]):
     """A control record, which a broker or a transaction coordinator has written (``keep_control_records``).
 
-    Key and value are bytes, which no deserializer gets: :func:`aiokproto.records.control.parse` decodes them.
+    Key and value are bytes that no deserializer gets; :func:`aiokproto.records.control.parse` decodes them.
     """
 
     __slots__ = ()

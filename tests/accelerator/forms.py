@@ -1,4 +1,4 @@
-"""Both forms of something that has a compiled form, for tests that hold for each."""
+"""Both forms of something that has a compiled form, for tests that apply to each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ not_compiled = pytest.mark.skip(reason="the accelerator is not in use: it was no
 
 
 def each_form(module: str, name: str) -> list[Any]:
-    """Parameters ``pure`` and ``compiled``; the second is skipped, visibly, where the accelerator is not in use."""
+    """Parameters ``pure`` and ``compiled``; the second is skipped visibly if the accelerator isn't in use."""
     found = forms(module, name)
     compiled = found.get("compiled")
     return [

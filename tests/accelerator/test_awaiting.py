@@ -17,8 +17,8 @@ from aiokproto.producer.limits import BufferLimits
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.forms import each_form
-from tests.patience import PATIENCE
 from tests.producer.sticky import lowest
+from tests.timeouts import LONG_TIMEOUT
 
 HANDING = "aiokproto.consumer.delivery"
 LIMITS = BufferLimits(
@@ -31,7 +31,7 @@ def record(offset: int) -> Record:
 
 
 class Source:
-    """Records to deliver, and what there is to fill it with."""
+    """Holds records to deliver, and delivers more when it's filled."""
 
     def __init__(self, *offsets: int) -> None:
         self.delivery: Any = DeliveryState()
@@ -40,9 +40,10 @@ class Source:
         self.waiting = 0
 
     def read_by(self, form: Any) -> Any:
-        return form(self.delivery, self.more)
+        return form(self.delivery, self)
 
-    async def more(self) -> None:
+    async def open(self) -> None:
+        """Wait until there are records, as the reader does."""
         self.waiting += 1
         try:
             await self.filled.wait()
@@ -106,23 +107,24 @@ async def test_cancelling_takes_none(form: Any) -> None:
         await task
     assert not source.waiting
     source.fill(7)
-    assert (await asyncio.wait_for(records.__anext__(), PATIENCE)).offset == 7
+    assert (await asyncio.wait_for(records.__anext__(), LONG_TIMEOUT)).offset == 7
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))
 async def test_what_filling_raises_comes_out(form: Any) -> None:
     source = Source()
 
-    async def broken() -> None:
-        await asyncio.sleep(0)
-        raise KafkaError("no more")
+    class Broken:
+        async def open(self) -> None:
+            await asyncio.sleep(0)
+            raise KafkaError("no more")
 
-    records = form(source.delivery, broken)
+    records = form(source.delivery, Broken())
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
-    # What came by another way, such as poll(), is not lost.
+    # A record that came by another way, such as poll(), isn't lost.
     source.fill(1, 2)
     assert [one.offset for one in await take(records, 2)] == [1, 2]
 
@@ -155,7 +157,7 @@ async def test_a_call_is_a_coroutine(form: Any) -> None:
 async def test_a_call_that_is_never_awaited_is_a_warning(form: Any) -> None:
     source = Source(1)
     with pytest.warns(RuntimeWarning, match="was never awaited"):
-        # The iterator goes, too: it keeps the call, to use it again.
+        # The iterator is dropped, too, because it keeps the coroutine to use it again.
         source.read_by(form).__anext__()
 
 
@@ -235,7 +237,7 @@ def appender(form: Any, append_later: Callable[[PendingRecord], Any]) -> Any:
 
 
 class Posts:
-    """A producer's part that takes records, on an accumulator."""
+    """The part of a producer that takes records, on an accumulator."""
 
     def __init__(self, form: Any) -> None:
         self.accumulator = Accumulator(LIMITS, sticky=lowest())

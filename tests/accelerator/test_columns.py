@@ -1,4 +1,4 @@
-"""Columns are the same by either way, and no Python object is made for a record by the compiled one."""
+"""Both forms make the same columns, and the compiled one makes no Python object for a record."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_columns_of_no_batches(scan: Any) -> None:
 
 @each_scan
 def test_a_count_that_the_bytes_cannot_hold(scan: Any) -> None:
-    """It is noticed before there is memory for so many."""
+    """The error comes before memory for so many is allocated."""
     with pytest.raises(DecodeError):
         scan(b"\x0c\x00\x00\x00\x01\x01\x00", spans_of([Span(0, 7, 2**31 - 1, 0, 0, 0, 0)]))
 
@@ -83,7 +83,7 @@ def test_a_count_that_the_bytes_cannot_hold(scan: Any) -> None:
 @each_array
 @given(items=st.lists(st.none() | st.binary(max_size=12), max_size=20))
 def test_items_lie_one_after_the_other(binary_array: Any, items: list[bytes | None]) -> None:
-    """Whatever lies between them, and in the arrays between their places."""
+    """There may be any bytes between the items, and any values in the arrays between their entries."""
     data = b"".join(b"*" + (item or b"") for item in items)
     end = np.cumsum([1 + len(item or b"") for item in items], dtype=np.int64)
     start = end - np.array([len(item or b"") for item in items], np.int64)
@@ -106,9 +106,9 @@ def test_a_place_outside_of_the_data_is_not_looked_at(binary_array: Any, start: 
 
 
 def blocks(count: int) -> int:
-    """Python's blocks of memory that are in use more, with the columns of so many records at hand."""
+    """Return how many more of Python's memory blocks are in use while the columns of so many records exist."""
     batch = next(decode(encode(simple_records(count))))
-    # Garbage of other tests that goes meanwhile would be counted.
+    # Garbage of other tests that is freed meanwhile would be counted.
     gc.collect()
     before = sys.getallocatedblocks()
     table = to_columns([batch]).to_arrow("flights", 0)
@@ -124,7 +124,7 @@ def test_no_python_object_is_kept_for_a_record() -> None:
 
 @differential
 def test_no_python_object_is_made_for_a_record() -> None:
-    """Not even for a moment: the peak of what Python allocates while scanning does not grow with the records."""
+    """The peak of what Python allocates while scanning doesn't grow with the records, not even for a moment."""
     import tracemalloc
 
     def peak(count: int) -> int:
@@ -132,7 +132,7 @@ def test_no_python_object_is_made_for_a_record() -> None:
         tracemalloc.start()
         try:
             found = SCANS["compiled"](data, spans)
-            # numpy tells what it allocates: eight numbers and two truth values for a record.
+            # numpy reports what it allocates: eight numbers and two truth values for a record.
             return tracemalloc.get_traced_memory()[1] - count * (8 * 8 + 2) if found else 0
         finally:
             tracemalloc.stop()

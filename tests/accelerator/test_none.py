@@ -1,4 +1,4 @@
-"""Compiled code that meets None where an object should be raises, as Python does, and does not crash the process."""
+"""Compiled code that gets None instead of an object raises, as Python does, and doesn't crash the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are the same to whoever holds them, in both forms."""
+"""Records behave the same in both forms."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_record_can_be_extended(form: Any) -> None:
 
 
 def test_both_forms_have_the_same_state() -> None:
-    """So that a process which has the one can read what a process with the other has pickled."""
+    """A process with one form can read what a process with the other has pickled."""
     for module, name, given in (
         ("aiokproto.types", "Record", FIELDS),
         ("aiokproto.records.record", "BatchRecord", BATCH_FIELDS),
@@ -149,7 +149,7 @@ def test_records_can_be_copied(duplicate: Any) -> None:
 
 @pytest.mark.parametrize(("writer", "reader"), [("1", "0"), ("0", "1")], ids=["pure to other", "other to pure"])
 def test_one_process_reads_what_another_has_pickled(writer: str, reader: str) -> None:
-    """Where the accelerator was not compiled both processes are alike, and this holds all the more."""
+    """If the accelerator wasn't compiled, both processes are alike, and this holds all the more."""
 
     def run(pure: str, code: str, data: bytes = b"") -> bytes:
         environment = {**os.environ, "AIOKPROTO_PURE": pure}
@@ -168,14 +168,14 @@ def test_one_process_reads_what_another_has_pickled(writer: str, reader: str) ->
 
 
 class Anything:
-    """Something that can be referred to weakly."""
+    """A class whose objects can have weak references."""
 
     record: Any
 
 
 @pytest.mark.parametrize("make", [BatchRecord, RecordMaker("flights", 0, TimestampType.CREATE_TIME, -1)])
 def test_a_cycle_through_a_record_that_was_read_is_collected(make: Any) -> None:
-    """Nothing that a reader puts into records can be part of one, so the collector may pass over those, until then."""
+    """Nothing that a reader puts into records can be part of a cycle, so the collector may skip them until then."""
     (batch,) = decode(encode([BatchRecord(0, 1, None, b"value", (("name", b"content"),))]))
     record = batch.records(make)[0]
     anything = Anything()

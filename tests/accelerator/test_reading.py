@@ -32,7 +32,7 @@ def section(data: bytes | bytearray) -> bytes:
 
 
 def outcome(form: str, *given_args: Any) -> Any:
-    """What reading gives, or the error, in a form in which it can be compared with the other's."""
+    """Return what reading gives, or the error, in a form that can be compared with the other's."""
     make = MAKERS[form]("flights", 7, TimestampType.LOG_APPEND_TIME, 5)
     try:
         return [
@@ -171,6 +171,6 @@ def test_the_same_wherever_the_bytes_end() -> None:
     records = [BatchRecord(0, BASE_TIMESTAMP + 9000 * i, b"key", b"value", (("name", b"content"),)) for i in range(3)]
     body = section(encode(records))
     for end in range(len(body) + 1):
-        # A buffer of its own, so that there is nothing behind its end.
+        # The data has a buffer of its own, so that there is nothing after its end.
         given_args = (bytes(body[:end]), 3, 0, BASE_TIMESTAMP, None)
         assert outcome("compiled", *given_args) == outcome("pure", *given_args)

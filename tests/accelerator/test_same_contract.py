@@ -1,6 +1,6 @@
-"""A compiled form and its pure one are the same to a reader, an IDE, a debugger, pickle and a caller who is wrong.
+"""A compiled form and its pure one look the same to a reader, an IDE, a debugger, pickle and a wrong caller.
 
-What they compute is compared by the tests of each module. Compared here is everything else that a program can see.
+The tests of each module compare what they compute. This one compares everything else that a program can see.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ SAMPLES = {
 each_value = pytest.mark.parametrize("target", [target for target in CLASSES if SAMPLES[target[1]].value], ids=called)
 
 EXTENSIBLE = {"RecordAppender"}
-"""Only a base class (of Producer), whose pure form has no slots."""
+"""This is only a base class (of Producer), and its pure form has no slots."""
 
 BY_CYTHON = {
     "__reduce__",
@@ -112,10 +112,10 @@ BY_CYTHON = {
     "__gt__",
     "__ge__",
 }
-"""Special methods that Python's classes inherit from `object`, and compiled ones have for themselves."""
+"""Special methods that Python's classes inherit from `object`, and that compiled ones define themselves."""
 
 ADDED = {"Delivery": {"__iter__"}}
-"""Special methods of compiled forms alone, whose sources say why."""
+"""Special methods that only compiled forms have, for reasons that their sources give."""
 
 NO_METHODS = {
     *("__annotations__", "__dict__", "__doc__", "__final__", "__firstlineno__", "__module__", "__pyx_vtable__"),
@@ -123,7 +123,7 @@ NO_METHODS = {
 }
 
 AWAITABLES = {"post", "outcome"}
-"""Coroutine functions that are compiled to plain ones: what they return is awaited in less time than a coroutine."""
+"""Coroutine functions that are compiled to plain ones, whose result is awaited in less time than a coroutine."""
 
 
 def made(target: Target, form: Any) -> Any:
@@ -153,8 +153,8 @@ def methods(form: type) -> list[str]:
 def special_methods(form: type) -> set[str]:
     """Return the special methods that a class does not have from `object`."""
     names = {name for name in dir(form) if name.startswith("__")} - NO_METHODS - {"__new__", "__init__"}
-    # Two are notes of a generic class, for those who ask about types; the last two are what copying an object leaves
-    # behind, and asking for annotations (Python 3.14).
+    # Two are notes of a generic class for type checks; copying an object, and reading its annotations (Python 3.14),
+    # leave the last two behind.
     bound = {"__init_subclass__", "__subclasshook__", "__orig_bases__", "__parameters__", "__slotnames__"}
     bound.add("__annotations_cache__")
     return {name for name in names - bound if getattr(form, name, None) is not getattr(object, name, None)}
@@ -241,7 +241,7 @@ def test_attributes_that_do_not_exist(target: Target) -> None:
 def test_comparing_hashing_and_printing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     for form in pair(target):
-        # The pure form compares with the class that its module has.
+        # The pure form compares with the class in its module.
         monkeypatch.setattr(f"{target[0]}.{target[1]}", form)
         instance, again = made(target, form), made(target, form)
         hashed = attempt(hash, instance) if form.__eq__ is not object.__eq__ else "its identity"
@@ -252,7 +252,7 @@ def test_comparing_hashing_and_printing(target: Target, monkeypatch: pytest.Monk
 
 @each_class
 def test_special_methods(target: Target) -> None:
-    """What operators, built-in functions and statements find. Signatures of slots of C have no names to compare."""
+    """Compare what operators, built-in functions and statements find. C slots have no parameter names to compare."""
     pure, compiled = (special_methods(form) for form in pair(target))
     assert pure - compiled == set()
     assert compiled - pure <= BY_CYTHON | ADDED.get(target[1], set())
@@ -279,13 +279,14 @@ def test_what_can_be_done_with_an_instance(target: Target, act: Callable[[Any], 
 @each_class
 @pytest.mark.parametrize("value", [None, "text", 2**70], ids=repr)
 def test_an_attribute_of_another_type_is_kept_or_refused(target: Target, value: object) -> None:
-    """The pure form keeps anything; compiled attributes may have a type of C, which a type checker refuses for both."""
+    """The pure form keeps any value; compiled attributes may have a C type. A type checker refuses the others for
+    both."""
     for name in SAMPLES[target[1]].attributes:
         pure, compiled = (made(target, form) for form in pair(target))
         before = getattr(compiled, name, None)
         expected, found = attempt(setattr, pure, name, value), attempt(setattr, compiled, name, value)
         if found is None:
-            # A flag of C keeps the truth of it.
+            # A C flag keeps the truth value only.
             assert getattr(compiled, name) in (value, bool(value)), name
         else:
             assert found in (expected, TypeError, OverflowError), name
@@ -323,7 +324,7 @@ def test_subclasses(target: Target) -> None:
     """A class that cannot be subclassed when it is compiled is `final` to type checkers."""
     pure, compiled = pair(target)
     subclassed = attempt(type, "Sub", (compiled,), {})
-    # Before Python 3.11 `final` leaves no mark on the class.
+    # `final` leaves no mark on the class before Python 3.11.
     if sys.version_info >= (3, 11):
         assert getattr(pure, "__final__", False) == (subclassed is TypeError)
     if isinstance(subclassed, type) and subclassed is not TypeError:

@@ -60,7 +60,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module]:
 
 
 def answer_of(module: str) -> Callable[[], str]:
-    """Return a pure function that says it is defined in a module of the planted package."""
+    """Return a pure function that claims to be defined in a module of the planted package."""
 
     def answer() -> str:
         """Return which form this is."""
@@ -75,9 +75,9 @@ def test_every_compiled_form_is_listed() -> None:
 
 
 def to_compile() -> list[str]:
-    """The modules to compile, as found: by their sources, or where the package is installed, by what was made of them.
+    """Return the modules to compile, from their sources or, if the package is installed, from its compiled files.
 
-    Where it is installed, SRC has modules of other packages too.
+    If it's installed, SRC has modules of other packages too.
     """
     package = SRC / "aiokproto"
     made = [path for kind in EXTENSION_SUFFIXES for path in package.rglob(f"*{kind}")]
@@ -108,7 +108,7 @@ def test_a_module_that_names_a_compiled_form_has_one(where: str, name: str) -> N
 
 
 def documented(form: Any) -> dict[str, str | None]:
-    """What ``help()`` says of a function, or of a class and its public methods."""
+    """Return the text of ``help()`` about a function, or about a class and its public methods."""
     names = [] if isinstance(form, FunctionType) else [name for name in vars(form) if not name.startswith("_")]
     methods = {name: getattr(form, name) for name in names if callable(getattr(form, name))}
     return {"": form.__doc__} | {name: method.__doc__ for name, method in methods.items()}

@@ -35,7 +35,7 @@ rows = st.lists(st.tuples(any_timestamp, any_content, any_content, any_headers),
 
 
 def written(form: str, given_rows: list[Row], max_bytes: int | None, base_timestamp: int | None) -> list[Any]:
-    """All that can be seen of a writer, step by step."""
+    """Return everything that is visible of a writer, step by step."""
     seen: list[Any] = []
     try:
         writer = WRITERS[form](max_bytes, base_timestamp)
@@ -82,7 +82,7 @@ def test_the_same_where_places_take_another_byte(count: int) -> None:
 
 @each_writer
 def test_values_of_any_kind_of_bytes(form: Any) -> None:
-    """Also of those whose items are no bytes, or do not follow one another."""
+    """This holds even if the items aren't bytes, or aren't contiguous."""
     numbers = array("i", [1, 2, 3])
     kinds: list[Any] = [bytearray(b"abc"), memoryview(b"abcdef")[::2], memoryview(numbers), numbers]
     writer = form()
@@ -116,7 +116,7 @@ def test_room_that_is_given_later(form: Any) -> None:
 
 
 @each_writer
-def test_what_was_taken_is_the_takers(form: Any) -> None:
+def test_what_was_taken_belongs_to_the_taker(form: Any) -> None:
     writer = form()
     writer.append(1, None, b"value")
     data = writer.take()
@@ -141,7 +141,7 @@ def test_no_more_memory_than_the_batch_may_take(form: Any) -> None:
 
 @each_writer
 def test_a_batch_of_many_sizes(form: Any) -> None:
-    """Whatever doubles on the way, what was written stays."""
+    """What was written stays, even when the buffer doubles."""
     values = [bytes([size % 251]) * size for size in (0, 1, 3000, 100, 70_000, 5, 200_000)]
     writer = form()
     for value in values:
@@ -163,7 +163,7 @@ def test_values_that_are_not_bytes(plain: Any, content: Any) -> None:
 
 
 def read(writer: Any) -> list[BatchRecord]:
-    """What was written, by way of a builder's header."""
+    """Return what was written, after a builder has added its header."""
     builder = BatchBuilder()
     builder.append(writer.base_timestamp, None, None)
     header = builder.close()[: HEADER.size]

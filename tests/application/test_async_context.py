@@ -52,7 +52,7 @@ class Block(AsyncContext):
 
 @pytest.mark.parametrize("own", [ValueError("mine"), asyncio.CancelledError(), KeyboardInterrupt()])
 @pytest.mark.parametrize("closing", [DeadlineError("late"), RuntimeError("a callback")])
-async def test_the_exception_of_the_block_comes_out_and_that_of_closing_is_logged(
+async def test_the_blocks_exception_is_raised_and_the_one_of_closing_is_logged(
     own: BaseException, closing: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(type(own)) as caught:

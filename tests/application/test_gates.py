@@ -1,4 +1,4 @@
-"""Every public method in every situation: what :mod:`aiokproto.application.gates` says of it is what it does."""
+"""Every public method in every situation does what :mod:`aiokproto.application.gates` says about it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 NAMED: dict[str, dict[str, Any]] = {name: {"partition": 0} for name in ("send_batch", "post_batch")}
 REFUSED = (KafkaError, RuntimeError, AttributeError, AssertionError)
-"""Also what arguments that make no sense raise where nothing refuses the call."""
+"""The errors of meaningless arguments, too, if nothing refuses the call."""
 LAST = ("start", "abort", "stop", "close")
 """What would change the situation."""
 
@@ -118,7 +118,7 @@ def called(target: Any, name: str) -> Any:
 
 
 def begun(target: Any, name: str) -> None:
-    """As :func:`called`, where no event loop runs: the first step of a coroutine."""
+    """Does the same as :func:`called` where no event loop runs: it makes the first step of a coroutine."""
     result = called(target, name)
     if hasattr(result, "__anext__"):
         result = result.__anext__()
@@ -149,7 +149,7 @@ async def _at_once(call: Awaitable[Any]) -> None:
         await call
 
     task = asyncio.create_task(wait())
-    # Two turns: a method that makes an iterator, and then the iterator.
+    # It takes two turns: a method that makes an iterator, and then the iterator.
     for _ in range(2):
         await asyncio.sleep(0)
     if task.done():
@@ -190,7 +190,7 @@ async def broker() -> AsyncIterator[str]:
 
 
 def made(cls: type, servers: str, **more: Any) -> Any:
-    """A client, not started; of a transaction the producer, of a session its consumer too."""
+    """A client that isn't started; for a transaction its producer, and for a session its consumer, too."""
     if cls is Client:
         return Client(bootstrap_servers=servers)
     if cls in (Producer, Transaction):
@@ -303,7 +303,7 @@ async def test_in_a_session() -> None:
         early = aiter(consumer)
         async with ExactlyOnce(consumer, producer) as session:
             async for _, txn in session.batches(1):
-                # What an iterator of before would take.
+                # This is what an iterator from before would take.
                 with pytest.raises(Exception, match="an ExactlyOnce reads this consumer"):
                     await anext(early)
                 progress = consumer.progress([])
@@ -323,7 +323,7 @@ async def test_in_a_session() -> None:
 
 
 async def test_a_consumer_that_is_read_already_gets_no_session() -> None:
-    """Of run(), or of another session: each would take what the other commits."""
+    """The reader belongs to run(), or to another session: each would take what the other commits."""
     async with broker() as servers:
         consumer = made(Consumer, servers)
         other = Producer(bootstrap_servers=servers, transactional_id="b")
@@ -362,7 +362,7 @@ async def test_in_run() -> None:
                     await entered.wait()
                 else:
                     await asyncio.sleep(0)
-                # In a task: without the gate it would wait for a record.
+                # It runs in a task: without the gate it would wait for a record.
                 with pytest.raises(RuntimeError, match=r"run\(\) reads the records"):
                     await _at_once(anext(early))
                 wrong: list[str] = []
@@ -421,7 +421,7 @@ def test_a_class_with_a_method_that_its_table_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("cls", TABLES, ids=lambda cls: cls.__name__)
 def test_a_use_says_what_to_do_instead(cls: type) -> None:
-    """Of all but the life of the client and the place, which have texts of their own."""
+    """The texts of all obstacles except the client's life and its place, which have texts of their own."""
     for name, row in TABLES[cls].items():
         use = use_of(row)
         assert use.instead.keys() == use.obstacles - TEXTS.keys(), name

@@ -54,7 +54,7 @@ async def identified(request: pytest.FixtureRequest) -> AsyncIterator[Identified
 
 @pytest.fixture
 def user() -> str:
-    """A user name that no other test uses: no other test changes its ACLs."""
+    """A user name that no other test uses, so that no other test changes its ACLs."""
     return f"user-{secrets.token_hex(4)}"
 
 

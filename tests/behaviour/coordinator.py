@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Coordinator:
-    """A connection to a group's coordinator, which is found again after NOT_COORDINATOR."""
+    """A connection to a group's coordinator. After NOT_COORDINATOR it looks up the coordinator again."""
 
     def __init__(self, cluster: BehaviourCluster, group: str) -> None:
         self.cluster = cluster
@@ -42,7 +42,7 @@ class Coordinator:
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
-        """The connection, once a broker knows the coordinator: the first request creates the offsets topic."""
+        """Return the connection, once a broker knows the coordinator. The first request creates the offsets topic."""
         while self._wire is None:
             for server in self.cluster.bootstrap_servers.split(","):
                 host, port = server.split(":")
@@ -68,17 +68,17 @@ class Coordinator:
         """Send a request until a coordinator is available."""
         while True:
             try:
-                answer = await (await self.connect()).ask(request, version)
+                response = await (await self.connect()).ask(request, version)
             except (OSError, EOFError):
                 self.close()
                 await asyncio.sleep(0)
                 continue
-            if error(answer) not in (
+            if error(response) not in (
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 ErrorCode.NOT_COORDINATOR,
             ):
-                return answer
+                return response
             self.close()
 
     async def heartbeat(
@@ -87,11 +87,11 @@ class Coordinator:
         request = ConsumerGroupHeartbeatRequest(
             group_id=fields.pop("group_id", self.group), member_id=member_id, member_epoch=epoch, **fields
         )
-        return await self.ask(request, lambda answer: answer.error_code, version)
+        return await self.ask(request, lambda response: response.error_code, version)
 
     async def describe(self) -> DescribedGroup:
         request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=True)
-        return (await self.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+        return (await self.ask(request, lambda response: response.groups[0].error_code)).groups[0]
 
     async def commit(
         self, member_id: str, epoch: int, topic: str, partition: int = 0, version: int = 9, offset: int = 7
@@ -105,25 +105,25 @@ class Coordinator:
             generation_id_or_member_epoch=epoch,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[requested_partition])],
         )
-        answer = await self.ask(request, lambda answer: answer.topics[0].partitions[0].error_code, version)
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        response = await self.ask(request, lambda response: response.topics[0].partitions[0].error_code, version)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
 
     async def fetch(self, member_id: str | None, epoch: int, topic: str) -> ErrorCode | int:
-        """The committed offset of the topic's first partition, or the error."""
+        """Return the committed offset of the topic's first partition, or the error."""
         requested_group = OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=member_id,
             member_epoch=epoch,
             topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])],
         )
-        answer = await self.ask(
-            OffsetFetchRequest(groups=[requested_group]), lambda answer: answer.groups[0].error_code, 9
+        response = await self.ask(
+            OffsetFetchRequest(groups=[requested_group]), lambda response: response.groups[0].error_code, 9
         )
-        (group,) = answer.groups
+        (group,) = response.groups
         return ErrorCode(group.error_code) or group.topics[0].partitions[0].committed_offset
 
     async def partition(self) -> int:
-        """The partition of the offsets topic that the group belongs to, by Java's hash of its id."""
+        """Return the group's partition of the offsets topic, by Java's hash of its id."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
         count = len((await (await self.connect()).ask(request)).topics[0].partitions)
         value = 0
@@ -133,13 +133,13 @@ class Coordinator:
 
     async def topic_id(self, topic: str) -> bytes:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        answer = await (await self.connect()).ask(request)
-        return answer.topics[0].topic_id
+        response = await (await self.connect()).ask(request)
+        return response.topics[0].topic_id
 
     async def listed(self, *types: str) -> dict[str, tuple[str, str]]:
-        """Type and state of the groups of these types that this broker coordinates."""
-        answer = await self.ask(ListGroupsRequest(types_filter=list(types)), lambda answer: answer.error_code)
-        return {group.group_id: (group.group_type, group.group_state) for group in answer.groups}
+        """Return type and state of this broker's groups of these types."""
+        response = await self.ask(ListGroupsRequest(types_filter=list(types)), lambda response: response.error_code)
+        return {group.group_id: (group.group_type, group.group_state) for group in response.groups}
 
 
 @asynccontextmanager

@@ -28,8 +28,8 @@ class Plan(NamedTuple):
         servers: The cluster.
         topic: What is copied, to the topic with ``-out`` behind it.
         group_id: The group.
-        instance_id: The member's, if it is a static one.
-        transactional_id: The producer's.
+        instance_id: The member's instance id, if it is static.
+        transactional_id: The producer's transactional id.
         first_version: Whether transactions have version 1 although the cluster has version 2.
         api: The request at which it dies.
         step: ``before`` it is sent, when it is ``sent``, or when it is ``answered``.

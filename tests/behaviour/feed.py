@@ -12,11 +12,11 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, check
 from aiokproto.records import BatchRecord, Compression, encode
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 HOUR_MS = 3_600_000
 EPOCH = int(time.time() * 1000)
-"""Timestamp of the first record. Recent: brokers delete records older than the retention time."""
+"""The timestamp of the first record. It's recent because brokers delete records older than the retention time."""
 
 
 def value(number: int) -> bytes:
@@ -32,25 +32,25 @@ async def append(
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
-        timeout_ms=int(PATIENCE * 1000),
+        timeout_ms=int(LONG_TIMEOUT * 1000),
         topic_data=[TopicProduceData(name=topic, topic_id=info.topic_id, partition_data=partitions)],
     )
     while True:
         leader = cluster.snapshot.leader(topic, partition)
         if leader is not None and await _reached(cluster, leader):
-            answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
-            if not ErrorCode(answer.error_code).refresh_metadata:
+            response = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+            if not ErrorCode(response.error_code).refresh_metadata:
                 break
-        # Just elected: a broker may not know of it yet, even if another one already reported this leader.
+        # The leader was just elected. A broker may not know about it yet, even if another one has already reported it.
         generation = cluster.snapshot.generation
         cluster.metadata.invalidate("the leader moved")
         await cluster.metadata.wait_for_update(generation)
-    check(answer.error_code, f"Produce to {topic}-{partition}")
-    return answer.base_offset
+    check(response.error_code, f"Produce to {topic}-{partition}")
+    return response.base_offset
 
 
 async def _reached(cluster: ClusterClient, node: int) -> bool:
-    """Whether a broker can be reached; nothing is sent that could be sent twice."""
+    """Whether a broker can be reached. It sends nothing that could be sent twice."""
     try:
         await cluster.version(ProduceRequest, node)
     except BrokerConnectionError:
@@ -69,7 +69,7 @@ async def fill(
     compression: Compression = Compression.NONE,
 ) -> None:
     """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``EPOCH + N``."""
-    # The broker times out sooner, by its own clock: the test's clock may run ahead while the loop is busy.
+    # The broker times out earlier, by its own clock, because the test's clock may run ahead while the loop is busy.
     options = {"bootstrap_servers": broker.bootstrap_servers, "request_timeout_ms": HOUR_MS}
     async with ClusterClient(ClusterConfig.parse(options)) as cluster:
         for partition in partitions:

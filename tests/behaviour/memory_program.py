@@ -1,6 +1,6 @@
 """A program that reads large records slowly: `python -m tests.behaviour.memory_program SERVERS TOPIC RECORDS BUDGET`.
 
-It prints the bytes by which the memory of the process has grown at most.
+It prints by how many bytes the memory of the process has grown at most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def main(servers: str, topic: str, records: int, budget: int) -> None:
         size = len((await anext(consumer)).value or b"")
         before = most_memory()
         for _ in range(records - 1):
-            # Time for the consumer to fetch ahead as much as it will.
+            # Give the consumer time to fetch ahead as much as it will.
             for _ in range(50):
                 await asyncio.sleep(0)
             assert len((await anext(consumer)).value or b"") == size

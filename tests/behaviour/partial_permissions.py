@@ -1,4 +1,4 @@
-"""Users with partial permissions, and what is refused to them.
+"""Users with partial permissions, and what brokers refuse to them.
 
 For each operation on each type of resource there is a user who has nothing else, and one who has everything else.
 """
@@ -50,7 +50,7 @@ Outcome = frozenset[str]
 class User(NamedTuple):
     """A user who has one operation on all resources of a type, or all others on resources of all types.
 
-    Or, with ``first``, lacks it on the first of two resources alone, whose name begins with the user's.
+    With ``first``, the user lacks the operation only on the first of two resources, whose name starts with the user's.
     """
 
     name: str
@@ -76,14 +76,14 @@ class User(NamedTuple):
 
     @property
     def acls(self) -> Iterator[AclCreation]:
-        """The entries that make it so."""
+        """Yield the ACL entries that make it so."""
         if not self.only:
             for kind in OPERATIONS:
                 yield rule(self.name, kind, _all_of(kind), Operation.ALL, permission=ALLOW)
         permission = ALLOW if self.only else DENY
         name, pattern = _all_of(self.resource_type), LITERAL
         if self.first:
-            # Some requests must name a resource that does not exist. Its name has the same beginning.
+            # Some requests must name a resource that does not exist. Its name starts with the same letters.
             name, pattern = f"{self.name.split('-')[0]}-{_FIRST[self.resource_type]}", PREFIXED
         yield rule(self.name, self.resource_type, name, self.operation, permission=permission, pattern=pattern)
 
@@ -97,14 +97,14 @@ def _all_of(kind: ResourceType) -> str:
 
 
 def users(prefix: str) -> list[User]:
-    """Return all of them, with names that begin alike."""
+    """Return all of them, with names that start alike."""
     return [
         User(f"{prefix}-{number}-{only}", *pair, only) for number, pair in enumerate(PAIRS) for only in (False, True)
     ]
 
 
 def users_without_the_first(prefix: str) -> list[User]:
-    """Return those who lack an operation on one of two topics, or groups."""
+    """Return the users who lack an operation on one of two topics or groups."""
     return [
         User(f"{prefix}-{number}-first", *pair, only=False, first=True)
         for number, pair in enumerate(PAIRS)
@@ -120,7 +120,7 @@ async def prepare(admin: Wire, prefix: str) -> Names:
     for group in groups:
         for kind in (0, 1):
             request = FindCoordinatorRequest(coordinator_keys=[group], key_type=kind)
-            await until(partial(admin.ask, request, 4), lambda answer: not _codes(answer))
+            await until(partial(admin.ask, request, 4), lambda response: not _codes(response))
         commit = OffsetCommitRequest(
             group_id=group,
             topics=[
@@ -133,9 +133,9 @@ async def prepare(admin: Wire, prefix: str) -> Names:
                 for name in topics
             ],
         )
-        await until(partial(admin.ask, commit, 8), lambda answer: not _codes(answer))
+        await until(partial(admin.ask, commit, 8), lambda response: not _codes(response))
     begin = InitProducerIdRequest(transactional_id=f"{prefix}-x", transaction_timeout_ms=60_000)
-    await until(lambda: admin.ask(begin, 4), lambda answer: not _codes(answer))
+    await until(lambda: admin.ask(begin, 4), lambda response: not _codes(response))
     named = [MetadataRequestTopic(name=each) for each in topics]
     found = await admin.ask(MetadataRequest(topics=named, allow_auto_topic_creation=False), 12)
     return Names({each.name or "": each.topic_id for each in found.topics}, groups, f"{prefix}-x")
@@ -186,7 +186,7 @@ async def outcomes(secured: Secured, user: User, samples: Iterable[Sample], name
     """Send requests as a user; return what was refused, by request."""
     left, found = list(samples), {}
     while left:
-        # Again after a request that the broker answers by closing the connection.
+        # Connect again after a request that the broker answers by closing the connection.
         async with as_user(secured, user.name) as wire:
             while left:
                 sample = left.pop(0)
@@ -199,13 +199,13 @@ async def outcomes(secured: Secured, user: User, samples: Iterable[Sample], name
 
 async def _ask(wire: Wire, sample: Sample, names: Names) -> Outcome:
     try:
-        answer = await wire.ask(sample.request, sample.version)
+        response = await wire.ask(sample.request, sample.version)
     except (asyncio.IncompleteReadError, ConnectionError):
         return frozenset({CLOSED})
-    return outcome(answer, names, lists=sample.lists)
+    return outcome(response, names, lists=sample.lists)
 
 
-def outcome(answer: Struct, names: Names, *, lists: bool) -> Outcome:
+def outcome(response: Struct, names: Names, *, lists: bool) -> Outcome:
     """Return the errors of a response that are about authorization, with their places; and what it names, if asked."""
     labels: dict[Any, str] = {
         **{name: f"topic {number}" for number, name in enumerate(names.topics)},
@@ -217,7 +217,7 @@ def outcome(answer: Struct, names: Names, *, lists: bool) -> Outcome:
         **{f"{name}:{'A' * 22}:0": f"group {number}" for number, name in enumerate(names.groups)},
         names.transactional_id: "transaction",
     }
-    return frozenset(_outcome(answer, "", labels, lists))
+    return frozenset(_outcome(response, "", labels, lists))
 
 
 def _outcome(part: Struct, place: str, labels: dict[Any, str], lists: bool) -> Iterator[str]:
@@ -238,5 +238,5 @@ def _outcome(part: Struct, place: str, labels: dict[Any, str], lists: bool) -> I
 
 
 def _is_of_authorization(error: ErrorCode) -> bool:
-    # The second is what those get that are not served because others in the request are refused.
+    # Items that aren't served because others in the request are refused get the second error.
     return bool(error.policy & Policy.AUTHORIZATION) or error is ErrorCode.OPERATION_NOT_ATTEMPTED

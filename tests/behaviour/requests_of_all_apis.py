@@ -1,7 +1,8 @@
 """Requests of every API and version that is served, each with two topics, two groups and a transactional id where the
 API has them.
 
-They change nothing: what they would change does not exist, or is only validated. So one can be sent again and again.
+They change nothing, because what they would change doesn't exist, or is only validated. So each one can be sent
+repeatedly.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def samples(names: Names, served: Mapping[int, Versions] = UNSTABLE) -> Iterator
 
 
 def _build(struct: type[Any], version: int, values: Mapping[str, Any]) -> Any:
-    """Return a struct with those of the values that the version has."""
+    """Return a struct with the values that the version has a field for."""
     specs = {spec.name: spec for spec in struct.fields()}
     found = {}
     for name, value in values.items():
@@ -172,7 +173,7 @@ def _of_metadata(names: Names) -> dict[str, dict[str, Any]]:
             "topics": [{"name": None, "topic_id": each} for each in names.topics.values()],
             "allow_auto_topic_creation": False,
         },
-        # What it would create has a name that no topic can have.
+        # The topic that it would create has an invalid name.
         "Metadata, creating": {"topics": [{"name": f"{each}!"} for each in names.topics]},
         "Metadata, all": {"topics": None},
         "DescribeCluster": {"include_cluster_authorized_operations": True},
@@ -185,7 +186,7 @@ def _of_topics(names: Names) -> dict[str, dict[str, Any]]:
     partitions = [{"name": each, "partitions": [0]} for each in names.topics]
     unknown = [f"{each}-unknown" for each in names.topics]
     return {
-        # More replicas than there are brokers.
+        # It asks for more replicas than there are brokers.
         "CreateTopics": {"topics": [{"name": each, "num_partitions": 1, "replication_factor": 9} for each in unknown]},
         "DeleteTopics": {
             "topics": [{"name": each} for each in unknown],
@@ -273,14 +274,14 @@ def _of_offsets(names: Names) -> dict[str, dict[str, Any]]:
         },
         "OffsetDelete": {
             "group_id": names.groups[0],
-            # Partitions that do not exist: only the offsets of others are there to be deleted.
+            # These partitions don't exist, because offsets of existing ones would be deleted.
             "topics": [{"name": each, "partitions": [{"partition_index": 9}]} for each in names.topics],
         },
     }
 
 
 def _of_new_groups(names: Names) -> dict[str, dict[str, Any]]:
-    # Of no group: what heartbeats change depends on the group.
+    # The group doesn't exist, because what a heartbeat changes depends on the group.
     group, topics = f"{names.groups[0]}-unknown", list(names.topics)
     heartbeat = {"group_id": group, "member_id": "unknown", "member_epoch": 9}
     return {
@@ -288,7 +289,7 @@ def _of_new_groups(names: Names) -> dict[str, dict[str, Any]]:
         "ConsumerGroupDescribe": {"group_ids": list(names.groups)},
         "ShareGroupHeartbeat": {**heartbeat, "subscribed_topic_names": topics},
         "ShareGroupDescribe": {"group_ids": list(names.groups)},
-        # Without the rebalance timeout that joining needs.
+        # It lacks the rebalance timeout, which a member that joins has to send.
         "StreamsGroupHeartbeat": {
             **heartbeat,
             "member_epoch": 0,

@@ -1,7 +1,7 @@
 """A program that handles records until it is killed: `python -m tests.behaviour.run_program SERVERS TOPIC ORDER`.
 
-ORDER is that of ``run()``, or "loop" for ``async for``. It writes a line for each record, before the handler returns or
-the loop requests the next record.
+ORDER is the order of ``run()``, or "loop" for ``async for``. It writes a line for each record, before the handler
+returns or the loop requests the next record.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ async def main(servers: str, topic: str, order: str) -> None:
     random = Random()
 
     async def handle(record: Record) -> None:
-        # So that handlers overlap, and end in another order.
+        # Sleep, so that handlers overlap and end in another order.
         for _ in range(random.randrange(50)):
             await asyncio.sleep(0)
-        # One write: the line of a killed process is there as a whole, or not at all.
+        # Write the line at once, so that a killed process leaves the whole line or nothing.
         os.write(1, b"%d %d\n" % (record.partition, record.offset))
 
     consumer = Consumer(
@@ -33,7 +33,8 @@ async def main(servers: str, topic: str, order: str) -> None:
         group_instance_id="the only one",
         auto_offset_reset="earliest",
         auto_commit_interval_ms=5,
-        # Longer than the clock of a broker can leap: a session that ends by itself has records handled again, too.
+        # The session timeout is longer than the broker's clock can leap, because a session that expires also has
+        # records handled again.
         session_timeout_ms=1_800_000,
         heartbeat_interval_ms=200,
     )

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class AnyMember(Protocol):
@@ -36,7 +36,7 @@ class RunningMember:
         self.task = asyncio.create_task(member.run())
 
     def noted(self) -> object:
-        """What has happened, for the text of a failure."""
+        """Return what has happened, for the text of a failure."""
         raise NotImplementedError
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -44,7 +44,7 @@ class RunningMember:
         while not condition():
             self._news.clear()
             news = asyncio.create_task(self._news.wait())
-            done, _ = await asyncio.wait([news, self.task], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([news, self.task], timeout=LONG_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
             assert done, f"still {self._member.state}: {self._member.problem}; {self.noted()}"
             if self.task in done:

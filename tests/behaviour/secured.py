@@ -112,7 +112,7 @@ class SecuredKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        # The ports assigned to this node are also free until it has started.
+        # The ports assigned to this node stay free until it has started.
         more = [port for each in free_ports((0, 1, 2)).values() for port in (each.broker, each.controller)]
         free = (port for port in more if port not in (ports.broker, ports.controller))
         self._address_for_sasl, for_tokens = f"{HOST}:{next(free)}", f"{HOST}:{next(free)}"
@@ -157,7 +157,8 @@ def identified_kafka(cluster: RunningKafka) -> Identified:
 
 @asynccontextmanager
 async def identified_broker(**config: str) -> AsyncIterator[Identified]:
-    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, as these log in with SCRAM."""
+    """The embedded broker, which gets the keys over HTTP. It has no delegation tokens, because they log in with
+    SCRAM."""
     async with oidc() as provider:
         options = {
             **{name: value for name, value in SECURED.items() if not name.startswith("delegation.")},
@@ -192,12 +193,12 @@ async def until_open(address: str) -> None:
 
 @asynccontextmanager
 async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
-    """A connection of any user; users without a password log in with an unsigned token."""
+    """Connect as any user. Users without a password log in with an unsigned token."""
     proof = ("PLAIN", plain(user)) if user in USERS else ("OAUTHBEARER", unsecured(user))
     async with connect(secured) as wire:
-        answer = await authenticate(wire, *proof)
-        # A refused token is answered with the reason, which takes another request.
-        assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
+        response = await authenticate(wire, *proof)
+        # The broker responds with the reason for a refused token, which takes another request.
+        assert (response.error_code, bytes(response.auth_bytes)) == (0, b"")
         yield wire
 
 
@@ -206,7 +207,7 @@ async def create(admin: Wire, topic: str, partitions: int = 1) -> None:
     new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     assert (await admin.ask(CreateTopicsRequest(topics=[new]), 7)).topics[0].error_code == 0
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    known = await until(lambda: admin.ask(request, 9), lambda answer: not errors(answer))
+    known = await until(lambda: admin.ask(request, 9), lambda response: not errors(response))
     assert len(known.topics[0].partitions) == partitions
 
 

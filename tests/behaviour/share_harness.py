@@ -26,7 +26,7 @@ from aiokproto.records import decode
 from tests.broker.wire import Wire, batch, connect_to
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 GROUP_RESOURCE = 32
 INTERVAL_MS = HEARTBEAT_MS + 1
@@ -51,7 +51,7 @@ class Member:
 
     async def heartbeat(self) -> ShareGroupHeartbeatResponse:
         """Join, or stay."""
-        answer = await self.harness.client.request(
+        response = await self.harness.client.request(
             ShareGroupHeartbeatRequest(
                 group_id=self.harness.group,
                 member_id=self.name,
@@ -59,17 +59,17 @@ class Member:
                 subscribed_topic_names=[self.harness.topic] if self.group_epoch == 0 else None,
             )
         )
-        assert answer.error_code == 0, answer
-        self.group_epoch = answer.member_epoch
-        if answer.assignment is not None:
-            self.assigned = [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
-        return answer
+        assert response.error_code == 0, response
+        self.group_epoch = response.member_epoch
+        if response.assignment is not None:
+            self.assigned = [index for topic in response.assignment.topic_partitions for index in topic.partitions]
+        return response
 
     async def leave(self) -> None:
         """Leave the group."""
         request = ShareGroupHeartbeatRequest(group_id=self.harness.group, member_id=self.name, member_epoch=-1)
-        answer = await self.harness.client.request(request)
-        assert answer.error_code == 0, answer
+        response = await self.harness.client.request(request)
+        assert response.error_code == 0, response
 
     async def fetch(
         self,
@@ -112,10 +112,10 @@ class Member:
             forgotten_topics_data=forgotten,
             **fields,
         )
-        answer = await self.wire.ask(request, version)
-        if answer.error_code == 0:
+        response = await self.wire.ask(request, version)
+        if response.error_code == 0:
             self.epoch = sent + 1
-        return answer
+        return response
 
     async def acquire(self, *acks: Ack, **fields: Any) -> dict[int, int]:
         """Fetch until records are acquired; returns their delivery counts by offset."""
@@ -125,12 +125,12 @@ class Member:
     async def acquire_all(self, *acks: Ack, **fields: Any) -> list[dict[int, int]]:
         """As :meth:`acquire`, for each partition with records."""
         while True:
-            answer = await self.fetch(*acks, **{"wait": 500, **fields})
-            assert answer.error_code == 0, answer
-            parts = parts_of(answer)
-            assert not any(part.acknowledge_error_code for part in parts), answer
+            response = await self.fetch(*acks, **{"wait": 500, **fields})
+            assert response.error_code == 0, response
+            parts = parts_of(response)
+            assert not any(part.acknowledge_error_code for part in parts), response
             # Kafka's error for a partition whose state has just been initialized.
-            assert all(ErrorCode(part.error_code).retriable for part in parts if part.error_code), answer
+            assert all(ErrorCode(part.error_code).retriable for part in parts if part.error_code), response
             if any(part.acquired_records for part in parts):
                 return [deliveries(part) for part in parts if part.acquired_records]
             acks = ()
@@ -155,21 +155,21 @@ class Member:
             is_renew_ack=renew,
             topics=[topic] if batches else [],
         )
-        answer = await self.wire.ask(request, version)
-        if answer.error_code == 0:
+        response = await self.wire.ask(request, version)
+        if response.error_code == 0:
             self.epoch = sent + 1
-        return answer
+        return response
 
     async def acknowledge_error(self, *acks: Ack, partition: int = 0, renew: bool = False) -> ErrorCode:
         """Acknowledge, and return the error code."""
-        answer = await self.acknowledge(*acks, partition=partition, renew=renew)
-        assert answer.error_code == 0, answer
-        return ErrorCode(answer.responses[0].partitions[0].error_code)
+        response = await self.acknowledge(*acks, partition=partition, renew=renew)
+        assert response.error_code == 0, response
+        return ErrorCode(response.responses[0].partitions[0].error_code)
 
 
-def parts_of(answer: ShareFetchResponse) -> list[PartitionData]:
+def parts_of(response: ShareFetchResponse) -> list[PartitionData]:
     """The partitions of a response."""
-    return [part for topic in answer.responses for part in topic.partitions]
+    return [part for topic in response.responses for part in topic.partitions]
 
 
 def deliveries(part: PartitionData) -> dict[int, int]:
@@ -204,10 +204,10 @@ class ShareHarness:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             while code:
                 assert code.retriable, code
-                answer = await self.client.request(
-                    ProduceRequest(acks=-1, timeout_ms=int(PATIENCE * 1000), topic_data=[written])
+                response = await self.client.request(
+                    ProduceRequest(acks=-1, timeout_ms=int(LONG_TIMEOUT * 1000), topic_data=[written])
                 )
-                code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+                code = ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def configure(self, **options: str) -> None:
         """Set options of the group, named with underscores; returns once all brokers have them."""
@@ -217,8 +217,8 @@ class ShareHarness:
             for name, value in options.items()
         ]
         resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
-        answer = await self.client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
-        assert answer.responses[0].error_code == 0, answer
+        response = await self.client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+        assert response.responses[0].error_code == 0, response
         wanted = {change.name: change.value for change in changes}
         requested_resource = DescribeConfigsResource(
             resource_type=GROUP_RESOURCE, resource_name=self.group, configuration_keys=list(wanted)

@@ -106,7 +106,7 @@ async def test_each_permission_suffices_for_its_request(secured: Secured, topic:
         request, version = REQUESTS[api].make(topic, group), REQUESTS[api].version
         try:
             response = await permitted(client, request, version)
-            # Not a refusal: producer ids may not be allocated yet, and SCRAM users not created.
+            # These two aren't refusals: producer ids may not be allocated yet, and SCRAM users not created.
             assert errors(response) <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.RESOURCE_NOT_FOUND}, response
         finally:
             await revoke(admin, user)
@@ -115,7 +115,7 @@ async def test_each_permission_suffices_for_its_request(secured: Secured, topic:
 async def permitted(client: Wire, request: Request[R], version: int) -> R:
     """Send the request until it is permitted: the controller, which authorizes some, may learn of an ACL later."""
     refusals = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION}
-    return await until(lambda: client.ask(request, version), lambda answer: not errors(answer) & refusals)
+    return await until(lambda: client.ask(request, version), lambda response: not errors(response) & refusals)
 
 
 async def coordinator(admin: Wire, group: str) -> None:
@@ -133,12 +133,14 @@ async def test_permission_to_create_a_topic_does_not_show_its_configs(secured: S
     request = REQUESTS["CreateTopics"].make(topic, topic)
     async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await grant(admin, rule(user, TOPIC, name, CREATE))
-        answer = await until(lambda: client.ask(request, 7), lambda answer: answer.topics[0].error_code != NO_TOPIC)
-        (created,) = answer.topics
+        response = await until(
+            lambda: client.ask(request, 7), lambda response: response.topics[0].error_code != NO_TOPIC
+        )
+        (created,) = response.topics
         assert (created.error_code, created.topic_config_error_code) == (OK, NO_TOPIC)
         assert (created.num_partitions, created.replication_factor) == (-1, -1)
         assert not created.configs
-        # The permission to create it does not permit to describe it.
+        # Permission to create the topic doesn't include permission to describe it.
         assert errors(await client.ask(REQUESTS["Metadata"].make(name, "g"), 9)) == {NO_TOPIC}
         await revoke(admin, user)
 
@@ -185,7 +187,7 @@ async def test_which_acls_permit_reading(
             assert errors(await client.ask(fetch_request(topic), 12)) == expected
         finally:
             await revoke(admin, user)
-            # What everybody may read, other tests would see.
+            # Other tests would see a permission for all users.
             await revoke(admin, "*")
 
 
@@ -303,7 +305,7 @@ async def test_an_invalid_acl_is_refused(secured: Secured, wrong: dict[str, Any]
     ],
 )
 async def test_an_acl_with_a_value_that_only_filters_have_is_refused(secured: Secured, wrong: dict[str, Any]) -> None:
-    """Kafka fails with an internal error; the embedded broker names the value."""
+    """Kafka raises an internal error; the embedded broker names the value."""
     expected = ErrorCode.INVALID_REQUEST if secured.kind == "embedded" else ErrorCode.UNKNOWN_SERVER_ERROR
     assert await refused(secured, wrong) == {expected}
 

@@ -138,8 +138,8 @@ async def test_log_directories(cluster: BehaviourCluster, client: Client, topic:
     async def move(path: str, index: int) -> ErrorCode:
         topics = [AlterReplicaLogDirTopic(name=topic, partitions=[index])]
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
-        answer = await client.request(request, node=node)
-        return ErrorCode(answer.results[0].partitions[0].error_code)
+        response = await client.request(request, node=node)
+        return ErrorCode(response.results[0].partitions[0].error_code)
 
     assert await move(found.log_dir, 0) is ErrorCode.NONE
     assert await move("/nowhere", 0) is ErrorCode.LOG_DIR_NOT_FOUND
@@ -152,8 +152,8 @@ async def test_alter_configs_replaces_all_configs(cluster: BehaviourCluster, cli
         resource = AlterConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[AlterableConfig(name=name, value=value)]
         )
-        answer = await client.request(AlterConfigsRequest(resources=[resource], validate_only=False, **options))
-        return ErrorCode(answer.responses[0].error_code)
+        response = await client.request(AlterConfigsRequest(resources=[resource], validate_only=False, **options))
+        return ErrorCode(response.responses[0].error_code)
 
     assert await alter("segment.ms", "3000") is ErrorCode.NONE
     resource = DescribeConfigsResource(

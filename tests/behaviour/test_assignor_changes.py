@@ -20,7 +20,8 @@ COOPERATIVE = ("cooperative-sticky",)
 async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_read(
     cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its members restart one by one, in two rounds each way; no two own a partition, and every record is read once."""
+    """The members restart one by one, in two rounds each way. No two members own a partition, and every record is read
+    once."""
     caplog.set_level(logging.INFO, "aiokproto.group")
     await cluster.create_topic(topic, partitions=4)
     seen: Counter[Place] = Counter()
@@ -37,7 +38,7 @@ async def test_a_group_moves_to_cooperative_rebalancing_and_back_while_it_is_rea
             assert max(owners.values(), default=0) <= 1, owners
 
         async def revoked(partitions: list[TopicPartition]) -> None:
-            # Takes a while: who gets the partitions has to wait for it.
+            # The callback takes a while, and the next owner of the partitions has to wait for it.
             await reader.committed(*partitions)
             owners.subtract(partitions)
 

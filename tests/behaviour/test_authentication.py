@@ -91,7 +91,7 @@ async def test_plain(secured: Secured, topic: str) -> None:
 
 @pytest.mark.parametrize("mechanism", NUMBERS)
 async def test_scram(secured: Secured, topic: str, user: str, mechanism: str) -> None:
-    """Of a user with odd characters in name and password, who may at least ask for versions and metadata."""
+    """The user has odd characters in name and password, and may at least request versions and metadata."""
     name, password = f"{user}=2C, =", "pass,word=ä"
     await set_password(secured, name, password, mechanism)
     login = options(secured, sasl_mechanism=mechanism, sasl_username=name, sasl_password=password)
@@ -100,7 +100,7 @@ async def test_scram(secured: Secured, topic: str, user: str, mechanism: str) ->
 
 
 async def test_a_scram_name_beyond_ascii_is_refused(secured: Secured, user: str) -> None:
-    """By brokers, as the grammar of SCRAM in Kafka is ASCII; the password may have any characters."""
+    """Brokers refuse the name because Kafka's grammar of SCRAM is ASCII. The password may have any characters."""
     assert not await can_log_in(secured, Scram("SCRAM-SHA-256", f"{user}ü", "password"))
 
 
@@ -114,7 +114,8 @@ async def test_passwords_are_not_normalized(secured: Secured, user: str, form: A
 
 
 async def test_long_names_and_passwords(secured: Secured, user: str) -> None:
-    """The error has a part of the name. Kafka answers no SCRAM login of a name of thousands of characters."""
+    """The error quotes a part of the name. Kafka doesn't respond to a SCRAM login with a name of thousands of
+    characters."""
     name, password = user + "n" * 500, "p" * 100_000
     await set_password(secured, name, password, "SCRAM-SHA-512")
     login = options(secured, sasl_mechanism="PLAIN", sasl_username=name, sasl_password=password)
@@ -156,7 +157,7 @@ async def test_rejected_credentials_end_the_start(
     assert password not in str(raised.value)
 
 
-async def test_a_client_without_authentication_is_told_what_is_missing(secured: Secured) -> None:
+async def test_a_client_without_authentication_learns_what_is_missing(secured: Secured) -> None:
     with pytest.raises(KafkaError, match=r"the listener expects authentication \(security_protocol='SASL_SSL' or"):
         async with Producer(bootstrap_servers=secured.bootstrap_servers, bootstrap_resolve_timeout_ms=0):
             raise AssertionError
@@ -200,7 +201,7 @@ class Counting(Hooks):
 async def test_sessions_are_renewed_on_the_connections_in_use(
     secured: Secured, topic: str, user: str, request: pytest.FixtureRequest
 ) -> None:
-    """With a fetch always in flight, and records all the time; no connection is made again."""
+    """A fetch is always in flight, and records arrive all the time. No connection is opened again."""
     skip_where_sessions_end(request)
     async with short_sessions(secured) as cluster:
         # The embedded broker's users have the same password for all mechanisms, which no request changes.

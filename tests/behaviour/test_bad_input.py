@@ -53,7 +53,7 @@ async def server(reply: bytes | None) -> AsyncIterator[str]:
 @pytest.mark.parametrize("face", FACES)
 async def test_a_port_without_a_listener(face: Callable[..., Producer]) -> None:
     with socket.socket() as silent:
-        # Bound, so that no other process gets it, without a listener.
+        # The port is bound, so that no other process gets it, but nothing listens.
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(BootstrapError, match=address):

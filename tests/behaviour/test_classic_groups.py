@@ -33,7 +33,7 @@ async def join(at: Coordinator, member_id: str = "", version: int = 9, **fields:
         "protocols": [JoinGroupRequestProtocol(name="range", metadata=metadata)],
     }
     request = JoinGroupRequest(group_id=at.group, member_id=member_id, **defaults | fields)
-    return await at.ask(request, lambda answer: answer.error_code, version)
+    return await at.ask(request, lambda response: response.error_code, version)
 
 
 async def sync(at: Coordinator, joined: JoinGroupResponse, **fields: Any) -> SyncGroupResponse:
@@ -49,26 +49,26 @@ async def sync(at: Coordinator, joined: JoinGroupResponse, **fields: Any) -> Syn
             **fields,
         },
     )
-    return await at.ask(request, lambda answer: answer.error_code)
+    return await at.ask(request, lambda response: response.error_code)
 
 
 async def heartbeat(at: Coordinator, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
     request = HeartbeatRequest(
         group_id=at.group, generation_id=generation, member_id=member_id, group_instance_id=instance_id
     )
-    return ErrorCode((await at.ask(request, lambda answer: answer.error_code)).error_code)
+    return ErrorCode((await at.ask(request, lambda response: response.error_code)).error_code)
 
 
 async def leave(at: Coordinator, member_id: str, instance_id: str | None = None) -> ErrorCode:
     member = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
     request = LeaveGroupRequest(group_id=at.group, members=[member])
-    answer = await at.ask(request, lambda answer: answer.error_code)
-    return ErrorCode(answer.error_code or answer.members[0].error_code)
+    response = await at.ask(request, lambda response: response.error_code)
+    return ErrorCode(response.error_code or response.members[0].error_code)
 
 
 async def describe(at: Coordinator) -> DescribedGroup:
     request = DescribeGroupsRequest(groups=[at.group], include_authorized_operations=True)
-    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+    return (await at.ask(request, lambda response: response.groups[0].error_code)).groups[0]
 
 
 async def test_a_classic_member_joins_syncs_commits_and_leaves(cluster: BehaviourCluster, topic: str) -> None:
@@ -128,14 +128,14 @@ async def test_the_session_timeout_is_checked_before_the_coordinator(cluster3: B
                 assert ErrorCode((await wire.ask(request)).error_code) is error
 
 
-async def test_a_group_of_another_type_refuses_whatever_id_a_classic_member_has(
+async def test_a_group_of_another_type_refuses_a_classic_member_with_any_id(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     async with coordinator(cluster, topic) as at:
         share = ShareGroupHeartbeatRequest(
             group_id=at.group, member_id="m" * 22, member_epoch=0, subscribed_topic_names=[topic]
         )
-        assert (await at.ask(share, lambda answer: answer.error_code)).error_code == 0
+        assert (await at.ask(share, lambda response: response.error_code)).error_code == 0
         for member_id in ("", "who"):
             refused = await join(at, member_id)
             assert (ErrorCode(refused.error_code), refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
@@ -219,7 +219,7 @@ async def test_in_a_rebalance_of_a_full_group_the_first_members_to_join_get_the_
         assert (await join(first, one, **soon)).error_code == ErrorCode.NONE
         assert (await waiting).error_code == ErrorCode.NONE
         assert (await join(third)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        # Another subscription starts a rebalance. Until the second member joins it, its place is free.
+        # Another subscription starts a rebalance. Until the second member joins, its place is free.
         metadata = b"\0\x01" + ConsumerProtocolSubscription(topics=["other"]).encode(1)
         changed = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
         rebalance = asyncio.create_task(join(first, one, protocols=changed, **soon))

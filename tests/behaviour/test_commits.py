@@ -9,7 +9,7 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 from tests.behaviour.feed import fill
 from tests.behaviour.test_groups import member, take
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -51,7 +51,7 @@ async def test_records_batches_and_lists_are_committed(cluster: BehaviourCluster
         result = await consumer.commit(record)
         assert result.committed == {at: OffsetAndMetadata(1, "", record.leader_epoch)}
         assert await committed() == result.committed[at]
-        records = await consumer.poll(PATIENCE * 1000, max_records=3)
+        records = await consumer.poll(LONG_TIMEOUT * 1000, max_records=3)
         await consumer.commit(records)
         assert await committed() == OffsetAndMetadata(records[-1].offset + 1, "", records[-1].leader_epoch)
         batch = await anext(consumer.batches())

@@ -29,7 +29,7 @@ from aiokproto.types import Record, TimestampType, TopicPartition
 from tests.behaviour.feed import EPOCH, append, fill, value
 from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster, embedded_cluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 Reset = Literal["earliest", "latest", "none"]
@@ -43,7 +43,7 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
     return [await anext(consumer) for _ in range(count)]
 
 
-def places(records: list[Record]) -> list[Place]:
+def partition_ids(records: list[Record]) -> list[Place]:
     return [(record.partition, record.offset) for record in records]
 
 
@@ -60,8 +60,8 @@ async def delete_records(cluster: BehaviourCluster, topic: str, before: int) -> 
         )
         leader = admin.snapshot.leader(topic, 0)
         assert leader is not None
-        answer = await admin.send(request, leader)
-        assert [entry.error_code for entry in answer.topics[0].partitions] == [0]
+        response = await admin.send(request, leader)
+        assert [entry.error_code for entry in response.topics[0].partitions] == [0]
 
 
 async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, topic: str) -> None:
@@ -73,7 +73,7 @@ async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, to
             records.append(record)
             if len(records) == 165:
                 break
-        assert sorted(places(records)) == everything(3, 55)
+        assert sorted(partition_ids(records)) == everything(3, 55)
         for record in records:
             assert record.topic == topic
             assert (record.key, record.value, record.headers) == (b"key", value(record.offset), ())
@@ -82,7 +82,7 @@ async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, to
 
 
 async def test_partitions_are_read_in_turn(cluster: BehaviourCluster, topic: str) -> None:
-    """One partition is not read to its end while others have records too."""
+    """The consumer doesn't read one partition to its end while others have records, too."""
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 200, [0, 1])
     async with reader(cluster, topic) as consumer:
@@ -134,7 +134,7 @@ async def test_batches_hold_the_same_records(cluster: BehaviourCluster, topic: s
             assert table.column("offset").to_pylist() == [record.offset for record in records]
             assert table.column("value").to_pylist() == [record.value for record in records]
             rows += table.num_rows
-            seen += places(records)
+            seen += partition_ids(records)
             if len(seen) == 87:
                 break
         assert rows == 87
@@ -147,9 +147,9 @@ async def test_poll_is_bounded_in_records_and_time(cluster: BehaviourCluster, to
     async with reader(cluster, topic) as consumer:
         seen: list[Place] = []
         while len(seen) < 25:
-            some = await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000)
+            some = await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000)
             assert 1 <= len(some) <= 7
-            seen += places(some)
+            seen += partition_ids(some)
         assert seen == everything(1, 25)
         assert await consumer.poll(max_records=7, timeout_ms=1) == []
 
@@ -161,9 +161,9 @@ async def test_poll_collects_min_records_from_several_partitions_and_fetches(
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 20, [0, 1])
     async with reader(cluster, topic, group_id=topic if in_group else None, max_partition_fetch_bytes=100) as consumer:
-        records = await consumer.poll(PATIENCE * 1000, 40, min_records=40)
-        assert sorted(places(records)) == sorted(everything(2, 20))
-        collecting = asyncio.create_task(consumer.poll(PATIENCE * 1000, min_records=2))
+        records = await consumer.poll(LONG_TIMEOUT * 1000, 40, min_records=40)
+        assert sorted(partition_ids(records)) == sorted(everything(2, 20))
+        collecting = asyncio.create_task(consumer.poll(LONG_TIMEOUT * 1000, min_records=2))
         await fill(cluster, topic, 1, [0, 1])
         assert [record.offset for record in await collecting] == [20, 20]
         assert await consumer.poll(1, 2, min_records=2) == []
@@ -175,26 +175,26 @@ async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:
     at = TopicPartition(topic, 0)
     async with reader(cluster, topic) as consumer:
         assert await consumer.position(at) == 0
-        assert places(await take(consumer, 5)) == [(0, offset) for offset in range(5)]
+        assert partition_ids(await take(consumer, 5)) == [(0, offset) for offset in range(5)]
         assert await consumer.position(at) == 5
         consumer.seek(at, 33)
         assert await consumer.position(at) == 33
-        assert places(await take(consumer, 2)) == [(0, 33), (0, 34)]
+        assert partition_ids(await take(consumer, 2)) == [(0, 33), (0, 34)]
         consumer.seek_to_beginning(at)
-        assert places(await take(consumer, 1)) == [(0, 0)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 0)]
         consumer.seek_to_time(EPOCH + 21)
-        assert places(await take(consumer, 1)) == [(0, 21)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 21)]
         consumer.seek_to_end()
         assert await consumer.position(at) == 40
         await fill(cluster, topic, 1, start=40)
-        assert places(await take(consumer, 1)) == [(0, 40)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 40)]
 
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_seek_right_after_the_assignment_wins_over_the_first_lookup(
     cluster: BehaviourCluster, topic: str, turns: int
 ) -> None:
-    """However far the lookup of the start position is when the seek is called."""
+    """The seek wins, however far the lookup of the start position is when it's called."""
     await cluster.create_topic(topic, partitions=1)
     await fill(cluster, topic, 3)
     for seek in (Consumer.seek_to_beginning, lambda one: one.seek_to_time(EPOCH), lambda one: one.seek((topic, 0), 0)):
@@ -203,7 +203,7 @@ async def test_a_seek_right_after_the_assignment_wins_over_the_first_lookup(
             for _ in range(turns):
                 await asyncio.sleep(0)
             seek(consumer)
-            assert places(await take(consumer, 1)) == [(0, 0)]
+            assert partition_ids(await take(consumer, 1)) == [(0, 0)]
 
 
 async def test_paused_partitions_return_no_records_and_keep_their_position(
@@ -247,7 +247,7 @@ async def test_latest_reads_only_later_records(cluster: BehaviourCluster, topic:
     async with reader(cluster, topic, reset="latest") as consumer:
         assert await consumer.position((topic, 0)) == 10
         await fill(cluster, topic, 3, start=10)
-        assert places(await take(consumer, 3)) == [(0, 10), (0, 11), (0, 12)]
+        assert partition_ids(await take(consumer, 3)) == [(0, 10), (0, 11), (0, 12)]
 
 
 async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, topic: str) -> None:
@@ -255,11 +255,13 @@ async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, top
     await fill(cluster, topic, 10, [0, 1, 2])
     async with reader(cluster) as consumer:
         consumer.assign((topic, 1))
-        assert places(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
+        assert partition_ids(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
         consumer.assign((topic, 1), (topic, 2))
         more = await take(consumer, 16)
         # Partition 1 continues at its position.
-        assert sorted(places(more)) == [(1, offset) for offset in range(4, 10)] + [(2, offset) for offset in range(10)]
+        assert sorted(partition_ids(more)) == [(1, offset) for offset in range(4, 10)] + [
+            (2, offset) for offset in range(10)
+        ]
         with pytest.raises(ConfigurationError, match="unsubscribe"):
             consumer.subscribe(topic)
         await consumer.unsubscribe()
@@ -287,7 +289,7 @@ async def test_a_leader_change_loses_and_repeats_nothing(cluster3: BehaviourClus
             await cluster3.move_leader(topic, 0)
             await fill(cluster3, topic, 20, [0, 1], start=20 * round_number)
             seen += await take(consumer, 40)
-        assert sorted(places(seen)) == everything(2, 60)
+        assert sorted(partition_ids(seen)) == everything(2, 60)
 
 
 @pytest.mark.exclusive
@@ -302,7 +304,7 @@ async def test_reading_continues_soon_after_a_broker_stops(cluster3: BehaviourCl
         await cluster3.stop_broker(leader)
         await fill(cluster3, topic, 10, start=20)
         seen += await take(consumer, 10)
-        assert places(seen) == everything(1, 30)
+        assert partition_ids(seen) == everything(1, 30)
 
 
 async def test_an_unknown_topic_is_named(cluster: BehaviourCluster, topic: str) -> None:
@@ -334,7 +336,7 @@ async def test_a_deleted_topic_is_named(cluster: BehaviourCluster, topic: str) -
             await admin.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), max_version=5)
         with pytest.raises(UnknownTopicError, match=topic):
             await anext(consumer)
-        # It may be created again: the consumer still looks for it.
+        # The consumer still looks for the topic, because it may be created again.
         assert "UNKNOWN_TOPIC" in str(consumer.partition_state((topic, 0)))
 
 
@@ -347,7 +349,7 @@ async def test_an_offset_out_of_range_follows_auto_offset_reset(
     with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
         async with reader(cluster, topic) as consumer:
             consumer.seek((topic, 0), 3)
-            assert places(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
+            assert partition_ids(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
     assert "at offset 3: the offset is outside the log; continuing at offset 15" in caplog.text
 
 
@@ -367,20 +369,20 @@ async def test_an_offset_out_of_range_moves_to_the_nearest_end(
     await delete_records(cluster, topic, 15)
     options: dict[str, Any] = {"auto_offset_reset": "nearest", "on_offset_reset": note}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
-        # Without a committed offset it starts at the beginning.
-        assert places(await take(consumer, 1)) == [(0, 15)]
+        # It starts at the first offset, because none is committed.
+        assert partition_ids(await take(consumer, 1)) == [(0, 15)]
         consumer.seek((topic, 0), position)
         reading = asyncio.create_task(take(consumer, 1))
-        await asyncio.wait_for(moved.wait(), PATIENCE)
+        await asyncio.wait_for(moved.wait(), LONG_TIMEOUT)
         await fill(cluster, topic, 1, start=20)
-        assert places(await reading) == [(0, continues)]
+        assert partition_ids(await reading) == [(0, continues)]
     assert [(each.reason, each.position, each.offset) for each in resets] == [
         (ResetReason.OUT_OF_RANGE, position, continues)
     ]
 
 
 async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: BehaviourCluster, topic: str) -> None:
-    """Again with every call, until the user seeks."""
+    """Every call raises it again, until the user seeks."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     async with reader(cluster, reset="none") as consumer:
@@ -390,9 +392,9 @@ async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: 
         consumer.seek((topic, 0), 99)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0 at offset 99"):
-                await consumer.poll(timeout_ms=PATIENCE * 1000)
+                await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000)
         consumer.seek((topic, 0), 19)
-        assert places(await take(consumer, 1)) == [(0, 19)]
+        assert partition_ids(await take(consumer, 1)) == [(0, 19)]
 
 
 async def test_every_assigned_partition_has_a_status(cluster: BehaviourCluster, topic: str) -> None:
@@ -402,7 +404,7 @@ async def test_every_assigned_partition_has_a_status(cluster: BehaviourCluster, 
         assert consumer.partition_state((topic, 0)).status is PartitionStatus.UNASSIGNED
         consumer.assign((topic, 0))
         await take(consumer, 10)
-        # Between two fetches the status is another one.
+        # The status is a different one between two fetches.
         while consumer.partition_state((topic, 0)).status is not PartitionStatus.FETCHING:
             assert await consumer.poll(timeout_ms=10) == []
         assert consumer.lag((topic, 0)) == 0
@@ -442,7 +444,7 @@ async def test_a_record_can_be_requested_from_another_thread(cluster: BehaviourC
         loop = asyncio.get_running_loop()
 
         def work() -> Record:
-            return asyncio.run_coroutine_threadsafe(anext(consumer), loop).result(PATIENCE)
+            return asyncio.run_coroutine_threadsafe(anext(consumer), loop).result(LONG_TIMEOUT)
 
         assert (await asyncio.to_thread(work)).offset == 0
 
@@ -479,8 +481,8 @@ async def test_closing_ends_at_its_deadline_without_a_live_broker(topic: str) ->
         await take(consumer, 5)
         for node in (0, 1, 2):
             await brokers.stop_broker(node)
-        # Without its own deadline, close would wait an hour for a coordinator.
-        await asyncio.wait_for(consumer.close(timeout_ms=1000), PATIENCE)
+        # close() has its own deadline, because otherwise it would wait an hour for a coordinator.
+        await asyncio.wait_for(consumer.close(timeout_ms=1000), LONG_TIMEOUT)
         with pytest.raises(ClientClosedError):
             await anext(consumer)
 
@@ -492,10 +494,10 @@ def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], sty
 
     async def next_places(consumer: Consumer) -> list[Place]:
         if style == "record":
-            return places([await anext(consumer)])
+            return partition_ids([await anext(consumer)])
         if style == "poll":
-            return places(await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000))
-        return places(list(await anext(consumer.batches())))
+            return partition_ids(await consumer.poll(max_records=7, timeout_ms=LONG_TIMEOUT * 1000))
+        return partition_ids(list(await anext(consumer.batches())))
 
     async def run() -> None:
         async with embedded_cluster(1) as broker:

@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 
 from aiokproto.codec.messages.consumer_group_describe import DescribedGroup
-from aiokproto.codec.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
@@ -29,57 +25,21 @@ from aiokproto.codec.messages.offset_delete import (
 from aiokproto.consumer import Consumer
 from aiokproto.error_codes import ErrorCode
 from aiokproto.types import TopicPartition
-from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.coordinator import coordinator
+from tests.behaviour.epoch_members import ConsumerMember, until
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 
 GROUP_RESOURCE = 32
 
 
-class Member:
-    """A member that follows its assignment, one heartbeat at a time."""
-
-    def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
-        self.at = at
-        self.member_id = member_id
-        self.epoch = 0
-        self.owned: dict[bytes, list[int]] = {}
-        self.fields: dict[str, Any] = {"rebalance_timeout_ms": 30_000, **fields}
-
-    @property
-    def partitions(self) -> list[int]:
-        return sorted(index for indexes in self.owned.values() for index in indexes)
-
-    async def beat(self) -> ConsumerGroupHeartbeatResponse:
-        owned = [TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in self.owned.items()]
-        static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
-        fields = self.fields if self.epoch == 0 else static
-        answer = await self.at.heartbeat(self.member_id, self.epoch, topic_partitions=owned, **fields)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        if answer.assignment is not None:
-            self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-        return answer
-
-    async def leave(self, epoch: int = -1) -> None:
-        answer = await self.at.heartbeat(self.member_id, epoch, instance_id=self.fields.get("instance_id"))
-        assert (answer.error_code, answer.member_epoch) == (0, epoch)
-        self.epoch, self.owned = 0, {}
-
-
-async def until(condition: Callable[[], bool], *members: Member) -> None:
-    while not condition():
-        for member in members:
-            await member.beat()
-
-
 async def test_members_share_the_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
-        first, second = (Member(at, name, subscribed_topic_names=[topic]) for name in ("first", "second"))
+        first, second = (ConsumerMember(at, name, subscribed_topic_names=[topic]) for name in ("first", "second"))
         await until(lambda: first.partitions == [0, 1, 2, 3], first)
-        answer = await first.beat()
-        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == (
+        response = await first.beat()
+        assert (response.member_id, response.heartbeat_interval_ms, response.assignment) == (
             "first",
             HEARTBEAT_MS,
             None,
@@ -114,7 +74,7 @@ async def test_the_range_assignor_can_be_chosen(cluster: BehaviourCluster, topic
     await cluster.create_topic(topic, partitions=5)
     async with coordinator(cluster, topic) as at:
         fields: dict[str, Any] = {"subscribed_topic_names": [topic], "server_assignor": "range"}
-        first, second = Member(at, "1", **fields), Member(at, "2", **fields)
+        first, second = ConsumerMember(at, "1", **fields), ConsumerMember(at, "2", **fields)
         await until(lambda: (first.partitions, second.partitions) == ([0, 1, 2], [3, 4]), first, second)
         assert (await at.describe()).assignor_name == "range"
 
@@ -151,48 +111,48 @@ async def test_invalid_heartbeats_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
-        await Member(at, "known", subscribed_topic_names=[topic]).beat()
-        answer = await at.heartbeat(member_id, epoch, **fields)
-        assert ErrorCode(answer.error_code) is error
-        assert answer.error_message
-        assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+        await ConsumerMember(at, "known", subscribed_topic_names=[topic]).beat()
+        response = await at.heartbeat(member_id, epoch, **fields)
+        assert ErrorCode(response.error_code) is error
+        assert response.error_message
+        assert (response.member_id, response.member_epoch, response.assignment) == (None, 0, None)
 
 
 async def test_a_heartbeat_for_an_unknown_group_is_refused(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("m", 5)
-        assert ErrorCode(answer.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
-        assert answer.error_message
+        response = await at.heartbeat("m", 5)
+        assert ErrorCode(response.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert response.error_message
 
 
 async def test_in_v0_the_coordinator_can_generate_the_member_id(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("", 0, version=0, **JOIN)
-        assert answer.error_code == 0
-        assert answer.member_id
+        response = await at.heartbeat("", 0, version=0, **JOIN)
+        assert response.error_code == 0
+        assert response.member_id
 
 
 async def test_a_static_member_leaves_temporarily(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
-        before = Member(at, "before", instance_id="i", subscribed_topic_names=[topic])
+        before = ConsumerMember(at, "before", instance_id="i", subscribed_topic_names=[topic])
         await until(lambda: before.partitions == [0, 1], before)
         epoch = before.epoch
         fields = JOIN | {"subscribed_topic_names": [topic], "instance_id": "i"}
         assert (await at.heartbeat("after", 0, **fields)).error_code == ErrorCode.UNRELEASED_INSTANCE_ID
         assert (await at.heartbeat("after", epoch, instance_id="i")).error_code == ErrorCode.FENCED_INSTANCE_ID
         await before.leave(-2)
-        after = Member(at, "after", instance_id="i", subscribed_topic_names=[topic])
+        after = ConsumerMember(at, "after", instance_id="i", subscribed_topic_names=[topic])
         await after.beat()
         assert (after.epoch, after.partitions) == (epoch, [0, 1])
 
 
 async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic: str) -> None:
-    """They match whole names, and topics that are created later."""
+    """Patterns match whole names, and topics that are created later."""
     await cluster.create_topic(f"{topic}-1", partitions=2)
     await cluster.create_topic(f"{topic}-10", partitions=3)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_regex=f"{topic}-[0-9]")
+        member = ConsumerMember(at, "m", subscribed_topic_regex=f"{topic}-[0-9]")
         await until(lambda: bool(member.owned), member)
         assert member.owned.keys() == {await at.topic_id(f"{topic}-1")}
         (described,) = (await at.describe()).members
@@ -200,9 +160,9 @@ async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic
 
 
 async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster, topic: str) -> None:
-    """A topic that is created is noticed without a request for it."""
+    """The coordinator notices a new topic without a request for it."""
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_names=[topic])
+        member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         await member.beat()
         assert member.owned == {}
         await cluster.create_topic(topic, partitions=3)
@@ -214,7 +174,7 @@ async def test_offset_commits_are_checked_against_the_member_epoch(cluster: Beha
     async with coordinator(cluster, topic) as at:
         assert await at.commit("m", 1, topic) is ErrorCode.GROUP_ID_NOT_FOUND
         assert await at.commit("m", 1, topic, version=8) is ErrorCode.ILLEGAL_GENERATION
-        member, other = (Member(at, name, subscribed_topic_names=[topic]) for name in ("m", "n"))
+        member, other = (ConsumerMember(at, name, subscribed_topic_names=[topic]) for name in ("m", "n"))
         await until(lambda: member.partitions == [0, 1], member)
         assigned_in = member.epoch
         await until(lambda: len(other.partitions) == 1, member, other)
@@ -240,13 +200,13 @@ async def test_offset_commits_are_checked_against_the_member_epoch(cluster: Beha
 async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_names=[topic])
+        member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         await until(lambda: member.partitions == [0], member)
         assert await at.commit("m", member.epoch, topic) is ErrorCode.NONE
         assert (await at.listed("consumer"))[topic] == ("consumer", "Stable")
         assert topic not in await at.listed("classic")
         assert topic in await at.listed()
-        classic = await at.ask(DescribeGroupsRequest(groups=[topic]), lambda answer: answer.groups[0].error_code)
+        classic = await at.ask(DescribeGroupsRequest(groups=[topic]), lambda response: response.groups[0].error_code)
         assert (classic.groups[0].error_code, classic.groups[0].group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
         async def delete_offset() -> int:
@@ -254,12 +214,12 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
             )
             request = OffsetDeleteRequest(group_id=topic, topics=[requested_topic])
-            answer = await at.ask(request, lambda answer: answer.error_code)
-            return answer.error_code or answer.topics[0].partitions[0].error_code
+            response = await at.ask(request, lambda response: response.error_code)
+            return response.error_code or response.topics[0].partitions[0].error_code
 
         async def delete() -> int:
             request = DeleteGroupsRequest(groups_names=[topic])
-            return (await at.ask(request, lambda answer: answer.results[0].error_code)).results[0].error_code
+            return (await at.ask(request, lambda response: response.results[0].error_code)).results[0].error_code
 
         assert await delete_offset() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         assert await delete() == ErrorCode.NON_EMPTY_GROUP
@@ -273,24 +233,24 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
 
 async def test_a_group_can_have_its_own_configs(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_names=[topic])
+        member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         assert (await member.beat()).heartbeat_interval_ms == HEARTBEAT_MS
 
         async def alter(name: str, value: str) -> int:
             change = AlterableConfig(name=name, config_operation=0, value=value)
             resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[change])
             request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-            answer = await at.ask(request, lambda answer: answer.responses[0].error_code)
-            return answer.responses[0].error_code
+            response = await at.ask(request, lambda response: response.responses[0].error_code)
+            return response.responses[0].error_code
 
         async def option(name: str) -> tuple[str | None, int]:
             resource = DescribeConfigsResource(
                 resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=[name]
             )
-            answer = await at.ask(
-                DescribeConfigsRequest(resources=[resource]), lambda answer: answer.results[0].error_code
+            response = await at.ask(
+                DescribeConfigsRequest(resources=[resource]), lambda response: response.results[0].error_code
             )
-            (found,) = answer.results[0].configs
+            (found,) = response.results[0].configs
             return found.value, found.config_source
 
         assert await option("consumer.heartbeat.interval.ms") == (str(HEARTBEAT_MS), 4)
@@ -323,7 +283,7 @@ async def test_a_classic_consumer_shares_a_group_with_consumer_protocol_members(
         Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer,
     ):
 
-        async def go_on(*members: Member, until: Callable[[], bool]) -> None:
+        async def go_on(*members: ConsumerMember, until: Callable[[], bool]) -> None:
             while not until():
                 assert await consumer.poll(timeout_ms=20) == []
                 for member in members:
@@ -331,7 +291,7 @@ async def test_a_classic_consumer_shares_a_group_with_consumer_protocol_members(
 
         await go_on(until=lambda: len(consumer.assignment()) == 4)
         assert (await at.listed())[topic][0] == "classic"
-        member = Member(at, "m", subscribed_topic_names=[topic])
+        member = ConsumerMember(at, "m", subscribed_topic_names=[topic])
         await go_on(member, until=lambda: len(consumer.assignment()) == 2 and len(member.partitions) == 2)
         read = {partition.partition for partition in consumer.assignment()}
         assert sorted([*read, *member.partitions]) == [0, 1, 2, 3]
@@ -352,8 +312,8 @@ def by_member_id(group: DescribedGroup) -> DescribedGroup:
 async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=4, replication=3)
     async with coordinator(cluster3, topic) as at:
-        first = Member(at, "first", subscribed_topic_names=[topic])
-        second = Member(at, "second", instance_id="i", subscribed_topic_names=[topic])
+        first = ConsumerMember(at, "first", subscribed_topic_names=[topic])
+        second = ConsumerMember(at, "second", instance_id="i", subscribed_topic_names=[topic])
         await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
         await until(lambda: first.epoch == second.epoch, first, second)
         described = by_member_id(await at.describe())

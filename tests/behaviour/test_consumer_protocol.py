@@ -22,7 +22,7 @@ from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.behaviour.test_groups import configure
 from tests.clusters import BehaviourCluster, embedded_cluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def member(cluster: BehaviourCluster, topic: str, *topics: str, **options: Any) -> Consumer:
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], bool], *consumers: Consumer) -> None:
                 await consumer.poll(timeout_ms=20)
 
     try:
-        await asyncio.wait_for(read(), PATIENCE)
+        await asyncio.wait_for(read(), LONG_TIMEOUT)
     except asyncio.TimeoutError:
         states = [consumer._engine.member and consumer._engine.member.state for consumer in consumers]
         pytest.fail(f"{states}, {[sorted(consumer.assignment()) for consumer in consumers]}")
@@ -66,7 +66,7 @@ async def group_type(cluster: BehaviourCluster, topic: str) -> str:
 
 
 class SharedReading:
-    """Members read what is written to the topic's four partitions, together, while the group changes."""
+    """Members read the topic's four partitions together, while the group changes."""
 
     def __init__(self, cluster: BehaviourCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -83,10 +83,10 @@ class SharedReading:
                 for consumer in consumers:
                     self._seen.extend((record.partition, record.offset) for record in await consumer.poll(20))
 
-        await asyncio.wait_for(all_read(), PATIENCE)
+        await asyncio.wait_for(all_read(), LONG_TIMEOUT)
 
     def check(self) -> None:
-        """Every record was read, and none twice."""
+        """Assert that every record was read, and none twice."""
         assert self._complete()
         assert len(self._seen) == len(set(self._seen))
 
@@ -125,7 +125,7 @@ async def test_an_unknown_assignor_is_refused(cluster: BehaviourCluster, topic: 
     await cluster.create_topic(topic)
     async with member(cluster, topic, topic, group_remote_assignor="nonsense") as consumer:
         with pytest.raises(BrokerError, match="nonsense"):
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
 
 
 # ---- patterns
@@ -166,14 +166,14 @@ async def test_a_revocation_waits_for_the_record_being_processed(cluster: Behavi
     await cluster.create_topic(staying)
     await fill(cluster, moving, 5)
     async with member(cluster, topic, moving, staying, group_remote_assignor="uniform") as first:
-        record = await asyncio.wait_for(anext(first), PATIENCE)
+        record = await asyncio.wait_for(anext(first), LONG_TIMEOUT)
         assert (record.topic, record.offset) == (moving, 0)
         async with member(cluster, topic, moving, group_remote_assignor="uniform") as second:
-            getting = asyncio.create_task(asyncio.wait_for(anext(second), PATIENCE))
+            getting = asyncio.create_task(asyncio.wait_for(anext(second), LONG_TIMEOUT))
             while first.partition_state((moving, 0)).status is not PartitionStatus.REVOKING:
                 await first.committed((moving, 0))
             assert not getting.done()
-            finishing = asyncio.create_task(first.poll(PATIENCE * 1000))
+            finishing = asyncio.create_task(first.poll(LONG_TIMEOUT * 1000))
             other = await getting
             assert (other.topic, other.offset) == (moving, 1)
             finishing.cancel()
@@ -264,7 +264,7 @@ async def test_callbacks_can_use_their_consumer(cluster: BehaviourCluster, topic
         consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
         await until(lambda: bool(calls), consumer)
         consumer.resume()
-        offsets = {(await asyncio.wait_for(anext(consumer), PATIENCE)).offset for _ in range(2)}
+        offsets = {(await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).offset for _ in range(2)}
         assert offsets == {2}
         await consumer.unsubscribe()
         assert calls == ["assigned", "revoked"]
@@ -274,7 +274,8 @@ async def test_callbacks_can_use_their_consumer(cluster: BehaviourCluster, topic
 
 
 async def test_a_group_changes_its_protocol_while_it_is_read(cluster: BehaviourCluster, topic: str) -> None:
-    """Classic members are replaced one by one, and back; nothing is lost to any of them, and no record repeated."""
+    """Members of one protocol replace the others one by one, and back. No member loses a partition, and no record is
+    repeated."""
     await cluster.create_topic(topic, partitions=4)
     lost: list[TopicPartition] = []
     reading = SharedReading(cluster, topic)
@@ -319,7 +320,7 @@ async def test_auto_is_the_classic_protocol_where_the_broker_refuses_the_other(t
                 assert "in group 'g'" in str(auto._engine.member and auto._engine.member.state)
             async with Consumer(topic, group_id="g", group_protocol="consumer", **options) as refused:
                 with pytest.raises(BrokerError, match="cannot be upgraded"):
-                    await asyncio.wait_for(anext(refused), PATIENCE)
+                    await asyncio.wait_for(anext(refused), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize(("release", "protocol"), [("3.3", "classic"), ("3.9", "consumer"), ("4.4", "consumer")])
@@ -349,7 +350,7 @@ async def test_a_broker_without_the_consumer_protocol_is_named_with_the_remedy(t
             topic, bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol="consumer"
         ) as consumer:
             with pytest.raises(UnsupportedVersionError, match='pass group_protocol="classic"'):
-                await asyncio.wait_for(anext(consumer), PATIENCE)
+                await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
 
 
 async def test_patterns_are_matched_by_the_client_if_the_broker_cannot(topic: str) -> None:

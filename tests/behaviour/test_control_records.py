@@ -18,7 +18,7 @@ KINDS = {b"a": ControlType.COMMIT, b"b": ControlType.ABORT, b"c": ControlType.CO
 
 
 async def write(cluster: BehaviourCluster, topic: str) -> None:
-    """Write three transactions, the second of which is aborted, and a record without one."""
+    """Write three transactions, and abort the second; write a record outside of transactions."""
     await cluster.create_topic(topic)
     name = f"txn-{secrets.token_hex(4)}"
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name, linger_ms=0) as producer:

@@ -24,7 +24,7 @@ KILLS = 5
 PARTITIONS, PORTION = 2, 8
 """Records that are written before each kill, to be copied."""
 LONGEST = 40.0
-"""Seconds after which a process that has not come to its step is killed wherever it is."""
+"""Seconds after which a process that hasn't reached its step is killed."""
 
 APIS = (
     "FindCoordinator",
@@ -51,7 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def plan(random: Random, cluster: BehaviourCluster, topic: str, number: int) -> Plan:
     first_version = random.random() < 0.4
     api = random.choice((*APIS, *OF_VERSION_1) if first_version else APIS)
-    # Most are taken over at once, as by a pod that starts again; others only after timeouts, by another one.
+    # Most processes have a successor at once, like a pod that restarts. Others are replaced only after timeouts.
     same = random.random() < 0.8
     return Plan(
         cluster.bootstrap_servers,
@@ -67,7 +67,7 @@ def plan(random: Random, cluster: BehaviourCluster, topic: str, number: int) -> 
 
 
 async def kill_at(plan: Plan) -> bool:
-    """Run a process until it dies; whether that was at its step."""
+    """Run a process until it dies; return whether it died at its step."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.behaviour.copying_process", json.dumps(plan), cwd=ROOT
     )

@@ -66,11 +66,11 @@ async def make(
 
 
 async def described(wire: Wire, *owners: str) -> dict[str, DescribedDelegationToken]:
-    """The tokens that a client can describe, of all owners by default."""
+    """Return the tokens that a client can describe, of all owners by default."""
     requested_owners = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
-    answer = await wire.ask(DescribeDelegationTokenRequest(owners=requested_owners or None))
-    assert answer.error_code == OK
-    return {token.token_id: token for token in answer.tokens}
+    response = await wire.ask(DescribeDelegationTokenRequest(owners=requested_owners or None))
+    assert response.error_code == OK
+    return {token.token_id: token for token in response.tokens}
 
 
 async def known(wire: Wire, made: CreateDelegationTokenResponse) -> DescribedDelegationToken:
@@ -115,10 +115,10 @@ async def holder(
     """A connection authenticated with the token, and the last SaslAuthenticate response."""
     while True:
         async with connect(secured) as wire:
-            answer = await log_in(wire, token.token_id, bytes(token.hmac), mechanism, extensions)
+            response = await log_in(wire, token.token_id, bytes(token.hmac), mechanism, extensions)
             # A real broker describes a token a moment before it accepts it.
-            if answer.error_code == OK:
-                yield wire, answer
+            if response.error_code == OK:
+                yield wire, response
                 return
 
 
@@ -166,9 +166,9 @@ async def test_a_client_with_a_token_is_authenticated_as_its_owner(
         await create(admin, topic)
         made = await make(owner, lifetime_ms=600_000)
         await known(owner, made)
-        async with holder(secured, made, mechanism) as (job, answer):
-            # No longer than the token's lifetime, nor the session limit.
-            assert 0 < answer.session_lifetime_ms <= 600_000
+        async with holder(secured, made, mechanism) as (job, response):
+            # The session is no longer than the token's lifetime and the session limit.
+            assert 0 < response.session_lifetime_ms <= 600_000
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
             assert errors(await job.ask(request, 9)) == {NO_TOPIC}
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE))
@@ -182,8 +182,8 @@ async def test_a_session_ends_no_later_than_its_token(secured: Secured) -> None:
         made = await make(alice)
         await known(alice, made)
         # A token expires after a day, a session after an hour.
-        async with holder(secured, made) as (_, answer):
-            assert answer.session_lifetime_ms == 3_600_000
+        async with holder(secured, made) as (_, response):
+            assert response.session_lifetime_ms == 3_600_000
         await expire(alice, made)
 
 
@@ -203,9 +203,9 @@ async def test_a_failed_login(secured: Secured, token_id: str, password: bytes |
         made = await make(alice)
         await known(alice, made)
         secret = bytes(made.hmac) if password is None else password
-        answer = await log_in(job, token_id.format(id=made.token_id), secret, extensions=extensions)
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert answer.error_message == (
+        response = await log_in(job, token_id.format(id=made.token_id), secret, extensions=extensions)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert response.error_message == (
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
         )
         assert await job.closed()
@@ -216,8 +216,8 @@ async def test_the_extension_may_be_in_capitals(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         made = await make(alice)
         await known(alice, made)
-        async with holder(secured, made, extensions=",tokenauth=TRUE") as (_, answer):
-            assert answer.error_code == OK
+        async with holder(secured, made, extensions=",tokenauth=TRUE") as (_, response):
+            assert response.error_code == OK
         await expire(alice, made)
 
 
@@ -237,17 +237,17 @@ async def test_an_unauthenticated_client_has_no_tokens(cluster: BehaviourCluster
     request = REQUESTS[api]
     async with connect(cluster) as wire:
         for version in range(1, request.versions.highest + 1):
-            answer = await wire.ask(request, version)
-            assert errors(answer) == {NOT_ALLOWED}
+            response = await wire.ask(request, version)
+            assert errors(response) == {NOT_ALLOWED}
 
 
 async def test_invalid_token_requests_are_refused(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         group = CreatableRenewers(principal_type="Group", principal_name="x")
-        answer = await alice.ask(CreateDelegationTokenRequest(renewers=[group], max_lifetime_ms=-1))
-        assert answer.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
-        assert (answer.principal_name, answer.token_id, bytes(answer.hmac)) == ("alice", "", b"")
-        assert (answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms) == (-1, -1, -1)
+        response = await alice.ask(CreateDelegationTokenRequest(renewers=[group], max_lifetime_ms=-1))
+        assert response.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert (response.principal_name, response.token_id, bytes(response.hmac)) == ("alice", "", b"")
+        assert (response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms) == (-1, -1, -1)
         for request in (REQUESTS["renew"], REQUESTS["expire"]):
             assert errors(await alice.ask(request)) == {ErrorCode.DELEGATION_TOKEN_NOT_FOUND}
 
@@ -258,14 +258,14 @@ async def test_a_token_is_renewed_by_its_owner_and_its_renewers(secured: Secured
         await known(alice, made)
         secret = bytes(made.hmac)
         for wire, expected in ((carol, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH), (bob, OK), (alice, OK)):
-            answer = await wire.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=3_600_000))
-            assert answer.error_code == expected
-        assert 3_600_000 <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
-        while (await known(alice, made)).expiry_timestamp != answer.expiry_timestamp_ms:
+            response = await wire.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=3_600_000))
+            assert response.error_code == expected
+        assert 3_600_000 <= response.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
+        while (await known(alice, made)).expiry_timestamp != response.expiry_timestamp_ms:
             pass
-        # For longer than the broker's limit; and beyond the token's own end.
-        answer = await bob.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=5 * DAY), 1)
-        assert DAY <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < 2 * DAY
+        # Ask for longer than the broker's limit, and then for longer than the token lives.
+        response = await bob.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=5 * DAY), 1)
+        assert DAY <= response.expiry_timestamp_ms - made.issue_timestamp_ms < 2 * DAY
         late = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=5 * DAY), 1)
         assert (late.error_code, late.expiry_timestamp_ms) == (OK, made.max_timestamp_ms)
         sooner = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=60_000))
@@ -273,8 +273,8 @@ async def test_a_token_is_renewed_by_its_owner_and_its_renewers(secured: Secured
         refused = await carol.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1))
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         await expire(bob, made)
-        answer = await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
-        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        response = await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 async def test_an_expired_token(secured: Secured) -> None:
@@ -283,13 +283,13 @@ async def test_an_expired_token(secured: Secured) -> None:
         await known(alice, made)
         secret = bytes(made.hmac)
         while (
-            answer := await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
+            response := await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
         ).error_code == OK:
             pass
-        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
         later = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=DAY)
         assert (await alice.ask(later)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
-        # It exists until it is removed; a session with it expires at once.
+        # The token exists until the broker removes it. A session with it expires at once.
         async with holder(secured, made) as (job, answer_to_login):
             assert answer_to_login.session_lifetime_ms == 0
             job.send(MetadataRequest(topics=None), 9)
@@ -309,9 +309,9 @@ async def test_a_token_created_for_another_user(secured: Secured, user: str) -> 
         assert (seen.principal_name, seen.token_requester_principal_name) == (other, user)
         async with holder(secured, made) as (_, answer_to_login):
             assert answer_to_login.error_code == OK
-        # The requester may describe it, and do nothing else with it.
-        answer = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
-        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        # The requester may describe the token, and do nothing else with it.
+        response = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         async with as_user(secured, other) as dora:
             await expire(dora, made)
         await revoke(admin, user)

@@ -13,7 +13,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, ThreadedCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 FORKING = """
 import asyncio, os
@@ -70,7 +70,7 @@ asyncio.run(main())
 
 
 def test_clients_that_are_created_before_there_is_an_event_loop_work() -> None:
-    """As those of a module are, and again in another loop with new ones."""
+    """A module can create clients when it's imported; another loop then needs new ones."""
     with ThreadedCluster(Broker()) as cluster:
         for offset in range(2):
             producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
@@ -87,9 +87,13 @@ def test_clients_that_are_created_before_there_is_an_event_loop_work() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_a_client_in_a_forked_process_is_refused_and_the_parents_goes_on() -> None:
-    """The child has no right to the parent's connections: what both write on them would be damaged."""
+    """The child must not use the parent's connections, because what both write on them would be damaged."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE, check=True
+        [sys.executable, "-W", "ignore", "-c", FORKING],
+        capture_output=True,
+        text=True,
+        timeout=LONG_TIMEOUT,
+        check=True,
     )
     *refused, offsets = done.stdout.splitlines()
     assert len(refused) == 6
@@ -118,7 +122,7 @@ def test_ctrl_c_ends_a_reading_loop_and_commits_what_it_has_finished() -> None:
             assert process.stdout is not None
             assert [process.stdout.readline() for _ in range(3)] == ["0\n", "1\n", "2\n"]
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=PATIENCE)
+            _, errors = process.communicate(timeout=LONG_TIMEOUT)
         assert errors.splitlines()[-1] == "KeyboardInterrupt"
-        # It may have been interrupted in the loop's body, after the line was written.
+        # The program may have been interrupted in the loop's body, after it wrote the line.
         assert asyncio.run(committed(cluster.bootstrap_servers)) in ([2], [3])

@@ -168,7 +168,7 @@ async def test_run_repeats_what_was_aborted(cluster: BehaviourCluster, input_top
 async def test_a_loop_that_is_left_in_the_middle_of_a_batch_loses_nothing(
     cluster: BehaviourCluster, input_topic: str
 ) -> None:
-    """By break, an exception that is caught, or a cancellation: the batch comes again, whole."""
+    """The loop ends by break, an exception that is caught, or a cancellation. The whole batch is delivered again."""
     left = 0
     async with session(cluster, input_topic) as one:
         for way in ("break", "raise", "return"):
@@ -184,7 +184,7 @@ async def test_a_loop_that_is_left_in_the_middle_of_a_batch_loses_nothing(
         with pytest.raises(ZeroDivisionError):
             await one.run(_fail_halfway(input_topic), max_records=20)
         await _copy_all(cluster, one, input_topic)
-        # And the last loop of a session, which nobody follows.
+        # Break out of the session's last loop, too.
         async for records, txn in one.batches():
             await copy(records, txn, input_topic)
             break
@@ -206,7 +206,7 @@ def _fail_halfway(topic: str) -> Process:
 
 
 async def _copy_all(cluster: BehaviourCluster, one: ExactlyOnce, topic: str) -> None:
-    """Copy what there is, without stopping the session, and leave one more record to the next loop."""
+    """Copy all records without stopping the session, and leave one more record to the next loop."""
     done = 0
     batches = one.batches(50)
     while done < COUNT:
@@ -223,7 +223,7 @@ async def _copy_all(cluster: BehaviourCluster, one: ExactlyOnce, topic: str) -> 
 async def test_a_batch_that_takes_longer_than_the_transactions_timeout_is_processed_again(
     cluster: BehaviourCluster, input_topic: str
 ) -> None:
-    """With transactions of version 2 the session goes on."""
+    """The session continues with transactions of version 2."""
     calls = done = 0
     async with session(cluster, input_topic, transaction_timeout_ms=500) as one:
         async for records, txn in one.batches(100):
@@ -239,7 +239,7 @@ async def test_a_batch_that_takes_longer_than_the_transactions_timeout_is_proces
 
 
 async def _until_aborted(cluster: BehaviourCluster, transactional_id: str) -> None:
-    """Wait until the coordinator has aborted the transaction, by its timeout."""
+    """Wait until the coordinator has aborted the transaction because of its timeout."""
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         while (await client.request(request)).transaction_states[0].transaction_state != "CompleteAbort":

@@ -79,7 +79,7 @@ async def test_members_go_on_with_the_classic_protocol(cluster: BehaviourCluster
 async def test_a_member_that_was_removed_before_its_group_became_classic_joins_again(
     cluster: BehaviourCluster, topic: str, protocol: str
 ) -> None:
-    """As a member of the consumer protocol: the group changes its type once more."""
+    """It joins as a member of the consumer protocol, so the group changes its type once more."""
     await cluster.create_topic(topic, partitions=2)
     lost: list[TopicPartition] = []
     removed = member(cluster, topic, group_protocol=protocol, enable_auto_commit=False)

@@ -20,25 +20,25 @@ def incremental(session_id: int, epoch: int, *, forget: Sequence[int] = (), topi
 
 
 async def begin(wire: Wire, topic: str) -> int:
-    """Begin a session with the topic's first partition, once its leader is elected."""
+    """Open a session with the topic's first partition, once its leader is elected."""
     while True:
-        answer = await wire.ask(fetch_request(topic, session_epoch=0, max_wait_ms=0), VERSION)
-        assert answer.session_id > 0
-        if answer.responses[0].partitions[0].error_code == 0:
-            return answer.session_id
+        response = await wire.ask(fetch_request(topic, session_epoch=0, max_wait_ms=0), VERSION)
+        assert response.session_id > 0
+        if response.responses[0].partitions[0].error_code == 0:
+            return response.session_id
 
 
 async def test_a_session_without_partitions_left_ends(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with connect(cluster) as wire:
         session_id = await begin(wire, topic)
-        answer = await wire.ask(incremental(session_id, 1, forget=[0], topic=topic), VERSION)
-        assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
-        answer = await wire.ask(incremental(session_id, 2), VERSION)
-        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        response = await wire.ask(incremental(session_id, 1, forget=[0], topic=topic), VERSION)
+        assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
+        response = await wire.ask(incremental(session_id, 2), VERSION)
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_session_may_begin_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_session_may_start_without_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with connect(cluster) as wire:
         first = await wire.ask(incremental(0, 0), VERSION)

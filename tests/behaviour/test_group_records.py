@@ -12,9 +12,9 @@ from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommi
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchRecord, decode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import ConsumerMember, until
 from tests.behaviour.test_classic_groups import join, leave, sync
-from tests.behaviour.test_consumer_groups import Member, until
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.broker.wire import Wire, fetch_request
 from tests.clusters import BehaviourCluster
 
@@ -24,7 +24,7 @@ EARLIEST = -2
 
 
 async def written(at: Coordinator) -> dict[bytes, bytes]:
-    """The records of all groups in the group's partition, without those of aborted transactions."""
+    """Return the records of all groups in the group's partition, without the records of aborted transactions."""
     latest: dict[bytes, bytes] = {}
     for record in await everything(await at.connect(), OFFSETS, await at.partition()):
         assert record.key is not None
@@ -36,15 +36,15 @@ async def written(at: Coordinator) -> dict[bytes, bytes]:
 
 
 async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
-    """All records of a log from its start, which can have moved, without control records."""
+    """Return all records of a log, without control records, from its start, which can have moved."""
     requested_partition = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[requested_partition])])
     start = (await wire.ask(request)).topics[0].partitions[0]
     assert start.error_code == 0, ErrorCode(start.error_code)
     offset, found = start.offset, list[BatchRecord]()
     while True:
-        answer = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
-        batches = list(decode(answer.responses[0].partitions[0].records or b""))
+        response = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
+        batches = list(decode(response.responses[0].partitions[0].records or b""))
         if not batches:
             return found
         offset = batches[-1].next_offset
@@ -54,8 +54,8 @@ async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord
 async def test_consumer_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
-        first = Member(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
-        second = Member(at, "second", subscribed_topic_regex=f"{topic}.*", server_assignor="range")
+        first = ConsumerMember(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
+        second = ConsumerMember(at, "second", subscribed_topic_regex=f"{topic}.*", server_assignor="range")
         await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
         await until(lambda: first.epoch == second.epoch, first, second)
         assert await at.commit("first", first.epoch, topic, first.partitions[0], offset=5) == 0

@@ -24,14 +24,14 @@ from aiokproto.errors import ConfigurationError, GroupError, OffsetOutOfRangeErr
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster, embedded_cluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 
 _GROUP_RESOURCE = 32
 
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
-"""Members learn of a rebalance by heartbeats: a short interval makes tests fast."""
+"""Members learn of a rebalance by heartbeats, so a short interval makes tests fast."""
 
 
 @pytest.fixture(autouse=True, params=["classic", "consumer"])
@@ -58,8 +58,8 @@ async def configure(cluster: BehaviourCluster, group: str, **options: str) -> No
     resource = AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configs=changes)
     described = DescribeConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=group, configuration_keys=None)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
+        response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert response.responses[0].error_code == 0, response
         while True:
             found = await client.request(DescribeConfigsRequest(resources=[described]))
             values = {each.name: each.value for each in found.results[0].configs}
@@ -119,7 +119,7 @@ async def wait_for(news: asyncio.Event, condition: Callable[[], bool]) -> None:
     """Wait until the condition holds; ``news`` is set whenever that may have changed."""
     while not condition():
         news.clear()
-        await asyncio.wait_for(news.wait(), PATIENCE)
+        await asyncio.wait_for(news.wait(), LONG_TIMEOUT)
 
 
 async def test_finished_records_are_committed_and_not_read_again(cluster: BehaviourCluster, topic: str) -> None:
@@ -159,7 +159,7 @@ async def test_a_record_whose_loop_body_raises_is_read_again(cluster: BehaviourC
 async def test_a_cancelled_loop_commits_the_records_whose_body_has_ended(
     cluster: BehaviourCluster, topic: str, blocks_at: int | None, committed: int
 ) -> None:
-    """All of them, if the cancellation interrupts the wait for the next record."""
+    """All records count as processed if the cancellation interrupts the wait for the next record."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     reached = asyncio.Event()
@@ -175,7 +175,7 @@ async def test_a_cancelled_loop_commits_the_records_whose_body_has_ended(
                     reached.set()
 
     reading = asyncio.create_task(read())
-    await asyncio.wait_for(reached.wait(), PATIENCE)
+    await asyncio.wait_for(reached.wait(), LONG_TIMEOUT)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -211,7 +211,7 @@ async def test_closing_in_finally_commits_only_after_success(cluster: BehaviourC
                 raise ZeroDivisionError
             return record.offset
         finally:
-            await asyncio.wait_for(consumer.close(), PATIENCE)
+            await asyncio.wait_for(consumer.close(), LONG_TIMEOUT)
 
     with pytest.raises(ZeroDivisionError):
         await work(True)
@@ -225,8 +225,8 @@ async def test_batches_and_polled_lists_are_committed_as_a_whole(cluster: Behavi
 
     async def fail_in_second_list() -> None:
         async with member(cluster, topic) as consumer:
-            assert len(await consumer.poll(timeout_ms=PATIENCE * 1000, max_records=5)) == 5
-            assert len(await consumer.poll(timeout_ms=PATIENCE * 1000, max_records=5)) == 5
+            assert len(await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000, max_records=5)) == 5
+            assert len(await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000, max_records=5)) == 5
             raise ZeroDivisionError
 
     async def fail_in_batch() -> None:
@@ -243,7 +243,7 @@ async def test_batches_and_polled_lists_are_committed_as_a_whole(cluster: Behavi
 
 
 async def test_finished_records_are_committed_while_the_loop_runs(cluster: BehaviourCluster, topic: str) -> None:
-    """All but the record being processed; without waiting for the end of the loop."""
+    """All records but the one being processed are committed, without waiting for the end of the loop."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     async with member(cluster, topic, auto_commit_interval_ms=20) as consumer:
@@ -305,7 +305,8 @@ async def test_a_missing_offset_without_auto_offset_reset_raises(cluster: Behavi
 async def test_every_record_exactly_once_while_members_come_and_go(
     cluster: BehaviourCluster, topic: str, protocol: str, assignor: str
 ) -> None:
-    """Two members, a third joins, one leaves: without failures no record is lost or repeated, with every assignor."""
+    """A third member joins two others, and one leaves. With every assignor, no record is lost or repeated without
+    failures."""
     option = {"classic": "partition_assignment_strategy", "consumer": "group_remote_assignor"}[protocol]
     await cluster.create_topic(topic, partitions=6)
     partitions = range(6)
@@ -372,7 +373,7 @@ async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, to
         async with member(cluster, topic) as second:
             await until(lambda: len(second.assignment()) == 2, first, second)
             await until(lambda: len(first.assignment()) == 2, first, second)
-            # Before the other one leaves, which is another rebalance.
+            # Check this before the other member leaves, because that is another rebalance.
             assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
 
 
@@ -413,7 +414,7 @@ async def test_polling_in_a_rebalance_callback_raises(cluster: BehaviourCluster,
 
 @only_classic
 async def test_a_rebalance_waits_for_the_record_being_processed(cluster: BehaviourCluster, topic: str) -> None:
-    """And no record of a revoked partition is returned afterwards."""
+    """No record of a revoked partition is returned afterwards."""
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 50, [0, 1])
     async with member(cluster, topic) as first:
@@ -428,7 +429,7 @@ async def test_a_rebalance_waits_for_the_record_being_processed(cluster: Behavio
             assert len(first.assignment()) == 2
             assert not getting.done()
             handed += await take(first, 1)
-            # By then the group has a new generation, and the other member reads its part.
+            # Once the group has a new generation, the other member reads its part.
             after = await getting
             while sum(len(one.assignment()) for one in (first, joining)) < 2:
                 await first.committed(in_hand)
@@ -444,7 +445,7 @@ async def test_a_rebalance_waits_for_the_record_being_processed(cluster: Behavio
 async def test_a_killed_members_partitions_are_reassigned_after_its_session(
     cluster: BehaviourCluster, topic: str, protocol: str
 ) -> None:
-    """Its session expires, and another member continues from its committed offset."""
+    """The member's session expires, and another member continues from its committed offset."""
     if protocol == "consumer":
         await configure(cluster, f"{topic}-group", consumer_session_timeout_ms="3000")
     await cluster.create_topic(topic)
@@ -453,12 +454,12 @@ async def test_a_killed_members_partitions_are_reassigned_after_its_session(
     await dying.start()
     await take(dying, 8)
     await dying.commit({(topic, 0): 5})
-    # As in a power failure: no LeaveGroup, no more heartbeats.
+    # The member ends as in a power failure, without LeaveGroup or more heartbeats.
     for task in [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-group"]:
         task.cancel()
     await dying._engine.cluster.close()
     async with member(cluster, topic) as consumer:
-        assert await asyncio.wait_for(take(consumer, 1), PATIENCE) == [(0, 5)]
+        assert await asyncio.wait_for(take(consumer, 1), LONG_TIMEOUT) == [(0, 5)]
     await dying.close(timeout_ms=100)
 
 
@@ -472,17 +473,17 @@ async def test_a_member_that_does_not_poll_leaves_until_it_polls_again(cluster: 
         lost.extend(partitions)
         gone.set()
 
-    # Long enough for a slow machine to poll within it.
+    # The interval is long enough for a slow machine to poll within it.
     async with member(cluster, topic, max_poll_interval_ms=2000, auto_commit_interval_ms=20) as idle:
         idle.subscribe(topic, on_lost=on_lost)
         assert await take(idle, 3) == [(0, 0), (0, 1), (0, 2)]
-        await asyncio.wait_for(gone.wait(), PATIENCE)
+        await asyncio.wait_for(gone.wait(), LONG_TIMEOUT)
         async with member(cluster, topic) as other:
             assert await take(other, 1) == [(0, 2)]
         assert lost == [TopicPartition(topic, 0)]
         assert idle.assignment() == frozenset()
         assert "max_poll_interval_ms" in str(idle.partition_state((topic, 0)))
-        # After it rejoined, records that the other member finished are not repeated.
+        # The member doesn't read records again that the other one finished while it was away.
         assert await take(idle, 1) == [(0, 3)]
 
 
@@ -520,8 +521,8 @@ async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str)
             timeout_ms=10_000,
             validate_only=False,
         )
-        answer = await client.request(request)
-        assert [result.error_code for result in answer.results] == [0]
+        response = await client.request(request)
+        assert [result.error_code for result in response.results] == [0]
         await until(lambda: len(consumer.assignment()) == 3, consumer)
 
 
@@ -539,7 +540,7 @@ async def test_partitions_that_are_added_are_read_from_their_first_record(
             added = CreatePartitionsTopic(name=topic, count=2, assignments=None)
             await client.request(CreatePartitionsRequest(topics=[added], timeout_ms=10_000, validate_only=False))
         await fill(cluster, topic, 3, [1])
-        record = await asyncio.wait_for(anext(consumer), PATIENCE)
+        record = await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
         assert (record.partition, record.offset) == (1, 0)
 
 
@@ -578,6 +579,6 @@ async def test_a_group_survives_its_coordinator(cluster3: BehaviourCluster, topi
         await fill(cluster3, topic, 20, [0, 1], start=20)
         seen += await take(consumer, 40)
         assert sorted(seen) == everything(2, 40)
-        await consumer.commit(timeout_ms=PATIENCE * 1000)
+        await consumer.commit(timeout_ms=LONG_TIMEOUT * 1000)
         committed = await consumer.committed()
         assert [known and known.offset for known in committed.values()] == [40, 40]

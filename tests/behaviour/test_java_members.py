@@ -14,7 +14,7 @@ from aiokproto.consumer import Consumer
 from aiokproto.types import TopicPartition
 from tests.clusters import BehaviourCluster
 from tests.java.members import JavaMembers, java_members
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -22,7 +22,7 @@ SIZES = {"a": 5, "b": 4}
 EAGER = ("range", "cooperative-sticky")
 """The default of both clients."""
 BACK = ("cooperative-sticky", "range")
-"""Between cooperative rebalancing and range."""
+"""The assignors of a change between cooperative rebalancing and range."""
 
 
 class MixedGroup:
@@ -81,7 +81,7 @@ class MixedGroup:
                 await asyncio.sleep(0)
 
         try:
-            await asyncio.wait_for(wait(), PATIENCE)
+            await asyncio.wait_for(wait(), LONG_TIMEOUT)
         except asyncio.TimeoutError:
             pytest.fail(f"the group does not settle: {self.assigned}")
         return self.assigned
@@ -98,7 +98,7 @@ async def java() -> AsyncIterator[JavaMembers]:
 
 
 def generations(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What our members said of each generation that they have joined."""
+    """Return what our members said about each generation that they joined."""
     return [record.getMessage() for record in caplog.records if ": generation " in record.getMessage()]
 
 
@@ -106,7 +106,7 @@ def generations(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_both_clients_share_a_group_whichever_leads(
     cluster: BehaviourCluster, topic: str, java: JavaMembers, first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With each assignor of both; one Java process has the members of all."""
+    """The test runs with each assignor of both clients. One Java process has the members of all groups."""
     caplog.set_level(logging.INFO, "aiokproto.group")
     others = ("python-1", "java-2") if first == "java-1" else ("java-1", "python-2")
     for assignor in ("range", "roundrobin", "sticky", "cooperative-sticky"):
@@ -120,7 +120,7 @@ async def test_both_clients_share_a_group_whichever_leads(
                 caplog.clear()
                 await group.start(other, assignor)
                 now = await group.settled()
-                # Who was there first still leads: it has computed the assignment.
+                # The first member still leads, because it has computed the assignment.
                 assert any("(leader)" in said for said in generations(caplog)) == (first == "python-1"), assignor
                 if "sticky" in assignor:
                     assert all(now[name] <= before[name] for name in before), assignor
@@ -163,7 +163,7 @@ async def test_a_mixed_group_moves_to_cooperative_rebalancing_and_back_without_s
         for name, revoked in group.revoked.items():
             assert revoked == before[name] - now[name], "only what moves is revoked"
         await group.stop("java-3")
-        # And back.
+        # Go back the same way.
         for assignors, uses in ((BACK, "cooperative-sticky"), (("range",), "range")):
             for name in names:
                 await group.stop(name)

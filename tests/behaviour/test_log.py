@@ -1,4 +1,4 @@
-"""What becomes of records with time: compaction keeps the newest of each key, deletion moves the beginning."""
+"""What happens to old records: compaction keeps the newest of each key, and deletion moves the log's start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "se
 
 
 async def read(cluster: BehaviourCluster, topic: str) -> list[Record]:
-    """All that the topic's only partition holds."""
+    """Return all records of the topic's only partition."""
     found: list[Record] = []
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
         consumer.assign(TopicPartition(topic, 0))
@@ -35,12 +35,12 @@ async def test_compaction(cluster: BehaviourCluster, topic: str) -> None:
         for number in range(40):
             value = None if number == 37 else b"v%d" % number
             await producer.send(topic, value, key=b"k%d" % (number % 4), timestamp=now - 10_000)
-        # The newest segment is left alone; this begins it.
+        # Compaction leaves the newest segment alone. This record opens it.
         await producer.send(topic, b"newest", key=b"k0", timestamp=now)
     found = await until(lambda: read(cluster, topic), lambda found: 0 < len(found) <= 6)
     kept = [(record.offset, record.key, record.value) for record in found]
     assert kept == [
-        # The newest segment was not there yet for the others to be compared with.
+        # Compaction couldn't compare the others with the newest segment, which wasn't there yet.
         (36, b"k0", b"v36"),
         (37, b"k1", None),
         (38, b"k2", b"v38"),
@@ -65,6 +65,6 @@ async def test_deleted_records(cluster: BehaviourCluster, topic: str) -> None:
     partition = DeleteRecordsPartition(partition_index=0, offset=4)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        answer = (await client.request(request)).topics[0].partitions[0]
-    assert (answer.error_code, answer.low_watermark) == (0, 4)
+        response = (await client.request(request)).topics[0].partitions[0]
+    assert (response.error_code, response.low_watermark) == (0, 4)
     assert [record.value for record in await read(cluster, topic)] == [b"%d" % number for number in range(4, 10)]

@@ -54,7 +54,7 @@ async def test_a_user_created_by_request_logs_in_by_scram(
         made = await admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[new]))
         assert not errors(made)
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
-        known = await until(lambda: admin.ask(request), lambda answer: not errors(answer))
+        known = await until(lambda: admin.ask(request), lambda response: not errors(response))
         (info,) = known.results[0].credential_infos
         assert (info.mechanism, info.iterations) == (number, 4096)
         # A real broker describes a user a little before it accepts the login.
@@ -69,7 +69,7 @@ async def test_a_user_created_by_request_logs_in_by_scram(
         )
         gone = ScramCredentialDeletion(name=user, mechanism=number)
         assert not errors(await admin.ask(AlterUserScramCredentialsRequest(deletions=[gone], upsertions=[])))
-        found = await until(lambda: admin.ask(request), lambda answer: bool(errors(answer)))
+        found = await until(lambda: admin.ask(request), lambda response: bool(errors(response)))
         assert errors(found) == {ErrorCode.RESOURCE_NOT_FOUND}
 
 
@@ -77,14 +77,14 @@ async def log_in(secured: Secured, user: str, password: str, mechanism: str, dig
     """The last response of the exchange."""
     client = ScramClient(user, password, digest)
     async with connect(secured) as wire:
-        answer = await authenticate(wire, mechanism, client.first())
-        if answer.error_code == OK:
-            answer = await wire.ask(SaslAuthenticateRequest(auth_bytes=client.final(bytes(answer.auth_bytes))))
-            if answer.error_code == OK:
-                assert bytes(answer.auth_bytes) == b"v=" + base64.b64encode(client.server_signature)
-                return answer
+        response = await authenticate(wire, mechanism, client.first())
+        if response.error_code == OK:
+            response = await wire.ask(SaslAuthenticateRequest(auth_bytes=client.final(bytes(response.auth_bytes))))
+            if response.error_code == OK:
+                assert bytes(response.auth_bytes) == b"v=" + base64.b64encode(client.server_signature)
+                return response
         assert await wire.closed()
-        return answer
+        return response
 
 
 def upsertion(**changes: Any) -> ScramCredentialUpsertion:
@@ -111,24 +111,24 @@ async def test_invalid_scram_credentials_are_refused(
     expected: ErrorCode,
 ) -> None:
     async with as_user(secured, "admin") as admin:
-        answer = await admin.ask(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
-        assert errors(answer) == {expected}
-        assert len(answer.results) == 1
+        response = await admin.ask(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
+        assert errors(response) == {expected}
+        assert len(response.results) == 1
 
 
 async def test_oauthbearer(secured: Secured) -> None:
     async with connect(secured) as wire:
-        answer = await authenticate(wire, "OAUTHBEARER", unsecured("alice"))
-        assert answer.error_code == OK
-        assert 0 < answer.session_lifetime_ms <= 3_600_000
+        response = await authenticate(wire, "OAUTHBEARER", unsecured("alice"))
+        assert response.error_code == OK
+        assert 0 < response.session_lifetime_ms <= 3_600_000
         assert not errors(await wire.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3))
 
 
 async def test_an_expired_token_is_refused_in_two_steps(secured: Secured) -> None:
     async with connect(secured) as wire:
-        answer = await authenticate(wire, "OAUTHBEARER", unsecured("alice", seconds=-1))
-        assert answer.error_code == OK
-        assert bytes(answer.auth_bytes) == b'{"status":"invalid_token"}'
+        response = await authenticate(wire, "OAUTHBEARER", unsecured("alice", seconds=-1))
+        assert response.error_code == OK
+        assert bytes(response.auth_bytes) == b'{"status":"invalid_token"}'
         last = await wire.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"))
         assert last.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await wire.closed()
@@ -148,9 +148,9 @@ async def test_an_expired_token_is_refused_in_two_steps(secured: Secured) -> Non
 )
 async def test_a_plain_token_that_is_refused(secured: Secured, token: bytes, message: str) -> None:
     async with connect(secured) as wire:
-        answer = await authenticate(wire, "PLAIN", token)
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert (answer.error_message or "").startswith(message)
+        response = await authenticate(wire, "PLAIN", token)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (response.error_message or "").startswith(message)
         assert await wire.closed()
 
 
@@ -165,9 +165,9 @@ async def test_raw_tokens_follow_a_handshake_of_v0(secured: Secured) -> None:
 
 async def test_the_refusal_of_an_unknown_mechanism_lists_the_enabled_ones(secured: Secured) -> None:
     async with connect(secured) as wire:
-        answer = await wire.ask(SaslHandshakeRequest(mechanism="GSSAPI"))
-        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert set(answer.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"}
+        response = await wire.ask(SaslHandshakeRequest(mechanism="GSSAPI"))
+        assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert set(response.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"}
         assert await wire.closed()
 
 
@@ -188,8 +188,8 @@ async def test_api_versions_is_answered_once_before_authentication(secured: Secu
 async def test_another_request_during_authentication(secured: Secured) -> None:
     async with connect(secured) as wire:
         assert (await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == OK
-        answer = await wire.ask(FindCoordinatorRequest(key="g"), 3)
-        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        response = await wire.ask(FindCoordinatorRequest(key="g"), 3)
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert await wire.closed()
 
 
@@ -199,7 +199,7 @@ async def test_authenticating_twice(secured: Secured) -> None:
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
         begun = clocks()
         assert (await authenticate(wire, "PLAIN", plain("alice"))).error_code == OK
-        # But not twice in a second: a slow machine may take longer than that, and tries again.
+        # It must not succeed twice in a second. A slow machine may take longer, and tries again.
         next_begun = clocks()
         while (soon := await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == OK:
             assert any(now - then >= 1 for now, then in zip(clocks(), begun, strict=True))
@@ -215,7 +215,7 @@ def clocks() -> tuple[float, float]:
 
 async def test_reauthentication_cannot_change_the_user(secured: Secured) -> None:
     async with as_user(secured, "alice") as wire:
-        answer = await authenticate(wire, "PLAIN", plain("admin"))
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert (answer.error_message or "").startswith("Cannot change principals during re-authentication")
+        response = await authenticate(wire, "PLAIN", plain("admin"))
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (response.error_message or "").startswith("Cannot change principals during re-authentication")
         assert await wire.closed()

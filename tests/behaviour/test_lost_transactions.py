@@ -103,7 +103,7 @@ async def read_all(consumer: Consumer) -> list[Record]:
 async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had(
     cluster: BehaviourCluster, source: str, version: int, way: str
 ) -> None:
-    """It rejoins behind the back of its application, and owns the partitions in a new generation."""
+    """The member rejoins without its application noticing, and owns the partitions in a new generation."""
     consumer, producer = clients(cluster, source)
     async with consumer, producer, Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         records = await read_all(consumer)
@@ -117,14 +117,14 @@ async def test_a_member_that_was_removed_and_is_back_does_not_commit_what_it_had
                 if removed:
                     member = MemberIdentity(member_id=before.member_id)
                     await client.request(LeaveGroupRequest(group_id=source, members=[member]))
-                    # Removed, it has no id until it is back.
+                    # A removed member has no id until it is back.
                     await until(lambda: consumer.assignment() and consumer.stats().member_id not in gone)
                 await txn.send_offsets(consumer if way == "consumer" else consumer.progress(records))
 
         with pytest.raises(TransactionAbortedError) as caught:
             await copy(records, removed=True)
         assert isinstance(caught.value.__cause__, CommitError)
-        # They come again, from the committed offsets, of which there are none.
+        # The records are delivered again from the start, because no offset is committed.
         await copy(await read_all(consumer), removed=False)
     assert await copied(cluster, source) == Counter(b"%d" % number for number in range(COUNT))
 
@@ -155,7 +155,7 @@ async def timed_out(cluster: BehaviourCluster, topic: str) -> None:
 
 
 async def test_a_session_goes_on_after_a_timeout(cluster: BehaviourCluster, source: str, version: int) -> None:
-    """Its batch comes again, whether ``send`` or the commit finds out."""
+    """Its batch is delivered again, whether ``send`` or the commit finds out."""
     consumer, producer = clients(cluster, source, TIMEOUT_MS)
     slow = [True]
 

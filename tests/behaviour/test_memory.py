@@ -9,19 +9,19 @@ from asyncio.subprocess import PIPE
 
 from aiokproto import Producer
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PARTITIONS, SIZE = 100, 900_000
 BUDGET = 32 * 1024 * 1024
 
 
 async def growth(cluster: BehaviourCluster, topic: str, budget: int) -> int:
-    """By how many bytes a process grows that reads one record of each partition."""
+    """Return by how many bytes a process grows that reads one record of each partition."""
     arguments = (cluster.bootstrap_servers, topic, str(PARTITIONS), str(budget))
     program = (sys.executable, "-m", "tests.behaviour.memory_program", *arguments)
     process = await asyncio.create_subprocess_exec(*program, stdout=PIPE, env=dict(os.environ))
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        printed, _ = await asyncio.wait_for(process.communicate(), LONG_TIMEOUT)
     finally:
         if process.returncode is None:
             process.kill()
@@ -30,7 +30,7 @@ async def growth(cluster: BehaviourCluster, topic: str, budget: int) -> int:
 
 
 async def test_what_is_fetched_ahead_is_limited_in_bytes(cluster: BehaviourCluster, topic: str) -> None:
-    """However many partitions there are, and however slow the reader is: 86 MiB of records are there."""
+    """The limit holds for any number of partitions and for a slow reader. The topic has 86 MiB of records."""
     await cluster.create_topic(topic, PARTITIONS)
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for partition in range(PARTITIONS):

@@ -23,7 +23,7 @@ class Failures(Hooks):
 
 @pytest.mark.parametrize("checked", [True, False])
 async def test_addresses_that_lead_to_other_brokers(cluster3: BehaviourCluster, topic: str, checked: bool) -> None:
-    """Port forwards that have been exchanged: no request is sent to the wrong broker."""
+    """Two port forwards were exchanged. The client sends no request to the wrong broker."""
     await cluster3.create_topic(topic, 1)
     ports = [int(each.rpartition(":")[2]) for each in cluster3.bootstrap_servers.split(",")]
     exchanged = dict(zip(ports, [*ports[1:], ports[0]], strict=True))

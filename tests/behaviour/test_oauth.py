@@ -60,7 +60,7 @@ async def test_client_credentials(identified: Identified, topic: str) -> None:
     async with oidc(issuer=identified.issuer) as provider:
         provider.answer = issuing(identified.issuer, subject="admin")
         await writes_and_reads(credentials(identified, provider, sasl_oauthbearer_scope="kafka"), topic)
-    # One of each client, for all its connections.
+    # Each client requests one token, for all its connections.
     assert provider.tokens() == 3
     assert {asked.form["scope"] for asked in provider.asked} == {"kafka"}
 
@@ -130,7 +130,7 @@ async def start(cluster: Identified, token: Token | str) -> None:
 
 @pytest.mark.parametrize("change", REFUSED)
 async def test_the_broker_refuses_a_token(identified: Identified, change: str) -> None:
-    # What the function says about the expiry counts for the client.
+    # The client goes by the expiry that the function returns.
     token = Token(identified.issuer.token(**REFUSED[change]), time.time() + 1000)
     with pytest.raises(
         AuthenticationError, match=r"rejected the credentials.* \(SASL OAUTHBEARER\): status invalid_to"
@@ -166,7 +166,7 @@ async def test_a_provider_that_refuses_ends_the_start(identified: Identified) ->
 
 
 async def test_a_provider_that_is_away_is_asked_again(identified: Identified) -> None:
-    """While the start retries its bootstrap addresses."""
+    """The token arrives while the start retries its bootstrap addresses."""
     quick = {"sasl_login_retry_backoff_ms": 1, "sasl_login_retry_backoff_max_ms": 1}
     patient = {"bootstrap_resolve_timeout_ms": 60_000}
     async with oidc(issuer=identified.issuer) as provider:
@@ -183,7 +183,7 @@ async def test_a_provider_that_is_away_is_asked_again(identified: Identified) ->
 async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in_use(
     identified: Identified, topic: str, request: pytest.FixtureRequest
 ) -> None:
-    """With a fetch always in flight, and records all the time; no connection is made again."""
+    """A fetch is always in flight, and records arrive all the time. No connection is opened again."""
     skip_where_sessions_end(request)
     lifetime = 4.0
     async with oidc(issuer=identified.issuer) as provider:
@@ -204,7 +204,7 @@ async def test_sessions_end_with_the_token_and_are_renewed_on_the_connections_in
                     await producer.send(topic, b"%d" % number)
                     assert (await anext(consumer)).value == b"%d" % number
                 assert hooks.connections == connections
-                # Both clients, again and again, and not once per session of each connection.
+                # Both clients request tokens repeatedly, but not once per session of each connection.
                 assert 2 <= provider.tokens() - tokens <= 30
 
 
@@ -218,7 +218,7 @@ async def test_a_running_client_raises_what_the_broker_says_about_its_token(
             await client.metadata()
 
             def answer(asked: Asked) -> bytes | None:
-                # Another user each time: a connection that is made anew is not renewed, and accepts any.
+                # The user changes each time. A new connection accepts any user, because it isn't a renewal.
                 other = {"subject": f"user-{provider.tokens()}"} if change == "user" else {"aud": "other"}
                 return issuing(identified.issuer, 2, **other)(asked)
 
@@ -247,7 +247,7 @@ async def test_keys_are_loaded_again_in_intervals() -> None:
 
 
 async def test_tokens_for_msk(topic: str) -> None:
-    """With a broker that verifies the signature by botocore."""
+    """The broker verifies the signature with botocore."""
 
     def validate(token: str) -> Claims:
         url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
@@ -295,7 +295,7 @@ async def test_a_new_key_is_loaded_when_a_token_names_it() -> None:
                 except AuthenticationError:
                     continue
                 break
-            # Of the same key only once in a while, however many tokens name it.
+            # The broker looks up the same unknown key only once in a while, however many tokens name it.
             for _ in range(3):
                 with pytest.raises(AuthenticationError):
                     await start(cluster, provider.issuer.token(kid="never"))

@@ -31,17 +31,17 @@ from tests.kafka.cluster import KafkaCluster
 from tests.observe.recording import Recording
 from tests.observe.test_telemetry import names
 from tests.observe.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import kafka_jars
 
 SET, DELETE = 0, 1
 CLIENT_METRICS = 16
 
 
-async def patiently(question: Callable[[], Awaitable[bool]], answer: bool) -> None:
-    """Ask until the answer is that: what one broker has changed, the others learn later."""
-    async with timeout_at(asyncio.get_running_loop().time() + PATIENCE):
-        while await question() is not answer:
+async def patiently(question: Callable[[], Awaitable[bool]], response: bool) -> None:
+    """Repeat the request until the response is the expected one, because the other brokers learn of a change later."""
+    async with timeout_at(asyncio.get_running_loop().time() + LONG_TIMEOUT):
+        while await question() is not response:
             await asyncio.sleep(0)
 
 
@@ -61,13 +61,13 @@ async def test_hooks_statistics_and_health_agree(cluster: BehaviourCluster, topi
         bootstrap_servers=servers,
         group_id=f"g-{topic}",
         auto_offset_reset="earliest",
-        # One commit, however far the clock leaps.
+        # There is one commit, however far the clock leaps.
         enable_auto_commit=False,
         hooks=hooks,
     )
     async with consumer:
         for _ in range(500):
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
         await consumer.commit()
         seen = consumer.stats()
         assert str(consumer.health()) == "ok"
@@ -128,7 +128,7 @@ async def test_without_a_subscription_a_client_pushes_nothing_and_works(cluster:
         reporter.start()
         assert reporter._task is not None
         if cluster.kind == "kafka":
-            await asyncio.wait_for(reporter._task, PATIENCE)
+            await asyncio.wait_for(reporter._task, LONG_TIMEOUT)
         else:
             await until(lambda: reporter.client_instance_id)
         await reporter.close(1.0)
@@ -177,7 +177,7 @@ async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None
         reporter.start()
         await until(lambda: len(receiving.pushes()) >= 3)
         assert reporter.client_instance_id
-        await reporter.close(PATIENCE)
+        await reporter.close(LONG_TIMEOUT)
         await until(lambda: receiving.pushes(last=True))
     for data in receiving.pushes():
         assert "org.apache.kafka.admin.client.connection.creation.total" in names(data)
@@ -186,6 +186,6 @@ async def test_kafka_receives_what_a_client_pushes(receiving: Receiving) -> None
 
 
 async def subscribed(client: Client) -> bool:
-    """Whether a new client instance would get a subscription."""
+    """Return whether a new client instance would get a subscription."""
     response = await client.request(GetTelemetrySubscriptionsRequest(), node=1)
     return bool(response.requested_metrics)

@@ -36,7 +36,7 @@ from tests.kafka.pool import RunningKafka
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 Outcomes = dict[tuple[str, str], Outcome]
-"""By the user and the request."""
+"""The refusals, by user and request."""
 
 
 def declared(sample: Sample) -> list[Required]:
@@ -46,13 +46,13 @@ def declared(sample: Sample) -> list[Required]:
 
 
 def needed(sample: Sample) -> list[Required]:
-    """What is declared for a request of this content."""
+    """Return what is declared for a request with this content."""
     in_transaction = getattr(sample.request, "transactional_id", "") is not None
     return [each for each in declared(sample) if in_transaction or each.resource_type is not TRANSACTIONAL_ID]
 
 
 def lacked(user: User, required: Iterable[Required]) -> list[Required]:
-    """What a user does not have of what is required."""
+    """Return which of the required operations a user lacks."""
     return [
         each
         for each in required
@@ -97,12 +97,13 @@ def check_declarations(outcomes: Outcomes, everyone: Iterable[User]) -> None:
         where = (user, title)
         if not missing:
             assert (where, refusals) == (where, set())
-        # In the order of the declaration; what handlers decide themselves they may do without an error.
+        # The first in the order of the declaration counts. Where handlers decide themselves, they may do without an
+        # error.
         first = next((each for each in missing if not each.otherwise), None)
         if first is None:
             continue
         kind = first.resource_type
-        # Of a request for all topics there is nothing to refuse.
+        # A request for all topics has nothing that could be refused.
         hidden = ALL[title].lists and not any(kind.name.lower() in place for place in outcome)
         assert (where, hidden or REFUSALS[kind].name in refusals) == (where, True), outcome
 
@@ -133,7 +134,7 @@ async def test_all_users_with_partial_permissions_are_refused_as_declared() -> N
 
 
 def check_parts(outcomes: Outcomes, everyone: Iterable[User]) -> int:
-    """Of two resources only the one without the permission is refused. Returns how often one is."""
+    """Only the resource without the permission is refused, not the other. Return how often one is."""
     by_name = {str(user): user for user in everyone}
     parts = 0
     for (user, title), outcome in outcomes.items():
@@ -190,11 +191,11 @@ async def test_brokers_ask_for_what_handlers_declare(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(SecurityState, "is_authorized", recorded)
     monkeypatch.setattr(SecurityState, "is_authorized_for_any", recorded_any)
-    # Asks for everything that there is.
+    # This request asks for everything that exists.
     monkeypatch.setattr(RequestContext, "authorized_operations", lambda *_: 0)
     name = prefix()
     everyone = [
-        # Each is refused at another place.
+        # Each request is refused at another place.
         User(f"{name}-{number}", kind, operation, False)
         for number, (kind, operation) in enumerate(
             [

@@ -13,10 +13,11 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 )
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import coordinator
+from tests.behaviour.epoch_members import ConsumerMember, until
 from tests.behaviour.requests_by_api import NO_TOPIC, OK, errors
 from tests.behaviour.secured import Secured, as_user, create, revoke, rule
 from tests.behaviour.test_acls import coordinator as until_coordinated
-from tests.behaviour.test_consumer_groups import JOIN, Member, until
+from tests.behaviour.test_consumer_groups import JOIN
 from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, grant
 from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster
@@ -45,8 +46,8 @@ from tests.clusters import BehaviourCluster
 )
 async def test_invalid_patterns_are_refused(cluster: BehaviourCluster, topic: str, pattern: str) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await at.heartbeat("m", 0, **JOIN, subscribed_topic_regex=pattern)
-        assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REGULAR_EXPRESSION
+        response = await at.heartbeat("m", 0, **JOIN, subscribed_topic_regex=pattern)
+        assert ErrorCode(response.error_code) is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize("pattern", ["(?i:{T})-[[:alpha:]]+", r"\Q{t}\E-(?P<rest>\pL{{3}})", r"{t}-[^\d.]{{1,3}}\z"])
@@ -54,7 +55,7 @@ async def test_valid_patterns_are_accepted(cluster: BehaviourCluster, topic: str
     for name in (topic, f"{topic}-abc", f"{topic}-1"):
         await cluster.create_topic(name, partitions=2)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_regex=pattern.format(t=topic, T=topic.upper()))
+        member = ConsumerMember(at, "m", subscribed_topic_regex=pattern.format(t=topic, T=topic.upper()))
         await until(lambda: bool(member.owned), member)
         assert member.owned == {await at.topic_id(f"{topic}-abc"): [0, 1]}
 
@@ -67,7 +68,7 @@ async def test_a_pattern_with_exponential_backtracking_does_not_block_a_broker(
     await cluster.create_topic(f"{long}.", partitions=1)
     await cluster.create_topic(long, partitions=1)
     async with coordinator(cluster, topic) as at:
-        member = Member(at, "m", subscribed_topic_regex=f"{topic}(a+)+$")
+        member = ConsumerMember(at, "m", subscribed_topic_regex=f"{topic}(a+)+$")
         await until(lambda: bool(member.owned), member)
         assert member.owned == {await at.topic_id(long): [0]}
 
@@ -86,11 +87,11 @@ async def test_a_pattern_does_not_match_topics_without_describe_permission(
         await until_coordinated(admin, group)
         await grant(admin, rule(user, GROUP, group, READ), rule(user, TOPIC, seen, DESCRIBE))
         joining = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        answer = await beat(client, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
-        while answer.assignment is None or not answer.assignment.topic_partitions:
-            assert answer.error_code == OK
-            answer = await beat(client, group, answer.member_epoch)
-        assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
+        response = await beat(client, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
+        while response.assignment is None or not response.assignment.topic_partitions:
+            assert response.error_code == OK
+            response = await beat(client, group, response.member_epoch)
+        assert [each.partitions for each in response.assignment.topic_partitions] == [[0, 1]]
         described = await admin.ask(
             ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         )
@@ -111,10 +112,10 @@ async def test_a_hidden_topic_cannot_be_subscribed_to_nor_seen_in_a_group(
         joining = {"subscribed_topic_names": [topic], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
         refused = await beat(client, group, 0, **joining)
         assert (refused.error_code, refused.member_id, refused.assignment) == (NO_TOPIC, None, None)
-        answer = await beat(admin, group, 0, **joining)
-        while answer.assignment is None or not answer.assignment.topic_partitions:
-            assert answer.error_code == OK
-            answer = await beat(admin, group, answer.member_epoch)
+        response = await beat(admin, group, 0, **joining)
+        while response.assignment is None or not response.assignment.topic_partitions:
+            assert response.error_code == OK
+            response = await beat(admin, group, response.member_epoch)
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         assert errors(await admin.ask(request)) == set()
         described = await client.ask(request)

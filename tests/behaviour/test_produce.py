@@ -23,7 +23,7 @@ from aiokproto.records import BatchRecord, RecordBatch, decode
 from aiokproto.types import RecordMetadata
 from tests.behaviour.waiting import until
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 LAST_FETCH_WITH_NAMES = 12
 KEEP = {"retention.ms": "-1"}
@@ -35,7 +35,7 @@ async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch
     cluster = ClusterClient(ClusterConfig.parse({"bootstrap_servers": servers}))
     await cluster.start()
     try:
-        info = await cluster.topic(topic, PATIENCE)
+        info = await cluster.topic(topic, LONG_TIMEOUT)
         return {
             number: await _log(cluster, topic, number, partition.leader)
             for number, partition in enumerate(info.partitions)
@@ -68,11 +68,11 @@ async def _end(cluster: ClusterClient, topic: str, partition: int, leader: int) 
         return (await cluster.send(request, leader)).topics[0].partitions[0]
 
     # The leader itself may not know of a new topic yet.
-    answer = await until(
+    response = await until(
         ask, lambda found: found.error_code not in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     )
-    assert answer.error_code == 0, ErrorCode(answer.error_code)
-    return answer.offset
+    assert response.error_code == 0, ErrorCode(response.error_code)
+    return response.offset
 
 
 async def stored(servers: str, topic: str) -> dict[int, list[BatchRecord]]:
@@ -97,7 +97,7 @@ async def test_every_acks(cluster: BehaviourCluster, topic: str, acks: Any) -> N
     async with producer(cluster, acks=acks) as writer:
         places = [await writer.send(topic, b"%d" % number) for number in range(3)]
     if acks in (0, 1):
-        # No response, or one before the followers have the record: the last record may not be visible yet.
+        # There is no response, or one before the followers have the record. So the last record may not be visible yet.
         await _until_stored(cluster, topic, 3)
     assert [place.offset for place in places] == ([-1, -1, -1] if acks == 0 else [0, 1, 2])
     assert await values_of(cluster.bootstrap_servers, topic) == {0: [b"0", b"1", b"2"]}
@@ -220,10 +220,10 @@ async def test_flush_and_close(cluster: BehaviourCluster, topic: str) -> None:
     writer = producer(cluster, linger_ms=hour_ms, delivery_timeout_ms=2 * hour_ms)
     await writer.start()
     flushed = await writer.post(topic, b"1")
-    await writer.flush(timeout_ms=PATIENCE * 1000)
+    await writer.flush(timeout_ms=LONG_TIMEOUT * 1000)
     assert flushed.result().offset == 0
     closed = await writer.post(topic, b"2")
-    await writer.close(timeout_ms=PATIENCE * 1000)
+    await writer.close(timeout_ms=LONG_TIMEOUT * 1000)
     assert closed.result().offset == 1
 
 
@@ -255,7 +255,7 @@ async def stream_through_leader_moves(cluster: BehaviourCluster, topic: str, wri
             seen = len(deliveries)
             while len(deliveries) < seen + 200:
                 posted.clear()
-                await asyncio.wait_for(posted.wait(), PATIENCE)
+                await asyncio.wait_for(posted.wait(), LONG_TIMEOUT)
             await cluster.move_leader(topic, round_number % 2)
     finally:
         moving = False
@@ -277,7 +277,7 @@ async def test_every_record_is_stored_once_while_leaders_move(cluster3: Behaviou
 async def test_without_idempotence_records_may_repeat_but_none_is_missing(
     cluster3: BehaviourCluster, topic: str
 ) -> None:
-    """A leader that resigns may have stored the batch that it rejects, so that the retry repeats it."""
+    """A leader that resigns may have stored the batch that it rejects, so the retry repeats it."""
     await cluster3.create_topic(topic, partitions=2, replication=3)
     options = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
     async with producer(cluster3, batch_size=1000, linger_ms=1, **options) as writer:
@@ -290,7 +290,7 @@ async def test_without_idempotence_records_may_repeat_but_none_is_missing(
 
 @pytest.mark.exclusive
 async def test_records_wait_for_a_broker_that_restarts(cluster3: BehaviourCluster, topic: str) -> None:
-    """Its partition has no other replica, so records wait for it; then each is stored once."""
+    """The partition has no other replica, so records wait for the broker. Then each is stored once."""
     await cluster3.create_topic(topic, partitions=3)
     async with producer(cluster3, linger_ms=0, retry_backoff_ms=20, retry_backoff_max_ms=100) as writer:
         await writer.send_many(topic, [ProducerRecord(b"0", partition=partition) for partition in range(3)])
@@ -312,7 +312,7 @@ async def _leaders(cluster: BehaviourCluster, topic: str) -> list[int]:
     client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers}))
     await client.start()
     try:
-        return [partition.leader for partition in (await client.topic(topic, PATIENCE)).partitions]
+        return [partition.leader for partition in (await client.topic(topic, LONG_TIMEOUT)).partitions]
     finally:
         await client.close()
 

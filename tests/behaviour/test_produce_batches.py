@@ -22,7 +22,7 @@ from tests.behaviour.transactional import V1
 from tests.behaviour.transactional import Producer as Transactional
 from tests.clusters import BehaviourCluster
 from tests.decompressions import count_decompressions
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START = time.time_ns() // 1_000_000
@@ -74,7 +74,7 @@ async def test_compressed_batches_have_their_size_after_compression(
             assert not outcomes.errors
     found = [one for fetched in await batches(cluster, topic, len(values)) for one in fetched.record_batches]
     assert [record.value for one in found for record in one] == values
-    # Each call leaves a rest.
+    # Each call leaves some records in the batch.
     assert 0.8 * size < max(one.size_in_bytes for one in found) <= 1.05 * size
     assert all(one.compression is Compression.parse(codec) for one in found)
 
@@ -136,7 +136,7 @@ async def test_confluent_kafka_reads_the_copy(cluster: BehaviourCluster, topic: 
         consumer = confluent.Consumer(options)
         consumer.assign([confluent.TopicPartition(copy, 0, 0)])
         try:
-            messages = consumer.consume(len(RECORDS), PATIENCE)
+            messages = consumer.consume(len(RECORDS), LONG_TIMEOUT)
         finally:
             consumer.close()
         assert not any(message.error() for message in messages)
@@ -167,7 +167,7 @@ async def test_records_of_a_transaction_are_copied_without_the_transaction(
 
 
 async def write_transactions(cluster: BehaviourCluster, topic: str) -> None:
-    """One that is committed, and before it one that is not."""
+    """One transaction is committed, and the one before it isn't."""
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         transactional = Transactional(client, V1)
         await transactional.init()

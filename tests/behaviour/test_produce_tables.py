@@ -26,8 +26,8 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def places(outcomes: Any) -> list[tuple[int, int]]:
-    """Partition and offset of each record, all of which were stored."""
+def partition_ids(outcomes: Any) -> list[tuple[int, int]]:
+    """Return partition and offset of each record; all records must have been stored."""
     assert outcomes.errors == {}
     found = list(outcomes)
     assert all(isinstance(one, RecordMetadata) for one in found)
@@ -41,7 +41,7 @@ async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: An
     table = pa.concat_tables([pa.table({"value": values[:1000]}), pa.table({"value": values[1000:]})])
     async with producer(cluster, batch_size=20_000) as writer:
         outcomes = await writer.send_many(topic, wrap(table))
-        assert places(outcomes) == [(0, offset) for offset in range(3000)]
+        assert partition_ids(outcomes) == [(0, offset) for offset in range(3000)]
     assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == values
 
 
@@ -49,7 +49,7 @@ async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: An
 async def test_many_records_are_buffered_in_order_before_any_is_acknowledged(
     cluster: BehaviourCluster, topic: str, table: bool
 ) -> None:
-    """More than the buffer has memory for: each call waits for some of it."""
+    """The table is larger than the buffer's memory, so each call waits for some of it."""
     await cluster.create_topic(topic)
     values = [b"%06d" % number * 10 for number in range(3000)]
     async with producer(cluster, batch_size=10_000, buffer_memory=50_000, linger_ms=0) as writer:
@@ -57,7 +57,7 @@ async def test_many_records_are_buffered_in_order_before_any_is_acknowledged(
         for start in range(0, len(values), 500):
             some = values[start : start + 500]
             deliveries.append(await writer.post_many(topic, pa.table({"value": some}) if table else some))
-        found = [place for delivery in deliveries for place in places(await delivery)]
+        found = [place for delivery in deliveries for place in partition_ids(await delivery)]
         assert all(delivery.done() and len(delivery) == 500 for delivery in deliveries)
     assert found == [(0, offset) for offset in range(3000)]
     assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == values
@@ -94,9 +94,9 @@ async def test_every_column(cluster: BehaviourCluster, topic: str) -> None:
     async with producer(cluster) as writer:
         outcomes = await writer.send_many(topic, table)
     hashed = [(murmur2(key) & 0x7FFFFFFF) % 3 for key in (b"k0", b"")]
-    assert [partition for partition, _ in places(outcomes)] == [hashed[0], 2, 1, hashed[1], 2]
+    assert [partition for partition, _ in partition_ids(outcomes)] == [hashed[0], 2, 1, hashed[1], 2]
     log = await stored(cluster.bootstrap_servers, topic)
-    found = [log[partition][offset] for partition, offset in places(outcomes)]
+    found = [log[partition][offset] for partition, offset in partition_ids(outcomes)]
     assert [(one.key, one.value, one.headers) for one in found] == [
         (b"k0", b"a", (("h", b"1"), ("h", None))),
         (None, b"b", ()),
@@ -117,7 +117,7 @@ async def test_keys_are_placed_as_by_other_clients_and_stay_in_order(cluster: Be
     async with producer(cluster, batch_size=4000) as writer:
         outcomes = await writer.send_many(topic, pa.table({"key": keys, "value": values}))
     log = await stored(cluster.bootstrap_servers, topic)
-    for number, (partition, offset) in enumerate(places(outcomes)):
+    for number, (partition, offset) in enumerate(partition_ids(outcomes)):
         assert partition == (murmur2(keys[number]) & 0x7FFFFFFF) % 4
         assert log[partition][offset].value == values[number]
     for records in log.values():
@@ -133,9 +133,9 @@ async def test_the_partitioner_and_the_partition_of_the_call(cluster: BehaviourC
         return int(partitions[-1])
 
     async with producer(cluster, partitioner=last) as writer:
-        assert [partition for partition, _ in places(await writer.send_many(topic, table))] == [2, 0, 2]
+        assert [partition for partition, _ in partition_ids(await writer.send_many(topic, table))] == [2, 0, 2]
         outcomes = await writer.send_many(topic, table, partition=1)
-        assert [partition for partition, _ in places(outcomes)] == [1, 0, 1]
+        assert [partition for partition, _ in partition_ids(outcomes)] == [1, 0, 1]
 
 
 async def test_a_row_that_is_too_large_fails_alone(cluster: BehaviourCluster, topic: str) -> None:

@@ -35,7 +35,7 @@ async def first_version(transactional_id: TransactionalId, before: bool) -> bool
 
 @pytest.fixture(params=["v1", "v2"], autouse=True)
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The version of the transactions: that of the cluster, or the one that every broker since 0.11 has."""
+    """The version of the transactions: the cluster's, or the one that every broker since 0.11 has."""
     if request.param == "v1":
         monkeypatch.setattr(TransactionalId, "has_v2", first_version)
     return str(request.param)
@@ -138,8 +138,8 @@ async def test_every_way_to_write_is_part_of_the_transaction(
         await txn.send_batch(topic, builder.close(), partition=0)
         await txn.send_many(topic, [b"many", b"more"])
     await read_when(client, topic, [b"try_post", b"batch", b"many", b"more"])
-    answer = await fetch(client, topic, 0, UNCOMMITTED)
-    assert all(batch.is_transactional for batch in decode(bytes(answer.records or b"")))
+    response = await fetch(client, topic, 0, UNCOMMITTED)
+    assert all(batch.is_transactional for batch in decode(bytes(response.records or b"")))
 
 
 async def test_a_cancelled_block_aborts_before_the_next_transaction(
@@ -173,7 +173,7 @@ async def test_a_record_that_fails_aborts_the_transaction(
     await cluster.create_topic(topic, config={"max.message.bytes": "1000"})
     txn = await producer.transaction().__aenter__()
     await txn.send(topic, b"fits")
-    # Dropped: nobody awaits the delivery.
+    # Drop the delivery, so that nothing awaits it.
     await txn.post(topic, bytes(2000))
     with pytest.raises(TransactionAbortedError, match="MESSAGE_TOO_LARGE") as caught:
         await txn.commit()
@@ -225,7 +225,7 @@ async def test_a_record_that_post_many_rejects_aborts(
 async def test_a_record_that_is_too_large_aborts_although_its_error_was_caught(
     cluster: BehaviourCluster, client: Client, topic: str, producer: Producer, how: str
 ) -> None:
-    """Also if a task that nobody awaits has raised it: the rest would be committed without the record."""
+    """It fails even if nothing awaits the task that raised, or the rest would be committed without the record."""
     await cluster.create_topic(topic)
     txn = await producer.transaction().__aenter__()
     await txn.send(topic, b"fits")

@@ -29,22 +29,22 @@ async def alter(wire: Wire, entity: Entity, key: str, value: float | None, *, va
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
     )
-    answer = await wire.ask(AlterClientQuotasRequest(entries=[entry], validate_only=validate_only), 1)
-    assert [{each.entity_type: each.entity_name for each in answer.entries[0].entity}] == [entity]
-    return answer.entries[0].error_code
+    response = await wire.ask(AlterClientQuotasRequest(entries=[entry], validate_only=validate_only), 1)
+    assert [{each.entity_type: each.entity_name for each in response.entries[0].entity}] == [entity]
+    return response.entries[0].error_code
 
 
 async def described(
     wire: Wire, *components: ComponentData, strict: bool = False
 ) -> list[tuple[Entity, dict[str, float]]]:
-    answer = await wire.ask(DescribeClientQuotasRequest(components=list(components), strict=strict), 1)
-    assert answer.error_code == 0, answer.error_message
+    response = await wire.ask(DescribeClientQuotasRequest(components=list(components), strict=strict), 1)
+    assert response.error_code == 0, response.error_message
     return [
         (
             {each.entity_type: each.entity_name for each in entry.entity},
             {value.key: value.value for value in entry.values},
         )
-        for entry in answer.entries or ()
+        for entry in response.entries or ()
     ]
 
 
@@ -123,8 +123,8 @@ async def test_invalid_filters_are_refused(
     cluster: BehaviourCluster, component: ComponentData, error: ErrorCode
 ) -> None:
     async with connect(cluster) as wire:
-        answer = await wire.ask(DescribeClientQuotasRequest(components=[component], strict=False), 1)
-        assert answer.error_code == error
+        response = await wire.ask(DescribeClientQuotasRequest(components=[component], strict=False), 1)
+        assert response.error_code == error
 
 
 @pytest.mark.usefixtures("alone")
@@ -133,15 +133,15 @@ async def test_a_producer_above_its_quota_is_throttled(cluster: BehaviourCluster
     async with limited(cluster, topic, "producer_byte_rate", 20_000) as wire:
         offset = 0
         while True:
-            answer = await wire.ask(produce_request(topic, batch([bytes(50_000)])), 9)
-            partition = answer.responses[0].partition_responses[0]
+            response = await wire.ask(produce_request(topic, batch([bytes(50_000)])), 9)
+            partition = response.responses[0].partition_responses[0]
             if offset == 0 and partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 # A real broker reports a new topic a moment before it accepts records for it.
                 continue
-            # The records above the quota are stored all the same.
+            # The broker stores the records above the quota all the same.
             assert (partition.error_code, partition.base_offset) == (0, offset)
             offset += 1
-            if answer.throttle_time_ms:
+            if response.throttle_time_ms:
                 break
 
 
@@ -153,11 +153,11 @@ async def test_partitions_beyond_the_quota_are_refused(cluster: BehaviourCluster
     async with limited(cluster, topic, "controller_mutation_rate", 1) as wire:
         number = 0
         while True:
-            answer = await wire.ask(asking(number), 7)
+            response = await wire.ask(asking(number), 7)
             number += 1
-            if answer.topics[0].error_code:
+            if response.topics[0].error_code:
                 break
         # The first request may exceed the whole quota.
         assert number >= 2
-        assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert answer.throttle_time_ms > 0
+        assert response.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert response.throttle_time_ms > 0

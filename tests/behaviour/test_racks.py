@@ -7,7 +7,7 @@ from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def test_brokers_report_their_racks(cluster3: BehaviourCluster) -> None:
@@ -28,7 +28,7 @@ async def test_each_consumer_reads_from_the_replica_in_its_rack(cluster3: Behavi
             bootstrap_servers=cluster3.bootstrap_servers,
             auto_offset_reset="earliest",
             client_rack=f"rack-{node}",
-            default_api_timeout_ms=PATIENCE * 1000,
+            default_api_timeout_ms=LONG_TIMEOUT * 1000,
         ) as consumer:
             assert [(await anext(consumer)).offset for _ in range(20)] == list(range(20))
             while consumer.partition_state((topic, 0)).detail != f"from broker {node}":

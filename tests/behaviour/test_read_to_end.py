@@ -1,4 +1,4 @@
-"""Reading up to the end of the log, and knowing where it is without asking, on both kinds of cluster."""
+"""Reading up to the end of the log, and knowing the end without a request, on both kinds of cluster."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from aiokproto.errors import ConfigurationError, DeadlineError
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-LONG = PATIENCE * 1000
+LONG = LONG_TIMEOUT * 1000
 
 
 def reader(cluster: BehaviourCluster, *topics: str, isolation: str = "read_uncommitted") -> Consumer:
@@ -36,7 +36,7 @@ async def test_it_ends_where_the_log_ended_when_it_began(cluster: BehaviourClust
         seen: list[tuple[int, int]] = []
         async for record in consumer.read_to_end():
             if not seen:
-                # Also into the batch that is being read, as far as the consumer knows.
+                # For all that the consumer knows, these records belong to the batch that it reads.
                 await fill(cluster, topic, 5, [0, 1, 2], start=25)
             seen.append((record.partition, record.offset))
         assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(25)]
@@ -72,7 +72,7 @@ async def test_transaction_markers_and_aborted_records_at_the_end(cluster: Behav
             values = [record.value async for record in consumer.read_to_end()]
         async with reader(cluster, topic) as consumer:
             everything = [record.value async for record in consumer.read_to_end()]
-            # Three records, one of each transaction, and its marker.
+            # There are three records, one of each transaction, and its marker.
             assert await consumer.position((topic, 0)) == 7
     assert values == [b"value-0", b"value-1", b"value-2", b"committed"]
     assert everything == [*values, b"aborted"]

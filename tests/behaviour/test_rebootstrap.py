@@ -1,4 +1,4 @@
-"""Brokers that send their clients back to the bootstrap addresses (KIP-1102), and brokers that are gone (KIP-899)."""
+"""Brokers that send clients back to the bootstrap addresses (KIP-1102), and brokers that no longer exist (KIP-899)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.net.peer import Answer, HangUp, Peer, peer, serves
 
 
 class Leaving:
-    """A cluster of one broker that is about to be replaced; its address is that of the next one from then on."""
+    """A cluster of one broker, which can be replaced by another one at the same address."""
 
     def __init__(self, successor: str) -> None:
         self.left = False
@@ -57,7 +57,8 @@ class Leaving:
 async def test_a_replaced_cluster_is_left_for_the_one_at_the_bootstrap_addresses(
     cluster: BehaviourCluster, topic: str, closes: bool
 ) -> None:
-    """It says so in Metadata v13, or is gone. Producer and consumer go on without being created again."""
+    """The broker says so in Metadata v13, or no longer exists. Producer and consumer continue without being created
+    again."""
     await cluster.create_topic(topic, 1)
     leaving = Leaving(cluster.bootstrap_servers)
     options: Any = {"bootstrap_servers": "kafka.test:9092", "address_map": leaving.address, "retry_backoff_ms": 10}
@@ -81,7 +82,7 @@ async def test_a_replaced_cluster_is_left_for_the_one_at_the_bootstrap_addresses
 
 
 async def values(consumer: Consumer, count: int) -> set[bytes | None]:
-    """Read so many records that differ."""
+    """Read so many different records."""
     found: set[bytes | None] = set()
     while len(found) < count:
         found.add((await anext(consumer)).value)
@@ -97,7 +98,7 @@ def members() -> list[dict[str, Any]]:
 async def test_all_clients_follow_a_cluster_whose_brokers_all_have_new_addresses(
     tmp_path: Path, members: list[dict[str, Any]]
 ) -> None:
-    """As after a restart of containers with other ports: only the bootstrap name leads to it. Nothing is lost."""
+    """Containers restart with other ports, so only the bootstrap name leads to the broker. Nothing is lost."""
     where: list[str] = []
 
     def current(host: str, port: int) -> tuple[str, int]:

@@ -28,7 +28,7 @@ from tests.broker.secure import (
     grant,
     unsecured,
 )
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Unsecured:
@@ -82,7 +82,7 @@ async def consume(options: dict[str, Any], topic: str, *, group: bool) -> None:
 
 
 async def create_by_producing(options: dict[str, Any], topic: str) -> None:
-    """The broker would create the topic, if it may."""
+    """The broker would create the topic if it were permitted."""
     async with Producer(**options, enable_idempotence=False) as producer:
         await producer.send(f"{topic}-new", b"x")
 
@@ -212,7 +212,7 @@ async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
         try:
             if granted:
                 async with consumer:
-                    found = await asyncio.wait_for(until_all_are_named(), PATIENCE)
+                    found = await asyncio.wait_for(until_all_are_named(), LONG_TIMEOUT)
             else:
                 with pytest.raises(AuthorizationError) as raised:
                     await consumer.start()
@@ -226,7 +226,7 @@ async def test_one_error_names_all_topics_that_are_refused_and_the_principal(
 
 
 async def test_a_topic_that_a_producer_may_write_and_not_create(user: str) -> None:
-    """Brokers say the same if a topic may not be described; real Kafka here creates none."""
+    """Brokers respond the same for a topic that may not be described. Real Kafka creates no topic here."""
     async with secured_broker() as secured, as_user(secured, "admin") as admin:
         options = {
             "bootstrap_servers": secured.bootstrap_servers,

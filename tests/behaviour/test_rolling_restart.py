@@ -13,7 +13,7 @@ from aiokproto import Consumer
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PARTITIONS, MEMBERS, RECORDS = 6, 3, 10
 
@@ -43,7 +43,7 @@ class Reader:
 
 
 class Group:
-    """The members of a group, and what they have read, together."""
+    """The members of a group, and what they have read together."""
 
     def __init__(self, cluster: BehaviourCluster, topic: str, protocol: str, news: asyncio.Event) -> None:
         self.seen: Counter[tuple[int, int]] = Counter()
@@ -52,15 +52,16 @@ class Group:
             "group_id": f"{topic}-{protocol}",
             "group_protocol": protocol,
             "auto_offset_reset": "earliest",
-            # With classic members a broker waits for a session; the others have theirs from the broker.
-            "session_timeout_ms": PATIENCE * 1000,
+            # A broker waits for the session of a classic member. The other members get theirs from the broker.
+            "session_timeout_ms": LONG_TIMEOUT * 1000,
         }
         self.members = [Reader(Consumer(**options), topic, self.seen, news) for _ in range(MEMBERS)]
 
 
 @pytest.mark.exclusive
 async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster, topic: str) -> None:
-    """Each broker in turn, the coordinators of a group of each protocol among them. Every record arrives once."""
+    """Each broker restarts in turn, including the coordinators of a group of each protocol. Every record arrives
+    once."""
     await cluster3.create_topic(topic, PARTITIONS, replication=3)
     news = asyncio.Event()
     groups = [Group(cluster3, topic, protocol, news) for protocol in ("classic", "consumer")]
@@ -70,7 +71,7 @@ async def test_a_rolling_restart_causes_no_rebalance(cluster3: BehaviourCluster,
         while not condition():
             news.clear()
             waiting = asyncio.ensure_future(news.wait())
-            await asyncio.wait([waiting, *reading], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, *reading], timeout=LONG_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
             assert waiting.done(), "nothing happens any more"
 
     reading: list[asyncio.Task[None]] = []

@@ -17,7 +17,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.types import Record, TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Place = tuple[int, int]
 
@@ -42,7 +42,7 @@ async def committed(cluster: BehaviourCluster, topic: str, partitions: int = 1) 
 
 
 async def produce(cluster: BehaviourCluster, topic: str, *records: tuple[bytes | None, bytes]) -> None:
-    """Keys and values, into partition 0."""
+    """Write keys and values to partition 0."""
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for key, value in records:
             await producer.send(topic, value, key=key, partition=0)
@@ -105,7 +105,7 @@ async def until(condition: Any) -> None:
         while not condition():
             await asyncio.sleep(0)
 
-    await asyncio.wait_for(turn(), PATIENCE)
+    await asyncio.wait_for(turn(), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("order", ["partition", "key", "none"])
@@ -169,7 +169,7 @@ async def test_a_failing_handler_ends_the_run_and_its_record_is_not_committed(
             await consumer.run(handle, retry=Retry(attempts=3, backoff_ms=1))
         counts = status(consumer).counts
         assert (counts.processed, counts.failed, counts.retried) == (7, 3, 2)
-        # The consumer goes on at the record that failed, however it is read.
+        # The consumer continues at the record that failed, however it's read.
         assert (await anext(consumer)).offset == 7
     assert calls == Counter({**dict.fromkeys(range(7), 1), 7: 3})
 
@@ -218,7 +218,7 @@ async def test_a_record_that_keeps_failing_becomes_a_dead_letter(cluster: Behavi
 
 
 class Letters:
-    """A dead-letter topic that keeps what is written, or refuses it."""
+    """A dead-letter topic that keeps the records, or refuses them."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.written: list[tuple[Record, BaseException]] = []
@@ -314,7 +314,7 @@ async def test_a_batch_has_records_of_one_partition(cluster: BehaviourCluster, t
     assert await committed(cluster, topic, 2) == [30, 30]
 
 
-async def test_of_a_batch_that_keeps_failing_only_the_bad_record_is_a_dead_letter(
+async def test_only_the_bad_record_of_a_batch_that_keeps_failing_is_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -461,7 +461,7 @@ async def test_the_event_loops_own_handler_of_a_signal_comes_back_after_the_run(
         async with member(cluster, topic) as consumer:
             await consumer.run(handle, handle_signals=True)
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(heard.wait(), PATIENCE)
+        await asyncio.wait_for(heard.wait(), LONG_TIMEOUT)
     finally:
         assert loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, before)
@@ -519,7 +519,7 @@ async def test_a_run_has_the_consumer_for_itself(cluster: BehaviourCluster, topi
                 await call
         consumer.stop_run()
         await until(lambda: not status(consumer).active)
-        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=PATIENCE * 1000))
+        waiting = asyncio.ensure_future(consumer.poll(timeout_ms=LONG_TIMEOUT * 1000))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="another task is waiting"):
             await consumer.run(handler)
@@ -550,7 +550,7 @@ async def test_a_function_that_is_no_coroutine_function_finishes_no_record(
     assert await committed(cluster, topic) == [0]
 
 
-async def test_a_cancelled_error_of_a_handler_that_nobody_cancelled_is_retried_and_becomes_a_dead_letter(
+async def test_a_cancelled_error_of_a_handler_that_was_not_cancelled_is_retried_and_becomes_a_dead_letter(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -582,7 +582,9 @@ async def test_a_function_that_tells_lanes_decides_the_order(cluster: BehaviourC
         await run
 
 
-async def test_a_key_that_cannot_be_told_ends_the_run_and_loses_nothing(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_key_that_cannot_be_determined_ends_the_run_and_loses_nothing(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
     async with member(cluster, topic) as consumer:

@@ -20,7 +20,7 @@ from aiokproto import Consumer
 from aiokproto.types import TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PARTITIONS, RECORDS = 3, 800
 KILLS = 3
@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Victim:
-    """The process, and what it has handled."""
+    """A process, and the records that it has handled."""
 
     def __init__(self, process: Process, handled: Counter[Place]) -> None:
         self._process = process
@@ -44,7 +44,7 @@ class Victim:
         """Wait for some more records."""
         assert self._process.stdout is not None
         for _ in range(records):
-            self._take(await asyncio.wait_for(self._process.stdout.readline(), PATIENCE))
+            self._take(await asyncio.wait_for(self._process.stdout.readline(), LONG_TIMEOUT))
 
     async def kill(self) -> None:
         """Kill it, and read what it has written by then."""
@@ -79,7 +79,7 @@ async def test_a_killed_process_loses_no_record(cluster: BehaviourCluster, topic
     await cluster.create_topic(topic, partitions=PARTITIONS)
     await fill(cluster, topic, RECORDS, range(PARTITIONS))
     everything = {(partition, offset) for partition in range(PARTITIONS) for offset in range(RECORDS)}
-    # How many records may come again: those handled and not committed when the process was killed.
+    # How many records may be delivered again: the ones that were handled and not committed when the process was killed.
     uncommitted = 0
     for _ in range(KILLS):
         async with started(cluster, topic, order, handled) as victim:

@@ -48,7 +48,8 @@ async def joined(
 async def test_members_that_join_and_leave_handle_each_record_once(
     cluster: BehaviourCluster, topic: str, strategy: str
 ) -> None:
-    """Nothing fails: handlers of revoked partitions end, and their offsets are committed before they are given up."""
+    """Nothing fails. Handlers of revoked partitions end, and their offsets are committed before the partitions are
+    given up."""
     partitions = 4
     await cluster.create_topic(topic, partitions=partitions)
     group = Group()
@@ -94,13 +95,13 @@ async def test_leaders_that_move_and_brokers_that_stop_lose_no_record(cluster3: 
 
 
 def status_of(consumer: Consumer) -> int:
-    """How many records are pending."""
+    """Return how many records are pending."""
     status = consumer.run_status()
     assert status is not None
     return sum(each.pending for each in status.partitions.values())
 
 
-async def test_a_new_member_begins_where_the_handlers_of_the_last_one_ended(
+async def test_a_new_member_starts_where_the_handlers_of_the_last_one_ended(
     cluster: BehaviourCluster, topic: str
 ) -> None:
     await cluster.create_topic(topic)

@@ -9,7 +9,7 @@ from aiokproto import Consumer
 from aiokproto.types import Record
 from tests.clusters import BehaviourCluster
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def test_a_signal_stops_all_runs_of_the_event_loop(cluster: BehaviourCluster, topic: str) -> None:
@@ -29,5 +29,5 @@ async def test_a_signal_stops_all_runs_of_the_event_loop(cluster: BehaviourClust
         await until(lambda: active(one) and active(other))
         signal.raise_signal(signal.SIGTERM)
         for run in runs:
-            await asyncio.wait_for(run, PATIENCE)
+            await asyncio.wait_for(run, LONG_TIMEOUT)
     assert signal.getsignal(signal.SIGTERM) == before

@@ -1,4 +1,4 @@
-"""A handler called for records with deserialized keys and values, and for those that cannot be decoded."""
+"""A handler called for records with deserialized keys and values; records that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def letters_of(cluster: BehaviourCluster, topic: str, count: int) -> list[
 @each_deserializer
 async def test_a_handler_gets_deserialized_records(cluster: BehaviourCluster, topic: str, load: Any) -> None:
     await cluster.create_topic(topic)
-    # Keys that have no hash once they are deserialized: their order is that of the bytes.
+    # These keys can't be hashed once they are deserialized, so the order goes by their bytes.
     await produce(cluster, topic, *((b'{"k": %d}' % (number % 2), b"[%d]" % number) for number in range(20)))
     seen: dict[int, list[int]] = {0: [], 1: []}
 
@@ -90,7 +90,7 @@ async def test_a_record_waits_in_a_retry_topic_as_it_was_stored(cluster: Behavio
             raise ValueError("later")
         consumer.stop_run()
 
-    # A producer's serializers would not take bytes.
+    # A producer's serializers wouldn't accept bytes.
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, value_serializer=lambda value: json.dumps(value).encode()
     ) as producer:
@@ -115,11 +115,11 @@ async def test_a_record_that_cannot_be_decoded_ends_the_run_and_is_not_committed
         seen.append(record.value)
 
     async with member(cluster, topic, value_deserializer=load) as consumer:
-        # A call that runs may end, and what has not begun comes again.
+        # A running call may end, and records whose call hasn't started are delivered again.
         while 1 not in seen:
             with pytest.raises(RecordDeserializationError, match=f"{topic}-0: the value .* at offset 2"):
                 await consumer.run(handle)
-        # Neither the run nor a commit has gone beyond it.
+        # Neither the run nor a commit has passed that record.
         with pytest.raises(RecordDeserializationError, match="at offset 2"):
             await consumer.run(handle)
         assert await consumer.position((topic, 0)) == 2
@@ -208,7 +208,7 @@ async def test_a_seek_while_a_deserializer_is_awaited_decides(cluster: Behaviour
     assert await committed(cluster, topic) == [5]
 
 
-async def test_a_run_does_not_begin_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_run_does_not_start_while_a_deserializer_is_awaited(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await produce(cluster, topic, (None, b"0"))
     began, goes_on = asyncio.Event(), asyncio.Event()
@@ -244,7 +244,7 @@ async def test_an_order_function_that_raises_loses_no_unfinished_record(cluster:
 
     def lane(record: Record) -> int:
         if record.value == b"2":
-            # The calls before it can end now; one has not begun.
+            # The earlier calls can end now. One hasn't started.
             goes_on.set()
             raise LookupError("no lane")
         return 0

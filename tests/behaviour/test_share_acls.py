@@ -1,4 +1,4 @@
-"""The permissions of share group members, besides that for the group: subscribed and described topics."""
+"""The permissions of share group members, besides the one for the group: subscribed and described topics."""
 
 from __future__ import annotations
 

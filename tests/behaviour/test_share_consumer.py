@@ -17,7 +17,7 @@ from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from tests.behaviour.share_harness import ShareHarness, share_harness
 from tests.clusters import BehaviourCluster
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def consumer(cluster: BehaviourCluster, topic: str, **options: Any) -> ShareConsumer:
@@ -26,7 +26,7 @@ def consumer(cluster: BehaviourCluster, topic: str, **options: Any) -> ShareCons
 
 async def read(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
     """Read records one by one."""
-    return [await asyncio.wait_for(anext(consumer), PATIENCE) for _ in range(count)]
+    return [await asyncio.wait_for(anext(consumer), LONG_TIMEOUT) for _ in range(count)]
 
 
 def seen(records: Sequence[ShareRecord]) -> dict[int, int]:
@@ -35,7 +35,7 @@ def seen(records: Sequence[ShareRecord]) -> dict[int, int]:
 
 
 async def left(at: ShareHarness, cluster: BehaviourCluster, count: int) -> dict[int, int]:
-    """What another member gets: the delivery counts of ``count`` records by offset."""
+    """Return what another member gets: the delivery counts of ``count`` records by offset."""
     async with consumer(cluster, at.topic) as other:
         return seen(await read(other, count))
 
@@ -99,9 +99,9 @@ async def test_lists_and_batches_count_as_a_whole(cluster: BehaviourCluster, top
                 while not records:
                     records = await jobs.poll(1000, 2)
                 assert seen(records) == {0: 1, 1: 1}
-                batch = await asyncio.wait_for(anext(jobs.batches()), PATIENCE)
+                batch = await asyncio.wait_for(anext(jobs.batches()), LONG_TIMEOUT)
                 assert (batch.topic, batch.partition, len(batch)) == (topic, 0, 1)
-                batch = await asyncio.wait_for(anext(jobs.batches()), PATIENCE)
+                batch = await asyncio.wait_for(anext(jobs.batches()), LONG_TIMEOUT)
                 assert seen(list(batch)) == {3: 1, 4: 1, 5: 1}
                 raise ZeroDivisionError
 
@@ -114,13 +114,13 @@ async def test_poll_collects_min_records_of_several_batches_and_fetches(cluster:
     async with share_harness(cluster, topic) as at:
         await at.produce(3, 2)
         async with consumer(cluster, topic, max_poll_records=2, share_acquire_mode="record_limit") as jobs:
-            collecting = asyncio.create_task(jobs.poll(PATIENCE * 1000, 7, min_records=7))
+            collecting = asyncio.create_task(jobs.poll(LONG_TIMEOUT * 1000, 7, min_records=7))
             await until(lambda: jobs.stats().records_delivered >= 4)
             collecting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await collecting
             await at.produce(2)
-            records = await jobs.poll(PATIENCE * 1000, 7, min_records=7)
+            records = await jobs.poll(LONG_TIMEOUT * 1000, 7, min_records=7)
             assert seen(records) == dict.fromkeys(range(7), 1)
             assert await jobs.poll(1, 2, min_records=2) == []
             assert {outcome.error for outcome in await jobs.commit()} == {None}
@@ -143,7 +143,7 @@ async def test_explicit_acknowledgements_decide_about_each_record(cluster: Behav
                 AcknowledgeOutcome(topic, 0, 5, 5, Acknowledgement.ACCEPT),
             ]
             assert seen(await read(jobs, 1)) == {1: 2}
-        # Nothing was said about 4, and about the second delivery of 1.
+        # Nothing acknowledges 4, and the second delivery of 1.
         assert await left(at, cluster, 2) == {1: 3, 4: 2}
 
 
@@ -168,7 +168,7 @@ async def test_implicit_acknowledgement_leaves_out_what_was_acknowledged_otherwi
 async def test_an_acknowledgement_can_be_replaced_until_it_is_sent(cluster: BehaviourCluster, topic: str) -> None:
     async with share_harness(cluster, topic) as at:
         await at.produce(1)
-        options = {"acknowledgement_mode": "explicit", "acknowledge_linger_ms": PATIENCE * 1000}
+        options = {"acknowledgement_mode": "explicit", "acknowledge_linger_ms": LONG_TIMEOUT * 1000}
         async with consumer(cluster, topic, **options) as jobs:
             (record,) = await read(jobs, 1)
             assert jobs.release(record)
@@ -187,7 +187,7 @@ async def test_acknowledgements_are_sent_without_another_call(cluster: Behaviour
         options = {"acknowledgement_mode": "explicit", "on_acknowledged": lambda _: done.set()}
         async with consumer(cluster, topic, **options) as jobs:
             jobs.accept(await read(jobs, 1))
-            await asyncio.wait_for(done.wait(), PATIENCE)
+            await asyncio.wait_for(done.wait(), LONG_TIMEOUT)
 
 
 async def test_an_expired_lock_is_a_result(cluster: BehaviourCluster, topic: str) -> None:
@@ -237,7 +237,7 @@ async def test_locks_can_be_renewed_by_hand(cluster: BehaviourCluster, topic: st
         async with consumer(cluster, topic, acknowledgement_mode="explicit", renew_locks=False) as jobs:
             records = await read(jobs, 2)
             before = records[0].lock_deadline
-            # A clock may stand still for longer than a renewal takes.
+            # A clock may stop for longer than a renewal takes.
             now = asyncio.get_running_loop().time
             fetched = now()
             await until(lambda: now() > fetched)
@@ -301,7 +301,7 @@ async def test_several_partitions_and_members_share_the_work(cluster: BehaviourC
                 while len(found) < 60:
                     found.extend((record.partition, record.offset) for record in await jobs.poll(200))
 
-        await asyncio.wait_for(asyncio.gather(work(), work()), PATIENCE)
+        await asyncio.wait_for(asyncio.gather(work(), work()), LONG_TIMEOUT)
         assert sorted(found) == [(partition, offset) for partition in range(3) for offset in range(20)]
 
 
@@ -327,7 +327,7 @@ async def test_run_accepts_releases_and_rejects_by_how_handlers_end(cluster: Beh
 
         async with consumer(cluster, topic) as jobs:
             running = asyncio.create_task(jobs.run(handle, concurrency=3, on_error=policy, redelivery_backoff_ms=0))
-            await asyncio.wait_for(enough.wait(), PATIENCE)
+            await asyncio.wait_for(enough.wait(), LONG_TIMEOUT)
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
@@ -353,13 +353,13 @@ async def test_run_waits_for_handlers_and_releases_the_records_of_those_it_cance
 
         async with consumer(cluster, topic) as jobs:
             running = asyncio.create_task(jobs.run(handle, concurrency=2, drain_timeout_ms=200))
-            await asyncio.wait_for(both.wait(), PATIENCE)
+            await asyncio.wait_for(both.wait(), LONG_TIMEOUT)
             running.cancel()
             go.set()
             with pytest.raises(asyncio.CancelledError):
                 await running
             assert started == [0, 1], "a cancelled run starts no more"
-        # It had not acquired the last one: there was no handler for it.
+        # The consumer hadn't acquired the last record, because it had no handler for it.
         assert await left(at, cluster, 2) == {1: 2, 2: 1}
 
 
@@ -398,7 +398,7 @@ async def test_a_consumer_moves_on_to_the_new_leader(cluster3: BehaviourCluster,
             assert all(each.ok for each in await jobs.commit())
             await cluster3.move_leader(topic, 0)
             again = await read(jobs, 2)
-            # The new leader knows the delivery counts that were stored: none of an acquisition.
+            # The new leader knows only stored delivery counts, and an acquisition isn't stored.
             assert sorted(seen(again)) == [1, 2]
             assert not jobs.accept(records[1])
             assert jobs.accept(again)
@@ -463,7 +463,7 @@ async def test_what_was_delivered_before_unsubscribe_can_still_be_acknowledged(
         async with consumer(cluster, topic, acknowledgement_mode="explicit") as jobs:
             records = await read(jobs, 2)
             jobs.unsubscribe()
-            # It has left the group by then.
+            # The member has left the group by then.
             await until(lambda: jobs._engine.member.member_epoch < 0)
             jobs.accept(records)
             outcomes = await jobs.commit()
@@ -471,7 +471,7 @@ async def test_what_was_delivered_before_unsubscribe_can_still_be_acknowledged(
 
 
 async def test_a_connection_stays_open_while_records_are_processed(cluster: BehaviourCluster, topic: str) -> None:
-    """By requests without an acknowledgement: closing the connection would release the records."""
+    """Requests without an acknowledgement keep it open, because closing it would release the records."""
 
     class Sent(Hooks):
         count = 0
@@ -512,7 +512,7 @@ async def test_a_topic_that_is_created_again_is_read(cluster: BehaviourCluster, 
 async def new_records(jobs: ShareConsumer) -> list[ShareRecord]:
     """Read until there is a record of the topic that was created again."""
     found: list[ShareRecord] = []
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + LONG_TIMEOUT
     while not any(record.value == b"new" for record in found):
         assert asyncio.get_running_loop().time() < deadline
         with suppress(UnknownTopicError):

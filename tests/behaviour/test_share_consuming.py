@@ -95,7 +95,7 @@ async def test_an_acquisition_lock_expires(cluster: BehaviourCluster, topic: str
 
 
 async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, topic: str) -> None:
-    # Longer than a slow machine takes from one renewal to the next.
+    # The lock lasts longer than a slow machine takes from one renewal to the next.
     lock_ms = 6000
     async with (
         share_harness(cluster, topic, record_lock_duration_ms=f"{lock_ms}") as at,
@@ -106,9 +106,9 @@ async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, top
         assert await one.acquire() == of(0, 1)
         waiting = asyncio.create_task(other.acquire())
         while not waiting.done():
-            answer = await one.acknowledge((0, 0, [RENEW]), renew=True)
-            assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (0, lock_ms)
-            assert answer.responses[0].partitions[0].error_code == 0
+            response = await one.acknowledge((0, 0, [RENEW]), renew=True)
+            assert (response.error_code, response.acquisition_lock_timeout_ms) == (0, lock_ms)
+            assert response.responses[0].partitions[0].error_code == 0
             renewed = await one.fetch(
                 (0, 0, [RENEW]), is_renew_ack=True, most=0, batch_size=0, max_bytes=0, partitions=[0]
             )
@@ -130,14 +130,14 @@ async def test_closing_a_share_session_releases_its_records(cluster: BehaviourCl
         async with at.member() as one:
             await at.produce(3)
             assert await one.acquire() == of(0, 1, 2)
-            answer = await one.acknowledge((0, 0, [ACCEPT]), epoch=-1)
-            assert answer.responses[0].partitions[0].error_code == 0
+            response = await one.acknowledge((0, 0, [ACCEPT]), epoch=-1)
+            assert response.responses[0].partitions[0].error_code == 0
             assert await other.acquire() == of(1, 2, count=2)
             assert (await one.fetch(epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
             assert (await other.fetch((1, 1, [ACCEPT]), epoch=-1)).error_code == 0
             one.epoch = 0
             assert await one.acquire() == of(2, count=3)
-        # Its connection was closed by that.
+        # That has closed its connection.
         other.epoch = 0
         assert await other.acquire() == of(2, count=4)
 
@@ -179,9 +179,9 @@ async def test_the_number_of_records_in_flight_is_limited(cluster: BehaviourClus
 async def test_new_records_are_acquired_in_ranges_of_batches(cluster: BehaviourCluster, topic: str) -> None:
     async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(*[2] * 5)
-        while not (answer := await one.fetch(wait=500, batch_size=3)).responses[0].partitions[0].acquired_records:
+        while not (response := await one.fetch(wait=500, batch_size=3)).responses[0].partitions[0].acquired_records:
             pass
-        ranges = answer.responses[0].partitions[0].acquired_records
+        ranges = response.responses[0].partitions[0].acquired_records
         assert [(each.first_offset, each.last_offset) for each in ranges] == [(0, 3), (4, 7), (8, 9)]
 
 
@@ -192,7 +192,7 @@ async def test_new_records_are_acquired_in_ranges_of_batches(cluster: BehaviourC
 async def test_share_auto_offset_reset_decides_where_a_group_starts(
     cluster: BehaviourCluster, topic: str, reset: str, expected: list[int]
 ) -> None:
-    """If no record is as new as that, the start is undecided until there is one."""
+    """If no record is that new, the start is undecided until there is one."""
     async with share_harness(cluster, topic, auto_offset_reset=reset) as at:
         await at.produce(2, age=7200)
         async with at.member() as one:
@@ -211,7 +211,7 @@ async def test_share_auto_offset_reset_decides_where_a_group_starts(
 
 
 async def write_transactions(at: ShareHarness) -> None:
-    """Two records that are aborted, two that are committed, two whose transaction is open, and markers between."""
+    """Write two aborted records, two committed ones, and two of an open transaction, with markers in between."""
     for commit in (False, True):
         producer = Producer(at.client, V2)
         await producer.init()
@@ -272,8 +272,8 @@ async def test_an_administrator_resets_the_start_offset(cluster: BehaviourCluste
         partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
         changed = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])
         request = AlterShareGroupOffsetsRequest(group_id=at.group, topics=[changed])
-        answer = await at.client.request(request)
-        assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0), answer
+        response = await at.client.request(request)
+        assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0), response
         async with at.member() as other:
             assert await other.acquire() == of(2, 3)
 
@@ -308,9 +308,9 @@ async def test_invalid_acknowledgements_are_refused(
         await at.produce(4)
         assert await one.acquire() == of(0, 1, 2, 3)
         assert await one.acknowledge_error(*acks) is error
-        answer = await one.fetch(*acks)
-        (part,) = answer.responses[0].partitions
-        assert (answer.error_code, part.error_code, ErrorCode(part.acknowledge_error_code)) == (0, 0, error)
+        response = await one.fetch(*acks)
+        (part,) = response.responses[0].partitions
+        assert (response.error_code, part.error_code, ErrorCode(part.acknowledge_error_code)) == (0, 0, error)
         assert await one.acknowledge_error((0, 3, [ACCEPT])) is ErrorCode.NONE, "nothing that was refused was applied"
         assert await one.acknowledge_error((0, 3, [ACCEPT])) is not ErrorCode.INVALID_REQUEST
 
@@ -360,8 +360,8 @@ async def test_invalid_requests_are_refused(cluster: BehaviourCluster, topic: st
 
 async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     async with share_harness(cluster, topic) as at, at.member() as one:
-        answer = await one.fetch(partitions=[7], wait=100)
-        (part,) = answer.responses[0].partitions
+        response = await one.fetch(partitions=[7], wait=100)
+        (part,) = response.responses[0].partitions
         assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await one.acknowledge_error((0, 0, [ACCEPT]), partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await one.acknowledge_error((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
@@ -369,13 +369,13 @@ async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: 
         )
         at.topic_id = ZERO_UUID[:-1] + b"\x07"
         one.epoch = 0
-        answer = await one.fetch(wait=100)
-        (part,) = answer.responses[0].partitions
+        response = await one.fetch(wait=100)
+        (part,) = response.responses[0].partitions
         assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_permissions_are_checked(secured: Secured, topic: str, user: str) -> None:
-    """Permission for the group is needed to create a session; of the topics, those are read that are permitted."""
+    """A session needs permission for the group. The member reads only the permitted topics."""
     async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         known = await admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
@@ -399,13 +399,13 @@ async def test_permissions_are_checked(secured: Secured, topic: str, user: str) 
             topics=[share_fetch.FetchTopic(topic_id=known.topics[0].topic_id, partitions=[partition])],
             forgotten_topics_data=[],
         )
-        for answer in (await client.ask(fetch), await client.ask(acknowledge)):
-            assert (ErrorCode(answer.error_code), answer.responses) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
+        for response in (await client.ask(fetch), await client.ask(acknowledge)):
+            assert (ErrorCode(response.error_code), response.responses) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
         await grant(admin, rule(user, GROUP, topic, READ))
         (part,) = parts_of(await client.ask(fetch))
         assert ErrorCode(part.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response = (await client.ask(acknowledge)).responses[0].partitions[0]
-        assert ErrorCode(response.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = (await client.ask(acknowledge)).responses[0].partitions[0]
+        assert ErrorCode(refused.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         await grant(admin, rule(user, TOPIC, topic, READ))
         fetch.share_session_epoch, fetch.topics = 2, []
         assert not any(
@@ -425,14 +425,14 @@ async def test_acknowledgements_survive_a_change_of_leader(cluster3: BehaviourCl
             assert await one.acknowledge_error((0, 4, [ACCEPT, RELEASE, REJECT, RELEASE, RELEASE])) is ErrorCode.NONE
             assert await one.acquire(most=1, share_acquire_mode=1) == of(1, count=2)
             after = await cluster3.move_leader(topic, 0)
-            answer = await one.fetch()
-            while not any(part.error_code for part in parts_of(answer)):
-                answer = await one.fetch()
-            (part,) = answer.responses[0].partitions
+            response = await one.fetch()
+            while not any(part.error_code for part in parts_of(response)):
+                response = await one.fetch()
+            (part,) = response.responses[0].partitions
             assert ErrorCode(part.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert part.current_leader.leader_id == after
-            assert [node.node_id for node in answer.node_endpoints] == [after]
+            assert [node.node_id for node in response.node_endpoints] == [after]
             assert await one.acknowledge_error((1, 1, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         async with at.member() as other:
-            # That the first record was acquired is not persisted.
+            # The acquisition of the first record isn't persisted.
             assert await other.acquire() == of(1, 3, 4, count=2)

@@ -19,7 +19,7 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.share_harness import ShareHarness, share_harness
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 GROUP, TOPIC, BROKER = 32, 2, 4
 REJECTED = b"Offset rejected by client."
@@ -58,11 +58,11 @@ async def dead_letters(
 
 
 async def fail(cluster: BehaviourCluster, topic: str) -> None:
-    """Reject the first record, and release the others until that has no effect any more."""
+    """Reject the first record, and release the others until the delivery limit ends them."""
     async with ShareConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as jobs:
         seen: set[tuple[int, int]] = set()
         while not {(1, 2), (2, 2)} <= seen:
-            record = await asyncio.wait_for(anext(jobs), PATIENCE)
+            record = await asyncio.wait_for(anext(jobs), LONG_TIMEOUT)
             seen.add((record.offset, record.delivery_count))
             (jobs.reject if record.offset == 0 else jobs.release)(record)
         assert all(each.ok for each in await jobs.commit())
@@ -71,7 +71,7 @@ async def fail(cluster: BehaviourCluster, topic: str) -> None:
 async def read(cluster: BehaviourCluster, queue: str, count: int) -> list[Record]:
     consumer = Consumer(queue, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
     async with consumer:
-        records = [await asyncio.wait_for(anext(consumer), PATIENCE) for _ in range(count)]
+        records = [await asyncio.wait_for(anext(consumer), LONG_TIMEOUT) for _ in range(count)]
         assert not await consumer.poll(200), "no more"
     return sorted(records, key=lambda record: int(dict(record.headers)["__dlq.errors.offset"] or b""))
 
@@ -111,7 +111,7 @@ async def test_records_that_are_given_up_are_written_to_the_dead_letter_topic(
     assert [(record.key, record.value) for record in records] == expected
 
 
-async def test_gaps_and_accepted_records_are_no_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
+async def test_gaps_and_accepted_records_are_not_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
     async with dead_letters(cluster, topic) as (at, queue):
         await at.produce(4)
         async with at.member() as one:
@@ -142,17 +142,17 @@ async def test_the_partition_of_a_dead_letter_follows_from_its_own(cluster: Beha
             await at.produce(1, partition=partition)
         async with ShareConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic) as jobs:
             for _ in range(3):
-                jobs.reject(await asyncio.wait_for(anext(jobs), PATIENCE))
+                jobs.reject(await asyncio.wait_for(anext(jobs), LONG_TIMEOUT))
             await jobs.commit()
         consumer = Consumer(queue, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
         async with consumer:
-            records = [await asyncio.wait_for(anext(consumer), PATIENCE) for _ in range(3)]
+            records = [await asyncio.wait_for(anext(consumer), LONG_TIMEOUT) for _ in range(3)]
     origins = {(dict(record.headers)["__dlq.errors.partition"], record.partition) for record in records}
     assert origins == {(b"0", 0), (b"1", 1), (b"2", 0)}
 
 
 async def test_a_topic_that_is_not_enabled_gets_no_dead_letters(cluster: BehaviourCluster, topic: str) -> None:
-    """The record is given up nevertheless."""
+    """The broker archives the record nevertheless."""
     async with dead_letters(cluster, topic, enabled="false") as (_, queue):
         await produce(cluster, topic)
         await fail(cluster, topic)

@@ -30,8 +30,9 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import ShareMember, share_heartbeat, until
 from tests.behaviour.feed import fill
-from tests.behaviour.sharing import ShareMember, alter, alter_when_known, delete, describe, heartbeat, offsets, until
+from tests.behaviour.sharing import alter, alter_when_known, delete, describe, offsets
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 
@@ -47,8 +48,12 @@ async def test_members_do_not_share_partitions_while_there_are_enough(cluster: B
     async with coordinator(cluster, topic) as at:
         first, second = ShareMember(at, "first", topic), ShareMember(at, "second", topic, rack_id="r")
         await until(lambda: first.partitions == ALL, first)
-        answer = await first.beat()
-        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == ("first", HEARTBEAT_MS, None)
+        response = await first.beat()
+        assert (response.member_id, response.heartbeat_interval_ms, response.assignment) == (
+            "first",
+            HEARTBEAT_MS,
+            None,
+        )
         await until(lambda: len(second.partitions) == 2 and first.epoch == second.epoch, second, first)
         assert sorted(first.partitions + second.partitions) == ALL
         described = await describe(at)
@@ -82,7 +87,7 @@ async def test_more_members_than_partitions_share_them(cluster: BehaviourCluster
         await until(lambda: all(member.partitions for member in members), *members)
         await until(lambda: len({member.epoch for member in members}) == 1, *members)
         read = sorted(index for member in members for index in member.partitions)
-        # Three for each partition as far as possible: one of five has both, or is not needed for that.
+        # Each partition has three members as far as possible, so one of five has both, or isn't needed for that.
         assert {0, 1} == set(read)
         assert read.count(0) <= 3
         assert read.count(1) <= 3
@@ -97,17 +102,17 @@ async def test_members_can_subscribe_to_different_topics(cluster: BehaviourClust
         one = ShareMember(at, "one", topic)
         both = ShareMember(at, "both", topic, f"{topic}-b")
         ids = await at.topic_id(topic), await at.topic_id(f"{topic}-b")
-        await until(lambda: both.assigned.get(ids[1], []) != [] and len(one.partitions) == 1, one, both)
-        assert sorted(one.assigned) == [ids[0]]
-        assert sorted(both.assigned[ids[1]]) == [0, 1]
-        assert sorted(one.assigned[ids[0]] + both.assigned[ids[0]]) == [0, 1]
-        # It changes its subscription, which takes effect at once.
-        answer = await heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
-        assert answer.error_code == 0
-        assert answer.assignment is not None
-        both.epoch = answer.member_epoch
-        both.assigned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-        await until(lambda: ids[1] not in both.assigned, one, both)
+        await until(lambda: both.owned.get(ids[1], []) != [] and len(one.partitions) == 1, one, both)
+        assert sorted(one.owned) == [ids[0]]
+        assert sorted(both.owned[ids[1]]) == [0, 1]
+        assert sorted(one.owned[ids[0]] + both.owned[ids[0]]) == [0, 1]
+        # The member changes its subscription, which takes effect at once.
+        response = await share_heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
+        assert response.error_code == 0
+        assert response.assignment is not None
+        both.epoch = response.member_epoch
+        both.owned = {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
+        await until(lambda: ids[1] not in both.owned, one, both)
         for member in (one, both):
             await member.leave()
 
@@ -116,7 +121,7 @@ async def test_topics_and_partitions_that_are_added_are_assigned(cluster: Behavi
     async with coordinator(cluster, topic) as at:
         member = ShareMember(at, "m", topic)
         assert (await member.beat()).assignment is not None
-        assert member.assigned == {}
+        assert member.owned == {}
         await cluster.create_topic(topic)
         await until(lambda: member.partitions == [0], member)
         grown = CreatePartitionsTopic(name=topic, count=3, assignments=None)
@@ -149,8 +154,8 @@ async def test_invalid_heartbeats_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await heartbeat(at, member_id, epoch, **fields)
-        assert (answer.error_code, answer.member_id, answer.assignment) == (error, None, None)
+        response = await share_heartbeat(at, member_id, epoch, **fields)
+        assert (response.error_code, response.member_id, response.assignment) == (error, None, None)
 
 
 async def test_a_member_with_another_epoch_is_fenced(cluster: BehaviourCluster, topic: str) -> None:
@@ -161,12 +166,12 @@ async def test_a_member_with_another_epoch_is_fenced(cluster: BehaviourCluster, 
         before = member.epoch
         await until(lambda: member.epoch == other.epoch > before, other, member)
         # The response with its new epoch may have been lost.
-        assert (await heartbeat(at, "m", before)).member_epoch == member.epoch
+        assert (await share_heartbeat(at, "m", before)).member_epoch == member.epoch
         for epoch in (before - 1, member.epoch + 1):
-            assert (await heartbeat(at, "m", epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-        assert (await heartbeat(at, "n", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert (await heartbeat(at, "n", -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        again = await heartbeat(at, "m", 0, subscribed_topic_names=[topic])
+            assert (await share_heartbeat(at, "m", epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await share_heartbeat(at, "n", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await share_heartbeat(at, "n", -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        again = await share_heartbeat(at, "m", 0, subscribed_topic_names=[topic])
         assert (again.error_code, again.member_epoch) == (0, member.epoch)
         assert again.assignment is not None
         assert [each.partitions for each in again.assignment.topic_partitions] == [[0]]
@@ -233,12 +238,12 @@ async def deleted(at: Coordinator) -> ErrorCode:
 
 
 async def test_a_group_of_another_type_is_not_a_share_group(cluster: BehaviourCluster, topic: str) -> None:
-    """Even if it has no members."""
+    """The group keeps its type even without members."""
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         assert await at.commit("", -1, topic, version=8) is ErrorCode.NONE
         for epoch, fields in ((0, {"subscribed_topic_names": [topic]}), (1, {}), (-1, {})):
-            assert (await heartbeat(at, "m", epoch, **fields)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            assert (await share_heartbeat(at, "m", epoch, **fields)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await alter(at, topic, {0: 0})).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await delete(at, topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -254,9 +259,9 @@ async def test_start_offsets_can_be_reset_while_there_are_no_members(cluster: Be
     async with coordinator(cluster, topic) as at:
         assert await offsets(at) == {}
         # Kafka accepts any offset without checking the log, but no partition that does not exist.
-        answer = await alter_when_known(at, topic, {0: 1, 1: 7, 9: 0})
-        assert answer.error_code == 0
-        (altered,) = answer.responses
+        response = await alter_when_known(at, topic, {0: 1, 1: 7, 9: 0})
+        assert response.error_code == 0
+        (altered,) = response.responses
         assert altered.topic_id == await at.topic_id(topic)
         assert {each.partition_index: each.error_code for each in altered.partitions} == {
             0: 0,
@@ -291,9 +296,9 @@ async def test_share_offsets_are_deleted_by_topic(cluster: BehaviourCluster, top
     async with coordinator(cluster, topic) as at:
         assert (await delete(at, topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await alter_when_known(at, topic, {0: 5, 1: 5})).error_code == 0
-        answer = await delete(at, topic, f"{topic}-b", "no such topic")
-        assert answer.error_code == 0
-        assert {each.topic_name: (each.topic_id, each.error_code) for each in answer.responses} == {
+        response = await delete(at, topic, f"{topic}-b", "no such topic")
+        assert response.error_code == 0
+        assert {each.topic_name: (each.topic_id, each.error_code) for each in response.responses} == {
             topic: (await at.topic_id(topic), 0),
             f"{topic}-b": (ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             "no such topic": (ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -324,15 +329,15 @@ async def test_a_share_group_can_have_its_own_configs(cluster: BehaviourCluster,
         async def change(name: str, value: str) -> ErrorCode:
             config = AlterableConfig(name=name, config_operation=0, value=value)
             resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[config])
-            answer = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
-            return ErrorCode(answer.responses[0].error_code)
+            response = await wire.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+            return ErrorCode(response.responses[0].error_code)
 
         async def known() -> dict[str, tuple[str | None, int]]:
             requested_resource = DescribeConfigsResource(
                 resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=None
             )
-            (answer,) = (await wire.ask(DescribeConfigsRequest(resources=[requested_resource]))).results
-            return {each.name: (each.value, each.config_source) for each in answer.configs}
+            (response,) = (await wire.ask(DescribeConfigsRequest(resources=[requested_resource]))).results
+            return {each.name: (each.value, each.config_source) for each in response.configs}
 
         expected = {
             "share.auto.offset.reset": ("latest", 5),
@@ -391,8 +396,8 @@ async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluste
         before = sorted_group(await describe(at))
         await cluster3.move_leader("__consumer_offsets", await at.partition())
         for member in (first, second):
-            answer = await member.beat()
-            assert (answer.member_epoch, answer.assignment) == (before.group_epoch, None)
+            response = await member.beat()
+            assert (response.member_epoch, response.assignment) == (before.group_epoch, None)
         # A coordinator describes what is committed. The high watermark of a new leader is behind its log until its
         # followers have fetched from it, and so may lack the last records that the members were given.
         while sorted_group(await describe(at)) != before:

@@ -1,4 +1,4 @@
-"""What coordinators write of share groups: our code restores, and writes, the same records as real Kafka."""
+"""What coordinators write about share groups: our code restores, and writes, the same records as real Kafka."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records as share_records
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareGroup, ShareHeartbeat
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.internal_topics import partition_for
 from aiokproto.broker.share.coordinator import ShareCoordinator, key_of
@@ -39,11 +38,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord
 from tests.behaviour.coordinator import Coordinator, coordinator
-from tests.behaviour.sharing import ShareMember, alter_when_known, delete, describe, offsets, until
+from tests.behaviour.epoch_members import ShareMember, until
+from tests.behaviour.sharing import alter_when_known, delete, describe, offsets
 from tests.behaviour.test_group_records import OFFSETS, everything, written
 from tests.behaviour.test_share_groups import deleted
-from tests.broker.consumer_harness import Topics
 from tests.broker.coordinators import read_stored
+from tests.broker.epoch_harness import Topics
 from tests.clusters import BehaviourCluster
 
 STATES = "__share_group_state"
@@ -54,7 +54,7 @@ def image_of(latest: dict[bytes, bytes], group: str) -> Image:
 
 
 async def states_of(at: Coordinator, group: str) -> list[tuple[int, BatchRecord]]:
-    """The records of a group in ``__share_group_state``, with their partitions."""
+    """Return the records of a group in ``__share_group_state``, with their partitions."""
     found = []
     for partition in range(await partitions_of(at, STATES)):
         for record in await everything(await at.connect(), STATES, partition):
@@ -72,7 +72,7 @@ async def partitions_of(at: Coordinator, topic: str) -> int:
 
 
 async def test_share_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
-    """Decoded and encoded again by our code, each record has the same bytes, whichever broker wrote it."""
+    """If our code decodes and encodes a record of either broker, its bytes stay the same."""
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first, second = ShareMember(at, "first", topic, rack_id="r"), ShareMember(at, "second", topic)
@@ -115,7 +115,8 @@ async def test_share_group_records_are_restored(cluster: BehaviourCluster, topic
 
 
 def rewritten(group: ShareGroup, image: Image) -> Image:
-    """The group's records as we write them, with the timestamp of the last assignment, which groups do not hold."""
+    """Return the group's records as we write them. They have the timestamp of the last assignment, which groups don't
+    hold."""
     group.dirty = set(group.members)
     anew = {key: image[key] for key in image if key.startswith(b"\0\x0c")}
     share_records.changes(group, anew, 0)
@@ -169,7 +170,7 @@ async def test_share_partition_states_are_restored(cluster: BehaviourCluster, to
 async def test_our_coordinators_continue_from_the_records_of_any_broker(
     cluster: BehaviourCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Our broker on the logs of another broker."""
+    """Run our broker on the logs of another broker."""
     await cluster.create_topic(topic, partitions=3)
     async with coordinator(cluster, topic) as at:
         topic_id = await at.topic_id(topic)
@@ -221,8 +222,8 @@ async def test_our_coordinators_continue_from_the_records_of_any_broker(
             assert found == {place: start for place, (start, _) in starts.items()}
             with pytest.raises(BrokerError, match="the newest is 7"):
                 kept.read(topic, ours.topic_id, 1, 6)
-            answer = groups.share_heartbeat(topic, ShareHeartbeat("m", group.members["m"].epoch))
-            assert answer.assigned is None or {index for _, index in answer.assigned} == {0, 1, 2}
+            response = groups.share_heartbeat(topic, ShareHeartbeat("m", group.members["m"].epoch))
+            assert response.assigned is None or {index for _, index in response.assigned} == {0, 1, 2}
         finally:
             groups.close()
     finally:
@@ -242,20 +243,20 @@ class States:
         request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=self.key.group, topics=[data])
         # The first FindCoordinator request creates the topic.
         find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key_of(self.key)])
-        await self.at.ask(find, lambda answer: answer.coordinators[0].error_code)
+        await self.at.ask(find, lambda response: response.coordinators[0].error_code)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         # The coordinator may not know the topic yet.
         while error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-            error = ErrorCode(answer.results[0].partitions[0].error_code)
+            response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+            error = ErrorCode(response.results[0].partitions[0].error_code)
         assert error is ErrorCode.NONE
 
     async def read(self, **fields: Any) -> tuple[StateBatch, ...]:
         partition = read_share_group_state.PartitionData(partition=self.key.partition, **fields)
         data = read_share_group_state.ReadStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = read_share_group_state.ReadShareGroupStateRequest(group_id=self.key.group, topics=[data])
-        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-        (found,) = answer.results[0].partitions
+        response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+        (found,) = response.results[0].partitions
         assert found.error_code == 0
         return tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
@@ -278,5 +279,5 @@ class States:
         )
         data = write_share_group_state.WriteStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = write_share_group_state.WriteShareGroupStateRequest(group_id=self.key.group, topics=[data])
-        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
-        assert answer.results[0].partitions[0].error_code == 0
+        response = await self.at.ask(request, lambda response: response.results[0].partitions[0].error_code)
+        assert response.results[0].partitions[0].error_code == 0

@@ -1,4 +1,4 @@
-"""The permissions of streams group members, besides that for the group: the topics of the topology."""
+"""The permissions of streams group members, besides the one for the group: the topics of the topology."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ async def test_describe_permission_is_needed_for_all_topics_of_the_topology(
             await grant(admin, rule(user, GROUP, group, READ), rule(user, TOPIC, topic, DESCRIBE))
             refused = await beat(client, group, "a", 0, **joining(topic))
             assert (refused.error_code, refused.member_id) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
-            # Also before anything that is wrong with the request, such as the missing timeout.
+            # The broker checks permissions before it checks the request, whose timeout is missing here.
             refused = await beat(client, group, "a", 0, **joining(topic) | {"rebalance_timeout_ms": -1})
             assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             seen = await describe(client, group)
             assert (seen.error_code, seen.topology, seen.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, [])
-            # The internal topics, which need not exist.
+            # These are the internal topics, which needn't exist.
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE, pattern=PREFIXED))
             assert (await beat(client, group, "a", 0, **joining(topic))).error_code == 0
             seen = await describe(client, group)

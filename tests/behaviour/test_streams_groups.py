@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,8 +31,9 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
 )
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.epoch_members import EpochMember, until
 from tests.behaviour.test_group_records import written
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.clusters import BehaviourCluster
 from tests.kafka.config import HEARTBEAT_MS
 
@@ -84,11 +84,11 @@ async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) 
         "member_epoch": epoch,
         "endpoint_information_epoch": 0,
     }
-    return await at.ask(StreamsGroupHeartbeatRequest(**named | fields), lambda answer: answer.error_code)
+    return await at.ask(StreamsGroupHeartbeatRequest(**named | fields), lambda response: response.error_code)
 
 
 def joining(topic: str) -> dict[str, Any]:
-    """The fields of a heartbeat that joins."""
+    """Return the fields of a heartbeat that joins."""
     return {
         "rebalance_timeout_ms": 30_000,
         "topology": counting(topic),
@@ -100,33 +100,28 @@ def joining(topic: str) -> dict[str, Any]:
     }
 
 
-class Thread:
-    """A member that follows its assignment, one heartbeat at a time."""
+class Thread(EpochMember[StreamsGroupHeartbeatResponse]):
+    """A member of a streams group."""
 
     def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
-        self.at = at
-        self.member_id = member_id
-        self.fields = joining(at.group) | {"process_id": member_id} | fields
-        self.epoch = 0
+        super().__init__(at, member_id, **joining(at.group) | {"process_id": member_id} | fields)
         self.tasks: set[tuple[str, int]] = set()
         self.statuses: list[int] = []
 
-    async def heartbeat(self, **more: Any) -> StreamsGroupHeartbeatResponse:
-        own = {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
-        static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
-        fields = self.fields if self.epoch == 0 else own | static
-        answer = await heartbeat(self.at, self.member_id, self.epoch, **fields | more)
-        assert answer.error_code == 0, answer
-        self.epoch = answer.member_epoch
-        self.statuses = [each.status_code for each in answer.status or []]
-        if answer.active_tasks is not None:
-            self.tasks = {(each.subtopology_id, index) for each in answer.active_tasks for index in each.partitions}
-        return answer
+    async def send(self, epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        return await heartbeat(self.at, self.member_id, epoch, **fields)
+
+    def report(self) -> dict[str, Any]:
+        return {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
+
+    def follow(self, response: StreamsGroupHeartbeatResponse) -> None:
+        self.statuses = [each.status_code for each in response.status or []]
+        if response.active_tasks is not None:
+            self.tasks = {(each.subtopology_id, index) for each in response.active_tasks for index in each.partitions}
 
     async def leave(self, epoch: int = -1) -> None:
-        answer = await heartbeat(self.at, self.member_id, epoch, instance_id=self.fields.get("instance_id"))
-        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, self.member_id, epoch)
-        self.epoch, self.tasks = 0, set()
+        await super().leave(epoch)
+        self.tasks = set()
 
 
 def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
@@ -134,22 +129,16 @@ def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
     return [TaskIds(subtopology_id=name, partitions=sorted(at for own, at in tasks if own == name)) for name in names]
 
 
-async def until(condition: Callable[[], bool], *threads: Thread) -> None:
-    while not condition():
-        for thread in threads:
-            await thread.heartbeat()
-
-
 async def describe(at: Coordinator) -> DescribedGroup:
     request = StreamsGroupDescribeRequest(group_ids=[at.group], include_authorized_operations=True)
-    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+    return (await at.ask(request, lambda response: response.groups[0].error_code)).groups[0]
 
 
 async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
-    """The group, once it is stable."""
+    """Return the group's description once it's stable."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
-            await thread.heartbeat()
+            await thread.beat()
     return described
 
 
@@ -159,10 +148,10 @@ ALL = {(name, index) for name in ("0", "1") for index in range(2)}
 async def test_internal_topics_are_created_and_tasks_assigned(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
-        answer = await first.heartbeat()
-        assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
-        assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
-        assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
+        response = await first.beat()
+        assert (response.heartbeat_interval_ms, response.task_offset_interval_ms) == (HEARTBEAT_MS, 60_000)
+        assert (response.acceptable_recovery_lag, response.endpoint_information_epoch) == (10_000, 0)
+        assert (response.active_tasks, response.standby_tasks, response.warmup_tasks) == ([], [], [])
         assert NO_SOURCE in first.statuses
         assert (await describe(at)).group_state == "NotReady"
         await cluster.create_topic(topic, partitions=2)
@@ -176,7 +165,7 @@ async def test_internal_topics_are_created_and_tasks_assigned(cluster: Behaviour
         second = Thread(at, "second")
         while len(second.tasks) < 2:
             for thread in (first, second):
-                await thread.heartbeat()
+                await thread.beat()
                 assert not first.tasks & second.tasks, "a task has one owner"
         assert first.tasks | second.tasks == ALL
         described = await settled(at, first, second)
@@ -189,8 +178,8 @@ async def test_internal_topics_are_created_and_tasks_assigned(cluster: Behaviour
         for seen in described.members:
             thread = {"first": first, "second": second}[seen.member_id]
             assert (seen.member_epoch, seen.process_id) == (thread.epoch, seen.member_id)
-            response = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
-            assert response == thread.tasks
+            assigned = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
+            assert assigned == thread.tasks
             assert seen.target_assignment == seen.assignment
 
         await second.leave()
@@ -210,14 +199,14 @@ async def test_endpoints_are_sent_to_members_that_do_not_know_them(cluster: Beha
         await first.leave()
         thread = Thread(at, "m", user_endpoint=Endpoint(host="h", port=1))
         await until(lambda: thread.tasks == ALL, thread)
-        answer = await thread.heartbeat()
-        assert answer.endpoint_information_epoch > 0
-        (endpoint,) = answer.partitions_by_user_endpoint or []
+        response = await thread.beat()
+        assert response.endpoint_information_epoch > 0
+        (endpoint,) = response.partitions_by_user_endpoint or []
         assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("h", 1)
         read = {each.topic: each.partitions for each in endpoint.active_partitions}
         assert (read, endpoint.standby_partitions) == ({topic: [0, 1], f"{topic}-words": [0, 1]}, [])
-        answer = await thread.heartbeat(endpoint_information_epoch=answer.endpoint_information_epoch)
-        assert answer.partitions_by_user_endpoint is None
+        response = await thread.beat(endpoint_information_epoch=response.endpoint_information_epoch)
+        assert response.partitions_by_user_endpoint is None
 
 
 async def test_streams_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
@@ -270,9 +259,9 @@ async def test_malformed_requests_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
-        answer = await heartbeat(at, member_id, epoch, **joining(topic) | fields)
-        assert (ErrorCode(answer.error_code), bool(answer.error_message)) == (error, True)
-        assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("", 0, 0)
+        response = await heartbeat(at, member_id, epoch, **joining(topic) | fields)
+        assert (ErrorCode(response.error_code), bool(response.error_message)) == (error, True)
+        assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("", 0, 0)
 
 
 async def test_invalid_topologies_are_refused(cluster: BehaviourCluster, topic: str) -> None:
@@ -282,8 +271,8 @@ async def test_invalid_topologies_are_refused(cluster: BehaviourCluster, topic: 
     patterns.subtopologies[0].source_topic_regex = ["a.*"]
     async with coordinator(cluster, topic) as at:
         for wrong, error in ((fixed, ErrorCode.STREAMS_INVALID_TOPOLOGY), (patterns, ErrorCode.INVALID_REQUEST)):
-            answer = await heartbeat(at, "m", 0, **joining(topic) | {"topology": wrong})
-            assert ErrorCode(answer.error_code) is error
+            response = await heartbeat(at, "m", 0, **joining(topic) | {"topology": wrong})
+            assert ErrorCode(response.error_code) is error
         assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -301,15 +290,15 @@ async def test_members_are_fenced_by_member_id_and_epoch(cluster: BehaviourClust
             ("x", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
             ("n", 0, joining(topic) | {"topology": counting(topic, epoch=1)}, ErrorCode.INVALID_REQUEST),
         ):
-            answer = await heartbeat(at, member_id, epoch, **fields)
-            assert ErrorCode(answer.error_code) is error
+            response = await heartbeat(at, member_id, epoch, **fields)
+            assert ErrorCode(response.error_code) is error
         assert await at.commit("m", thread.epoch, topic) == ErrorCode.NONE
         assert await at.commit("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("x", thread.epoch, topic) == ErrorCode.UNKNOWN_MEMBER_ID
         assert await at.commit("m", thread.epoch, topic, version=8) == ErrorCode.UNSUPPORTED_VERSION
         assert await at.fetch("m", thread.epoch, topic) == 7
         assert await at.fetch("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
-        await thread.heartbeat(shutdown_application=True)
+        await thread.beat(shutdown_application=True)
         assert SHUTDOWN in thread.statuses
 
 
@@ -319,7 +308,7 @@ async def test_requests_of_other_protocols_are_refused_by_a_streams_group(
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         thread = Thread(at, "m")
-        await thread.heartbeat()
+        await thread.beat()
         wire = await at.connect()
         joined = await wire.ask(
             JoinGroupRequest(
@@ -366,8 +355,8 @@ async def test_a_static_member_keeps_its_tasks_while_it_is_away(cluster: Behavio
         thread = Thread(at, "m", instance_id="i")
         await until(lambda: thread.tasks == ALL, thread)
         again = Thread(at, "n", instance_id="i")
-        answer = await heartbeat(at, "n", 0, **again.fields)
-        assert answer.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+        response = await heartbeat(at, "n", 0, **again.fields)
+        assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
         await thread.leave(epoch=-2)
         assert (await describe(at)).members[0].member_epoch == -2
         await until(lambda: again.tasks == ALL, again)

@@ -104,7 +104,7 @@ async def described(cluster: BehaviourCluster, topic: str) -> DescribedGroup:
 
 
 async def test_a_member_gets_the_tasks_of_its_topology(cluster: BehaviourCluster, topic: str) -> None:
-    """Also when the source topic is created only then: until that the status says what is missing."""
+    """It gets tasks even if the source topic is created later. Until then, the status says what is missing."""
     async with processor(cluster, topic, process_id="p1", rack="r1", client_tags={"zone": "a"}) as one:
         await one.until(lambda: one.statuses == [StatusCode.MISSING_SOURCE_TOPICS])
         assert topic in one.member.problem

@@ -23,7 +23,7 @@ from tools.setup.system import find_java
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """Those of the embedded brokers."""
+    """The certificates of the embedded brokers."""
     files = make(tmp_path_factory.mktemp("tls"))
     if find_java() is not None:
         add_java_stores(files, "broker", "client")
@@ -40,13 +40,13 @@ async def tls_cluster(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> 
         addresses = kafka.bootstrap_servers.split(",")
         for address in addresses:
             await wait_open(address)
-        # data/ of the node, the node's folder, the folder of the cluster.
+        # The certificates are beside the node's folder, which has data/.
         folder: Path = kafka.data_folder(1).parent.parent / "certificates"
         yield TlsCluster("kafka", addresses[0], addresses[1], Files(folder))
 
 
 async def wait_open(address: str) -> None:
-    """Wait until a listener is there, without a transport that would have to be closed."""
+    """Wait until a listener accepts connections, without a transport that the test would have to close."""
     host, port = address.split(":")
     while True:
         try:
@@ -130,13 +130,13 @@ REJECTED = {
     "expired": r"has expired: renew it|it may have expired",
     "stranger": r"(does not know the|by an) authority .*the broker's truststore",
 }
-"""What follows from the alert. Java's brokers send one alert for most causes, and the text then has all of these."""
+"""The text names what the alert can mean. Java's brokers send one alert for most causes, so it names all of these."""
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.parametrize("how", REJECTED)
 async def test_a_client_certificate_that_the_broker_rejects(tls_cluster: TlsCluster, how: str, version: str) -> None:
-    """With TLS 1.3 its alert comes after the handshake: the error is the same, and the client does not go on trying."""
+    """With TLS 1.3 the alert comes after the handshake. The error is the same, and the client doesn't try again."""
     options = tls_cluster.files.options(how, ssl_enabled_protocols=version)
     with pytest.raises(AuthenticationError, match=f"ended the TLS handshake: .*({REJECTED[how]})"):
         async with Client(bootstrap_servers=tls_cluster.mutual, **options):

@@ -65,7 +65,7 @@ async def test_committed_records_are_visible_in_all_partitions_at_once(
     await producer.end(commit=True)
     await read_when(client, topic, [b"a", b"b"], 0)
     await read_when(client, topic, [b"c"], 1)
-    # The marker takes an offset.
+    # The marker has an offset of its own.
     assert await end_offset(client, topic, COMMITTED) == 3
 
 
@@ -84,8 +84,8 @@ async def test_aborted_records_are_visible_only_with_read_uncommitted(
     await producer.end(commit=True)
     await read_when(client, topic, [b"kept", b"kept too"])
     assert await read(client, topic, 0, UNCOMMITTED) == [b"kept", b"gone", b"kept too"]
-    answer = await fetch(client, topic, 0, COMMITTED)
-    assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()] == [
+    response = await fetch(client, topic, 0, COMMITTED)
+    assert [(each.producer_id, each.first_offset) for each in response.aborted_transactions or ()] == [
         (producer.producer_id, 2)
     ]
     assert (await fetch(client, topic, 0, UNCOMMITTED)).aborted_transactions is None
@@ -176,14 +176,14 @@ async def test_a_transaction_that_times_out_is_aborted(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic)
-    # Long enough for a slow machine to write in it.
+    # The timeout is long enough for a slow machine to write within it.
     producer = Producer(client, version, timeout_ms=2000)
     await producer.init()
     await producer.write(topic, 0, b"late")
-    found = await until(producer.describe, lambda answer: answer.transaction_state == "CompleteAbort")
+    found = await until(producer.describe, lambda response: response.transaction_state == "CompleteAbort")
     assert (found.transaction_state, found.producer_epoch) == ("CompleteAbort", producer.epoch + 1)
     assert await producer.produce(topic, 0, producer.batch(b"later", 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    # In the newer version, the producer may have aborted before without receiving the response.
+    # In version 2, the coordinator assumes that the producer may have aborted it without receiving the response.
     refused = ErrorCode.PRODUCER_FENCED if version == V1 else ErrorCode.INVALID_TXN_STATE
     assert (await producer.ask_to_end(commit=True)).error_code == refused
     await read_when(client, topic, [])
@@ -240,7 +240,7 @@ async def test_invalid_transactional_batches_are_refused(cluster: BehaviourClust
 async def test_the_first_sequence_in_a_partition(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
-    """The earlier records of an unknown producer may be deleted: it may start anywhere, except in its own epoch."""
+    """The earlier records of an unknown producer may be deleted, so it may start anywhere, except in its own epoch."""
     await cluster.create_topic(topic)
     producer = Producer(client, version)
     await producer.init()
@@ -326,22 +326,22 @@ async def test_transactions_can_be_listed(cluster: BehaviourCluster, client: Cli
         for name, value in filters.items():
             setattr(request, name, value)
         answers = [await client.request(request, node=node) for node in cluster.broker_ids]
-        assert not any(answer.error_code for answer in answers)
-        return {each.transactional_id for answer in answers for each in answer.transaction_states} & names
+        assert not any(response.error_code for response in answers)
+        return {each.transactional_id for response in answers for each in response.transaction_states} & names
 
     assert await listed() == names
     assert await listed(state_filters=["Ongoing"]) == {busy.name}
     assert await listed(producer_id_filters=[idle.producer_id]) == {idle.name}
     assert await listed(transactional_id_pattern=f"{busy.name[:-1]}.") == {busy.name}
     assert await listed(transactional_id_pattern=busy.name[:-1]) == set()
-    # Its start is unknown, so its duration is without limit.
+    # The transaction's start is unknown, so its duration is unlimited.
     assert await listed(duration_filter=3_600_000) == {idle.name}
     request = ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[])
-    answer = await client.request(request, node=cluster.broker_ids[0])
-    assert answer.unknown_state_filters == ["Odd"]
+    response = await client.request(request, node=cluster.broker_ids[0])
+    assert response.unknown_state_filters == ["Odd"]
     wrong = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
-    answer = await client.request(wrong, node=cluster.broker_ids[0])
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    response = await client.request(wrong, node=cluster.broker_ids[0])
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 async def test_write_txn_markers_ends_a_transaction_in_a_partition(
@@ -360,8 +360,8 @@ async def test_write_txn_markers_ends_a_transaction_in_a_partition(
             topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0])],
             coordinator_epoch=0,
         )
-        answer = await client.request(WriteTxnMarkersRequest(markers=[marker]), node=leader, max_version=1)
-        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+        response = await client.request(WriteTxnMarkersRequest(markers=[marker]), node=leader, max_version=1)
+        return ErrorCode(response.markers[0].topics[0].partitions[0].error_code)
 
     leader = (await client.metadata([topic]))[topic].partitions[0].leader
     assert await write_marker("nowhere", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -389,9 +389,9 @@ async def test_the_transaction_log_has_the_same_records_as_kafkas(
         found: list[bytes] = []
         offset, end = 0, 1
         while offset < end:
-            answer = await fetch(client, log, index, UNCOMMITTED, offset)
-            end = answer.high_watermark
-            for batch in decode(bytes(answer.records or b"")):
+            response = await fetch(client, log, index, UNCOMMITTED, offset)
+            end = response.high_watermark
+            for batch in decode(bytes(response.records or b"")):
                 offset = batch.next_offset
                 found += [record.value or b"" for record in batch if record.key == encode_key(producer.name)]
         return found
@@ -406,10 +406,10 @@ async def test_the_transaction_log_has_the_same_records_as_kafkas(
 
 async def test_api_versions_reports_the_transaction_version(cluster: BehaviourCluster, client: Client) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    answer = await client.request(request, node=cluster.broker_ids[0], max_version=4)
-    levels = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
+    response = await client.request(request, node=cluster.broker_ids[0], max_version=4)
+    levels = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
     assert ("transaction.version", 2, 2) in levels
-    supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
+    supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
     assert ("transaction.version", 0, 2) in supported
 
 

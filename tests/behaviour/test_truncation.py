@@ -15,7 +15,7 @@ from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 from tests.behaviour.feed import fill
 from tests.behaviour.unclean import UncleanElection
 from tests.clusters import BehaviourCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def take(consumer: Consumer, count: int) -> list[Record]:
@@ -24,8 +24,10 @@ async def take(consumer: Consumer, count: int) -> list[Record]:
 
 @asynccontextmanager
 async def positioned(cluster: BehaviourCluster, at: TopicPartition, **options: Any) -> AsyncIterator[Consumer]:
-    """A consumer that reads the partition from its beginning."""
-    consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=PATIENCE * 1000, **options)
+    """A consumer that reads the partition from its start."""
+    consumer = Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=LONG_TIMEOUT * 1000, **options
+    )
     async with consumer:
         consumer.assign(at)
         consumer.seek(at, 0)
@@ -35,7 +37,7 @@ async def positioned(cluster: BehaviourCluster, at: TopicPartition, **options: A
 async def is_an_event(
     consumer: Consumer, last: Record, resets: list[OffsetReset], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a reset policy; reading continues where the logs diverge."""
+    """With a reset policy, reading continues where the logs diverge."""
     after, at = await take(consumer, 8), TopicPartition(last.topic, last.partition)
     assert [(record.offset, record.value) for record in after] == [
         (10 + number, b"value-%d" % (100 + number)) for number in range(8)
@@ -46,7 +48,7 @@ async def is_an_event(
 
 
 async def is_an_error(consumer: Consumer, before: list[Record]) -> None:
-    """Without a reset policy; the error has the offset at which reading can continue."""
+    """Without a reset policy, the error has the offset at which reading can continue."""
     with pytest.raises(LogTruncationError, match="up to offset 10 of leader epoch") as caught:
         await anext(consumer)
     error = caught.value
@@ -63,9 +65,9 @@ async def is_an_error(consumer: Consumer, before: list[Record]) -> None:
 async def test_a_truncation_is_detected(
     cluster3: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By consumers that are reading, and, by the committed epoch, in a group that was away.
+    """Consumers notice it while they read, and so does a group that was away, by the committed epoch.
 
-    One election for all three: on real Kafka it takes a stop of two brokers.
+    One election serves all three, because on real Kafka it takes a stop of two brokers.
     """
     await cluster3.create_topic(topic, replication=2)
     election, at = UncleanElection(cluster3, topic), TopicPartition(topic, 0)
@@ -85,7 +87,7 @@ async def test_a_truncation_is_detected(
         read, before = await take(resetting, 15), await take(failing, 15)
         assert [record.offset for record in read] == [record.offset for record in before] == list(range(15))
         await election.elect()
-        # The log grows beyond the position: its offset alone shows nothing.
+        # The log grows beyond the position, so the offset alone doesn't show the truncation.
         await fill(cluster3, topic, 8, start=100)
         await is_an_event(resetting, read[-1], seen, caplog)
         await is_an_error(failing, before)
@@ -109,7 +111,7 @@ async def test_an_election_without_loss_is_no_event(cluster3: BehaviourCluster, 
             records = await take(consumer, 5)
             assert [record.offset for record in records] == list(range(5 * turn, 5 * turn + 5))
             await consumer.commit()
-            # Twice: in the second epoch no record is written.
+            # There are two elections, and no record is written in the second epoch.
             await cluster3.move_leader(topic, 0)
             await cluster3.move_leader(topic, 0)
     assert resets == []

@@ -56,7 +56,7 @@ def make(cluster: BehaviourCluster, name: str) -> Producer:
 
 @asynccontextmanager
 async def started(cluster: BehaviourCluster, name: str) -> AsyncIterator[Producer]:
-    """A producer that has kept nothing of its predecessor, which Kafka 4.4 cannot."""
+    """A producer that keeps no transaction of its predecessor, because Kafka 4.4 can't do that."""
     producer = make(cluster, name)
     await producer.start(keep_prepared=False)
     try:
@@ -81,7 +81,7 @@ async def test_a_prepared_transaction_is_committed_or_aborted_as_decided(
         for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
             state = await prepare(producer, topic, value)
             assert PreparedTransaction.parse(str(state)) == state
-            # Leaving the block has decided nothing.
+            # Leaving the block hasn't decided the transaction.
             assert await read(client, topic, isolation=COMMITTED) == ([] if value == b"a" else [b"a"])
             assert producer.prepared_transaction == state
             assert await producer.complete_transaction(state if commit else None) is commit
@@ -91,7 +91,7 @@ async def test_a_prepared_transaction_is_committed_or_aborted_as_decided(
 async def test_no_two_prepared_transactions_have_the_same_name(
     allowing: BehaviourCluster, client: Client, topic: str
 ) -> None:
-    """Nor have empty ones, of which the coordinator knows nothing."""
+    """Empty transactions have different ids, too, although the coordinator knows nothing about them."""
     await allowing.create_topic(topic)
     async with started(allowing, topic) as producer:
         names = []
@@ -129,7 +129,7 @@ async def test_a_producer_that_keeps_nothing_aborts_what_was_prepared(
 async def test_what_was_prepared_is_kept_if_the_brokers_can(
     allowing: BehaviourCluster, client: Client, topic: str
 ) -> None:
-    """Kafka 4.4 refuses to, and says so; the prepared transaction stays as it is."""
+    """Kafka 4.4 refuses to keep it, and the prepared transaction stays as it is."""
     await allowing.create_topic(topic)
     async with started(allowing, topic) as first:
         state = await prepare(first, topic, b"prepared")
@@ -144,7 +144,7 @@ async def test_what_was_prepared_is_kept_if_the_brokers_can(
 
 
 async def test_it_has_a_permission_of_its_own(secured: Secured, topic: str, user: str) -> None:
-    """TWO_PHASE_COMMIT on the transactional id, besides the one to write with it."""
+    """The user needs TWO_PHASE_COMMIT on the transactional id, besides the permission to write with it."""
 
     async def init(client: Wire, *, two_phase: bool) -> ErrorCode:
         request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000, enable2_pc=two_phase)

@@ -111,7 +111,7 @@ async def test_a_bad_record_is_one_error_and_commits_follow_it(cluster: Behaviou
             value_deserializer=json.loads,
         )
 
-    # It ends at the bad record: that is not processed.
+    # Reading ends at the bad record, which isn't processed.
     async def read_to_the_end() -> None:
         async with member() as consumer:
             async for _ in consumer:
@@ -148,7 +148,7 @@ async def test_dead_letters_have_the_stored_bytes_and_the_cause(cluster: Behavio
         ) as consumer:
             record = await anext(consumer)
             assert (record.value, consumer.undecodable) == ("good", 1)
-            # What the application fails on.
+            # The application fails on this record.
             await policy.write(record, ValueError("no flight"), group=topic, delivery_count=3)
     async with Consumer(dead, bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         first, second = [await anext(consumer) for _ in range(2)]

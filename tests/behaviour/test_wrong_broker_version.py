@@ -19,7 +19,7 @@ from aiokproto.codec.schema import Request
 from aiokproto.errors import DeadlineError
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
 from tests.conftest import ON_BOTH
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Release: TypeAlias = Literal["0.8.2", "0.9"]
 
@@ -34,7 +34,7 @@ async def newer(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluste
     versions: dict[int | type[Request[Any]], str] = {
         api: f"{served.lowest}-{served.highest}" for api, served in versions_of("4.4").items()
     }
-    # Kafka lists the dropped ones too, for librdkafka, and closes the connection on them.
+    # Kafka also lists the dropped versions, for librdkafka, and closes the connection on them.
     versions[ProduceRequest.api_key] = "3-13"
     async with embedded_cluster(1, as_version=versions) as cluster:
         yield cluster
@@ -66,7 +66,7 @@ async def test_a_broker_that_closes_connections_on_old_versions_is_a_warning(
     api: str,
     release: Release,
 ) -> None:
-    """Long before a call fails, and once: the request is repeated many times."""
+    """The log says it once, long before a call fails, although the request is repeated many times."""
     await newer.create_topic(topic)
 
     def warned() -> list[str]:
@@ -79,7 +79,7 @@ async def test_a_broker_that_closes_connections_on_old_versions_is_a_warning(
     with caplog.at_level(logging.WARNING, "aiokproto.cluster"):
         works = asyncio.ensure_future(work(newer.bootstrap_servers, topic, release))
         try:
-            await asyncio.wait_for(seen(), PATIENCE)
+            await asyncio.wait_for(seen(), LONG_TIMEOUT)
             if api == "Produce":
                 await works
         finally:

@@ -37,7 +37,7 @@ class TlsKafka(KafkaCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Both addresses."""
+        """Return both addresses."""
         return ",".join(self._addresses)
 
     def _write_config(self, node_id: int) -> None:
@@ -74,7 +74,7 @@ class TlsKafka(KafkaCluster):
 
 @asynccontextmanager
 async def tls_brokers(files: Files) -> AsyncIterator[TlsCluster]:
-    """Two embedded brokers, as each has one protocol for all its nodes."""
+    """Two embedded brokers, because each has one protocol for all its nodes."""
     mutual = {
         "ssl.client.auth": "required",
         "ssl.keystore.type": "PKCS12",

@@ -38,7 +38,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.isolation import visible
 from tests.behaviour.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 UNCOMMITTED, COMMITTED = 0, 1
 
@@ -76,9 +76,9 @@ class Producer:
         return await self.client.request(request, max_version=5)
 
     async def init(self) -> None:
-        answer = await self.ask_for_id()
-        assert answer.error_code == 0, ErrorCode(answer.error_code)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await self.ask_for_id()
+        assert response.error_code == 0, ErrorCode(response.error_code)
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     async def add(self, topic: str, partition: int) -> ErrorCode:
         request = AddPartitionsToTxnRequest(
@@ -89,8 +89,8 @@ class Producer:
         )
 
         async def ask() -> ErrorCode:
-            answer = await self.client.request(request, key=self.name, max_version=3)
-            return ErrorCode(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+            response = await self.client.request(request, key=self.name, max_version=3)
+            return ErrorCode(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
         return await until(ask, settled)
 
@@ -110,7 +110,7 @@ class Producer:
         request = ProduceRequest(
             transactional_id=self.name if name == "" else name,
             acks=-1,
-            timeout_ms=int(PATIENCE * 1000),
+            timeout_ms=int(LONG_TIMEOUT * 1000),
             topic_data=[
                 TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
             ],
@@ -118,13 +118,13 @@ class Producer:
         newest = 11 if self.version == V1 else 12
 
         async def ask() -> ErrorCode:
-            answer = await self.client.request(request, max_version=newest if max_version is None else max_version)
-            return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            response = await self.client.request(request, max_version=newest if max_version is None else max_version)
+            return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
         return await until(ask, settled)
 
     async def write(self, topic: str, partition: int, *values: bytes) -> None:
-        """Have records in the transaction, as a client of this version does."""
+        """Add records to the transaction, as a client of this version does."""
         if self.version == V1:
             assert await self.add(topic, partition) is ErrorCode.NONE
         for value in values:
@@ -141,14 +141,14 @@ class Producer:
         )
         return await until(
             lambda: self.client.request(request, max_version=4 if self.version == V1 else 5),
-            lambda answer: settled(answer.error_code),
+            lambda response: settled(response.error_code),
         )
 
     async def end(self, commit: bool) -> None:
-        answer = await self.ask_to_end(commit)
-        assert answer.error_code == 0, ErrorCode(answer.error_code)
+        response = await self.ask_to_end(commit)
+        assert response.error_code == 0, ErrorCode(response.error_code)
         if self.version == V2:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
 
     async def commit_offset(self, group: str, topic: str, offset: int) -> ErrorCode:
@@ -156,8 +156,8 @@ class Producer:
             adding = AddOffsetsToTxnRequest(
                 transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
             )
-            answer = await self.client.request(adding, key=self.name)
-            assert answer.error_code == 0, ErrorCode(answer.error_code)
+            response = await self.client.request(adding, key=self.name)
+            assert response.error_code == 0, ErrorCode(response.error_code)
         return await self.send_offset(group, topic, offset, 4 if self.version == V1 else 5)
 
     async def send_offset(self, group: str, topic: str, offset: int, max_version: int) -> ErrorCode:
@@ -173,14 +173,14 @@ class Producer:
         )
 
         async def ask() -> ErrorCode:
-            answer = await self.client.request(request, key=group, max_version=max_version)
-            return ErrorCode(answer.topics[0].partitions[0].error_code)
+            response = await self.client.request(request, key=group, max_version=max_version)
+            return ErrorCode(response.topics[0].partitions[0].error_code)
 
         return await until(ask, settled)
 
     async def describe(self) -> TransactionState:
-        answer = await self.client.request(DescribeTransactionsRequest(transactional_ids=[self.name]), key=self.name)
-        return answer.transaction_states[0]
+        response = await self.client.request(DescribeTransactionsRequest(transactional_ids=[self.name]), key=self.name)
+        return response.transaction_states[0]
 
 
 def settled(code: int) -> bool:
@@ -195,19 +195,19 @@ async def fetch(client: Client, topic: str, partition: int, isolation: int, offs
         isolation_level=isolation,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
-    answer = (await client.request(request, max_version=12)).responses[0].partitions[0]
-    assert answer.error_code == 0, ErrorCode(answer.error_code)
-    return answer
+    response = (await client.request(request, max_version=12)).responses[0].partitions[0]
+    assert response.error_code == 0, ErrorCode(response.error_code)
+    return response
 
 
 async def read(client: Client, topic: str, partition: int = 0, isolation: int = COMMITTED) -> list[bytes | None]:
-    answer = await fetch(client, topic, partition, isolation)
-    batches = visible(decode(bytes(answer.records or b"")), answer.aborted_transactions or ())
+    response = await fetch(client, topic, partition, isolation)
+    batches = visible(decode(bytes(response.records or b"")), response.aborted_transactions or ())
     return [record.value for batch in batches for record in batch]
 
 
 async def read_when(client: Client, topic: str, wanted: list[bytes], partition: int = 0) -> None:
-    """Wait until these are the committed records: markers may be written after the response to the producer."""
+    """Wait until these are the committed records, because markers may be written after the response to the producer."""
 
     async def look() -> tuple[list[bytes | None], bool]:
         return await read(client, topic, partition), await stable(client, topic, partition)
@@ -216,9 +216,9 @@ async def read_when(client: Client, topic: str, wanted: list[bytes], partition: 
 
 
 async def stable(client: Client, topic: str, partition: int) -> bool:
-    """Whether no transaction is open there."""
-    answer = await fetch(client, topic, partition, COMMITTED)
-    return answer.last_stable_offset == answer.high_watermark
+    """Return whether no transaction is open there."""
+    response = await fetch(client, topic, partition, COMMITTED)
+    return response.last_stable_offset == response.high_watermark
 
 
 async def end_offset(client: Client, topic: str, isolation: int) -> int:
@@ -226,9 +226,9 @@ async def end_offset(client: Client, topic: str, isolation: int) -> int:
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
     )
-    answer = (await client.request(request)).topics[0].partitions[0]
-    assert answer.error_code == 0, ErrorCode(answer.error_code)
-    return answer.offset
+    response = (await client.request(request)).topics[0].partitions[0]
+    assert response.error_code == 0, ErrorCode(response.error_code)
+    return response.offset
 
 
 async def offset_of(client: Client, group: str, topic: str, stable: bool) -> OffsetFetchResponsePartitions:
@@ -236,14 +236,14 @@ async def offset_of(client: Client, group: str, topic: str, stable: bool) -> Off
         group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
     )
     request = OffsetFetchRequest(groups=[requested_group], require_stable=stable)
-    answer = await client.request(request, key=group, max_version=9)
-    return answer.groups[0].topics[0].partitions[0]
+    response = await client.request(request, key=group, max_version=9)
+    return response.groups[0].topics[0].partitions[0]
 
 
 async def stable_offset(client: Client, group: str, topic: str) -> int:
     found = await until(
         lambda: offset_of(client, group, topic, stable=True),
-        lambda answer: answer.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        lambda response: response.error_code != ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
     assert found.error_code == 0, ErrorCode(found.error_code)
     return found.committed_offset
@@ -251,6 +251,6 @@ async def stable_offset(client: Client, group: str, topic: str) -> int:
 
 async def producers_of(client: Client, topic: str) -> dict[int, ProducerState]:
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
-    answer = (await client.request(request)).topics[0].partitions[0]
-    assert answer.error_code == 0, answer.error_message
-    return {each.producer_id: each for each in answer.active_producers}
+    response = (await client.request(request)).topics[0].partitions[0]
+    assert response.error_code == 0, response.error_message
+    return {each.producer_id: each for each in response.active_producers}

@@ -1,4 +1,4 @@
-"""Unclean leader elections: a replica leads that lacks the last records."""
+"""Unclean leader elections: a replica that lacks the last records becomes leader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UncleanElection:
         self._kept = -1
 
     async def isolate(self) -> None:
-        """Stop the follower: records that are written from now on are on the leader alone."""
+        """Stop the follower, so that only the leader has the records that are written from now on."""
         if isinstance(self._cluster, EmbeddedCluster):
             self._kept = self._cluster.end_offset(self._topic, 0)
         else:
@@ -24,7 +24,7 @@ class UncleanElection:
             await self._cluster.stop_broker(self._follower)
 
     async def elect(self) -> None:
-        """Let the follower lead; the former leader is gone."""
+        """Make the follower the leader; the former leader is stopped."""
         if isinstance(self._cluster, EmbeddedCluster):
             self._cluster.diverge_log(self._topic, 0, self._kept)
             await self._cluster.move_leader(self._topic, 0)

@@ -121,7 +121,7 @@ def test_the_page_of_the_documentation_has_a_place_for_it(section: str) -> None:
     assert pages.put(pages.PAGE.read_text(), section, "new") != pages.PAGE.read_text()
 
 
-def test_the_newest_run_goes_into_the_page_of_those_that_are_whole(tmp_path: Path) -> None:
+def test_the_newest_complete_run_goes_into_the_page(tmp_path: Path) -> None:
     assert pages.newest(tmp_path, pages.whole) is None
     for name, is_whole in (("1", True), ("2", True), ("3", False)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"at": name, "whole": is_whole}))

@@ -92,7 +92,7 @@ def test_a_broker_that_is_missing_and_one_that_fails_do_not_stop_the_others() ->
     ]
 
 
-def test_the_embedded_broker_runs_as_a_process_and_is_gone_afterwards() -> None:
+def test_the_embedded_broker_runs_as_a_process_and_leaves_nothing_behind() -> None:
     with processes.own(in_memory=False) as running:
         host, _, port = running.bootstrap.rpartition(":")
         while not (known := probe.known_brokers((host, int(port)))):

@@ -2,74 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import pytest
-
-from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition
 from aiokproto.broker.groups.consumer import records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.epoch_group import GroupSettings
-from aiokproto.broker.groups.image import Image
-from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
-
-SESSION, REBALANCE = 45.0, 60.0
-A, B = b"a" * 16, b"b" * 16
-
-
-class Topics:
-    """Topics with given numbers of partitions."""
-
-    def __init__(self, **sizes: int) -> None:
-        self.sizes = sizes
-
-    def find(self, name: str) -> tuple[bytes, int] | None:
-        return (name[0].encode() * 16, self.sizes[name]) if name in self.sizes else None
-
-    def name(self, topic_id: bytes) -> str | None:
-        return next((name for name in self.sizes if name[0].encode() * 16 == topic_id), None)
-
-    def names(self) -> Iterable[str]:
-        return list(self.sizes)
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
+from tests.broker.epoch_harness import REBALANCE, SESSION, EpochClient, EpochHarness
 
 
 def anything(name: str) -> bool:
-    """The describe permission of a client that can describe all topics."""
+    """Return whether a client can describe a topic: this one can describe all topics."""
     return bool(name)
 
 
-def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
-    return frozenset((topic_id, index) for index in indexes)
-
-
 @dataclass
-class Client:
-    """A member from the client's point of view: what it owns, and what it was assigned."""
+class Client(EpochClient[TopicIdPartition]):
+    """A member of a consumer group."""
 
-    member_id: str
     topics: frozenset[str] = frozenset({"a"})
     regex: str = ""
     instance_id: str | None = None
     assignor: str | None = None
-    epoch: int = 0
-    owned: TopicIdPartitions = frozenset()
-    assigned: TopicIdPartitions = frozenset()
-    joined: bool = field(default=False)
 
 
-class Harness:
-    """A group, its topics and the time."""
+class Harness(EpochHarness[ConsumerGroup, Client, HeartbeatResult]):
+    """A consumer group, its topics and the time."""
+
+    records: ClassVar[Any] = records
 
     def __init__(self, max_size: int = 100, **sizes: int) -> None:
-        self.topics = Topics(**(sizes or {"a": 4}))
         self.settings = GroupSettings(SESSION, 5.0, max_size)
-        self.group = ConsumerGroup("g", self.topics, self.settings)
-        self.now = 1000.0
         self.describable: Callable[[str], bool] = anything
-        self.image: Image = {}
+        super().__init__(**sizes)
+
+    def _new_group(self) -> ConsumerGroup:
+        return ConsumerGroup("g", self.topics, self.settings)
 
     def join(self, client: Client) -> HeartbeatResult:
         client.owned = client.assigned = frozenset()
@@ -94,38 +66,5 @@ class Harness:
         )
         return self._apply(client, self.group.heartbeat(heartbeat, self.now))
 
-    def _apply(self, client: Client, answer: HeartbeatResult) -> HeartbeatResult:
-        client.joined, client.epoch = True, answer.epoch
-        if answer.assigned is not None:
-            client.assigned = answer.assigned
-        return answer
-
-    def work(self, *clients: Client) -> None:
-        """Send heartbeats that follow the assignments until nothing changes any more."""
-        for _ in range(4 + len(clients)):
-            for client in clients:
-                self.heartbeat(client)
-                client.owned = client.assigned
-
-    def wait(self, seconds: float) -> None:
-        end = self.now + seconds
-        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
-            self.now = max(self.now, deadline)
-            self.group.tick(self.now)
-        self.now = end
-
-    def save(self) -> list[tuple[bytes, bytes | None]]:
-        written = records.changes(self.group, self.image, 0)
-        self.group.changed = False
-        self.group.dirty.clear()
-        return written
-
-    def restart(self) -> None:
-        """Restore the group at another coordinator from the records that this one has written."""
-        self.save()
-        self.group = ConsumerGroup("g", self.topics, self.settings)
-        records.restore(self.group, self.image, self.now)
-
-
-def refused(code: ErrorCode) -> pytest.RaisesExc[BrokerError]:
-    return pytest.RaisesExc(BrokerError, check=lambda error: error.code is code)
+    def leave(self, client: Client) -> None:
+        self.group.leave(client.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)

@@ -1,4 +1,4 @@
-"""Reads what coordinators have stored, without an event loop."""
+"""Reads the records of coordinators, without an event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Coordinator(Protocol):
 
 
 def read_stored(coordinator: Coordinator) -> None:
-    """As ``ClusterRuntime.read`` does in steps."""
+    """Read the records that ``ClusterRuntime.read`` reads in steps."""
     for partition, take in coordinator.reading():
         for offset, record in internal_topic_records(partition):
             take(offset, record)

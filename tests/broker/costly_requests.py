@@ -1,4 +1,4 @@
-"""Requests of every API with as many names as wanted, made from the declarations of the messages."""
+"""Requests of every API with any number of names, made from the declarations of the messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.codec import registry
 from aiokproto.codec.schema import FieldSpec, Request, Role, Struct
 
 Shape = Literal["wide", "deep", "empty"]
-"""Where the many are: in the outermost lists, in the innermost, or in the outermost and with nothing in them."""
+"""Which lists have the many items: the outermost lists, the innermost lists, or the outermost with empty items."""
 
 SHAPES: tuple[Shape, ...] = ("wide", "deep", "empty")
 
@@ -45,14 +45,14 @@ VALUES: dict[str, Any] = {
     "subscribed_topic_regex": "a.*",
     "transactional_id_pattern": "a.*",
 }
-"""Values with which handlers do more than to refuse the request."""
+"""Values with which a handler does more than refuse the request."""
 
 _LISTS_OF_A_MEMBER = {"topic_partitions", "active_tasks", "standby_tasks", "warmup_tasks"}
-"""Must be empty to join."""
+"""Lists that must be empty to join."""
 
 
 def request(api_key: int, version: int, number: int, shape: Shape, salt: str = "") -> Request[Any]:
-    """A request with ``number`` items in its lists; ``salt`` is part of all names."""
+    """Return a request with ``number`` items in its lists. ``salt`` is part of all names."""
     made: Request[Any] = _Maker(version, number, shape, salt).struct(registry.request(api_key), outside=True)
     return made
 
@@ -89,7 +89,7 @@ class _Maker:
 
     def _value(self, spec: FieldSpec, role: Role | None = None, number: int = 0) -> Any:
         if spec.name == "cursor":
-            # From the beginning.
+            # A null cursor means the first item.
             return None
         if spec.struct is not None:
             return self.struct(spec.struct, outside=False)

@@ -1,4 +1,4 @@
-"""Holds work back that the broker does in a thread."""
+"""Holds back work that the broker does in a thread."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Gate:
-    """Holds the calls of a function back that are made in a thread."""
+    """Holds back the calls of a function that are made in a thread."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Gate:
         if threading.current_thread() is not threading.main_thread():
             self.in_threads += 1
             self.entered.set()
-            assert self.is_open.wait(PATIENCE)
+            assert self.is_open.wait(LONG_TIMEOUT)
         return self._function(*args)
 
     async def wait(self) -> None:

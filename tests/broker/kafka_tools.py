@@ -1,4 +1,4 @@
-"""Kafka's command line tools, run in one Java process; their output is reduced to lines that can be compared."""
+"""Kafka's command line tools, run in one Java process. Their output is reduced to lines that can be compared."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tests.java.compiler import compiled
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import tools_jars
 from tools.setup.system import find_java
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SECONDS = 3 * PATIENCE
+SECONDS = 3 * LONG_TIMEOUT
 """The longest that a tool may take."""
 
 PACKAGES = {
@@ -35,15 +35,15 @@ PACKAGES = {
     "ShareGroupCommand": "org.apache.kafka.tools.consumer.group",
     "StreamsGroupCommand": "org.apache.kafka.tools.streams",
 }
-"""Those that are not in `org.apache.kafka.tools`."""
+"""Tools that aren't in `org.apache.kafka.tools`."""
 
 ALONE = {"VerifiableProducer"}
-"""Those that end their work when their process ends, and so each need one."""
+"""Tools that end their work only when their process ends, so each call needs its own process."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a tool has left: its exit code, its output and its errors."""
+    """What a tool has written: its exit code, its output and its errors."""
 
     code: int
     output: str
@@ -55,14 +55,14 @@ class Written:
 
 
 class Tools:
-    """A process of Java that runs tools, one at a time."""
+    """A Java process that runs tools, one at a time."""
 
     def __init__(self, folder: Path) -> None:
         (jar,) = tools_jars().glob("kafka-tools-[0-9]*.jar")
-        # The tools themselves are loaded anew for each call, and so must not be here.
+        # The tools themselves are loaded again for each call, so they must not be on this path.
         libraries = [path for path in sorted(tools_jars().glob("*.jar")) if path != jar]
         classes = compiled(Path(__file__).parent / "third_party" / "tools", libraries)
-        # For many short runs: optimized compilation would not pay off.
+        # These are many short runs, for which optimized compilation would not pay off.
         self._java = [str(find_java()), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
         self._libraries = os.pathsep.join(map(str, (classes, *libraries)))
         self._jar = str(jar)
@@ -81,11 +81,11 @@ class Tools:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """At the end of its input the process ends."""
+        """Close the process's input, at the end of which it ends."""
         self._process.communicate(timeout=SECONDS)
 
     def call(self, tool: str, *arguments: str, typed: str = "") -> Written:
-        """Run a tool; ``typed`` is its input. One that takes too long is killed, and all after it with it."""
+        """Run a tool. ``typed`` is its input. A tool that takes too long is killed, and so are all tools after it."""
         name = f"{PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
         if tool in ALONE:
             command = [*self._java, os.pathsep.join([self._libraries, self._jar]), name, *arguments]
@@ -115,7 +115,7 @@ class Step:
         line: The line.
         words: The tool and its arguments.
         typed: The words that are typed, each in a line.
-        expected: Text that the output contains; after ``not``, text that it does not contain.
+        expected: Text that the output contains; after ``not``, text that it doesn't contain.
         fails: ``!``, whether the tool exits with an error.
         own: ``~`` or ``?``, whether the output differs from broker to broker.
         ends_early: ``?``, whether the tool may end before it has read everything.
@@ -139,15 +139,15 @@ class Step:
 
     @property
     def looks(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the step only reads."""
         return self.words[0] == "GetOffsetShell" or not _LOOKS.isdisjoint(self.words)
 
     def fits(self, text: str) -> bool:
-        """Whether the output is as expected."""
+        """Return whether the output is as expected."""
         return self.expected[4:] not in text if self.expected.startswith("not ") else self.expected in text
 
     def transcript(self, written: Written, servers: str) -> list[str]:
-        """The line and the output, in lines that can be compared."""
+        """Return the line and the output, in lines that can be compared."""
         if self.fails:
             return [self.line, *sorted(set(re.findall(r"errors\.(\w+)", written.text)))]
         return [self.line, *([] if self.own else sorted(filter(None, mask(written.text, servers).splitlines())))]
@@ -174,7 +174,7 @@ Transcript = list[list[str]]
 
 
 def _nothing() -> None:
-    """For a cluster whose nodes apply changes at once."""
+    """Do nothing, for a cluster whose nodes apply changes at once."""
 
 
 def play(
@@ -188,16 +188,16 @@ def play(
 ) -> Transcript:
     """Run the steps of a script against a cluster.
 
-    In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``.
+    In a step, ``{servers}`` and ``names`` are filled in. A step without ``{servers}`` gets ``--bootstrap-server``.
 
     Args:
         tools: The tools.
         servers: The cluster.
         script: The steps.
         names: What to fill in.
-        like: The transcript of another cluster. The nodes of this one apply changes later: a step is repeated until it
-            writes what is expected, and one that only reads until it writes the same.
-        settle: Called after each step that changes something; returns when all nodes have applied it.
+        like: The transcript of another cluster. This cluster's nodes may apply changes later, so a step is repeated
+            until it writes what is expected. A step that only reads is repeated until it writes the same.
+        settle: Called after each step that changes something. Returns when all nodes have applied the change.
     """
     transcript: Transcript = []
     for step in steps(script):
@@ -207,7 +207,7 @@ def play(
         if "{servers}" not in step.line:
             arguments = ["--bootstrap-server", servers, *arguments]
         wanted = like[len(transcript)] if like is not None and step.looks else None
-        until = time.monotonic() + (PATIENCE if like is not None or step.ends_early else 0)
+        until = time.monotonic() + (LONG_TIMEOUT if like is not None or step.ends_early else 0)
         while True:
             written = tools.call(tool, *arguments, typed=step.typed)
             lines = step.transcript(written, servers)
@@ -223,7 +223,7 @@ def play(
 
 
 _MASKS = [
-    # Words of a refusal are each broker's own.
+    # The words of a refusal differ from broker to broker.
     (r"(errors\.\w+): .*", r"\1"),
     (r"\tat .*|Caused by: .*", ""),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
@@ -240,7 +240,7 @@ _MASKS = [
 
 
 def mask(text: str, servers: str) -> str:
-    """What is the same whichever cluster it comes from: not addresses, ids, times and speeds."""
+    """Return the parts that are the same for every cluster, without addresses, ids, times and speeds."""
     for number, server in enumerate(servers.split(",")):
         text = text.replace(server, f"<server {number}>").replace(server.replace(":", " "), f"<server {number}>")
     for pattern, with_what in _MASKS:

@@ -1,4 +1,5 @@
-"""What the server-side assignors compute, in the plainest way: partition by partition, looking at all members."""
+"""The assignments of the server-side assignors, computed in the simplest way: partition by partition, looking at all
+members."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Targets = dict[str, set[TopicIdPartition]]
 
 
 def uniform(specs: Specs, sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
-    """What is retained, then each free partition to the subscriber with the fewest, then single moves."""
+    """Retain partitions, then give each free one to the subscriber with the fewest, then make single moves."""
     targets: Targets = {
         member_id: {place for place in spec.target if place[0] in spec.topics and place[1] < sizes[place[0]]}
         for member_id, spec in specs.items()
@@ -32,7 +33,7 @@ def uniform(specs: Specs, sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartit
 
 
 def range_(specs: Specs, sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
-    """Each topic in contiguous ranges, the first ones longer by one."""
+    """Assign each topic in contiguous ranges, of which the first ones are longer by one."""
     order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
     targets: Targets = {member_id: set() for member_id in order}
     for topic_id, size in sizes.items():

@@ -6,5 +6,5 @@ from tests.kafka.cluster import free_ports
 
 
 def free_port() -> int:
-    """A free port outside of the range from which the system chooses."""
+    """Return a free port outside of the range from which the system chooses."""
     return free_ports((0,))[0].broker

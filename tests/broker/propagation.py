@@ -21,32 +21,32 @@ from aiokproto.codec.messages.list_groups import ListGroupsRequest
 TOPIC, BROKER, GROUP = 2, 4, 32
 ANY = 1
 SET = 0
-# A topic that tools do not show, and an option of it that changes nothing.
-TOLD_IN, OPTION = "__consumer_offsets", "retention.ms"
+# This is a topic that tools don't show, and an option of it that changes nothing.
+PROBE_TOPIC, OPTION = "__consumer_offsets", "retention.ms"
 
 
 async def settle(servers: str) -> None:
-    """Return when every broker has applied all earlier changes: each applies them in order.
+    """Return when every broker has applied all earlier changes, since each broker applies them in order.
 
-    A broker may learn of one change together with earlier ones and apply those later, but not of a second one.
+    A broker may learn of one change together with earlier ones, and apply those later. A second change rules that out.
     """
     async with Client(bootstrap_servers=servers) as client:
-        while TOLD_IN not in await client.metadata():
-            # Whoever looks for a coordinator brings it into being.
+        while PROBE_TOPIC not in await client.metadata():
+            # A lookup creates the coordinator's topic.
             await client.request(FindCoordinatorRequest(coordinator_keys=["any"]))
         for _ in range(2):
             value = str(secrets.randbelow(1 << 40))
             change = AlterableConfig(name=OPTION, config_operation=SET, value=value)
-            resource = AlterConfigsResource(resource_type=TOPIC, resource_name=TOLD_IN, configs=[change])
+            resource = AlterConfigsResource(resource_type=TOPIC, resource_name=PROBE_TOPIC, configs=[change])
             answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
             assert answer.responses[0].error_code == 0, answer
             for node in client.brokers:
-                while await _told(client, node) != value:
+                while await _probed(client, node) != value:
                     pass
 
 
-async def _told(client: Client, node: int) -> str | None:
-    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=TOLD_IN, configuration_keys=[OPTION])
+async def _probed(client: Client, node: int) -> str | None:
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=PROBE_TOPIC, configuration_keys=[OPTION])
     (result,) = (await client.request(DescribeConfigsRequest(resources=[resource]), node=node)).results
     return next((entry.value for entry in result.configs), None)
 

@@ -9,11 +9,11 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, asyncio.AbstractEventLoop)
-"""What belongs to the program, not to the object. An event loop keeps cancelled timers for a while."""
+"""Objects of the program and not of the object. An event loop keeps cancelled timers for a while."""
 
 
 def reachable_bytes(*roots: Any) -> int:
-    """The bytes of all objects that can be reached, without those of the program."""
+    """Return the bytes of all objects that can be reached, without the program's own."""
     gc.collect()
     seen: dict[int, Any] = {}
     waiting = list(roots)

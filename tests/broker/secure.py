@@ -40,7 +40,7 @@ DENY, ALLOW = 2, 3
 
 
 class KnownCredentials(ScramCredentials):
-    """Credentials by user, each for both mechanisms. ``*`` is for every user that is not named."""
+    """Credentials by user, each for both mechanisms. ``*`` is for every user that isn't named."""
 
     def __init__(self, known: Mapping[str, Credential]) -> None:
         super().__init__({})
@@ -79,7 +79,7 @@ ANY_ACL = DescribeAclsRequest(
 
 
 def guarded(**config: str | int | bool) -> Broker:
-    """A broker with an authorizer, where ``admin`` may do everything."""
+    """Return a broker with an authorizer, where ``admin`` may do everything."""
     return Broker(
         security=Security("SASL_PLAINTEXT", users=USERS),
         config={"authorizer.class.name": AUTHORIZER, "super.users": "User:admin", **config},
@@ -87,18 +87,18 @@ def guarded(**config: str | int | bool) -> Broker:
 
 
 def plain(user: str, password: str | None = None) -> bytes:
-    """The token of PLAIN."""
+    """Return the token of PLAIN."""
     return f"\0{user}\0{USERS[user] if password is None else password}".encode()
 
 
 def unsecured(user: str, seconds: float = 3600) -> bytes:
-    """The initial OAUTHBEARER message with an unsigned JSON web token."""
+    """Return the initial OAUTHBEARER message, with an unsigned JSON web token."""
 
     def encoded(part: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
     now = time.time()
-    # Brokers have whole milliseconds: to theirs, a token of this very moment would be of the future.
+    # Brokers count whole milliseconds. A token of this very moment would be from the future to them.
     claims = {"sub": user, "iat": now - 60, "exp": now + seconds}
     token = f"{encoded({'alg': 'none'})}.{encoded(claims)}."
     return b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
@@ -131,14 +131,14 @@ class ScramClient:
 
 
 async def authenticate(wire: Wire, mechanism: str, token: bytes) -> SaslAuthenticateResponse:
-    """Handshake, and the first token."""
+    """Send the handshake and the first token."""
     assert (await wire.ask(SaslHandshakeRequest(mechanism=mechanism))).error_code == 0
     return await wire.ask(SaslAuthenticateRequest(auth_bytes=token))
 
 
 @asynccontextmanager
 async def logged_in(broker: Broker, user: str) -> AsyncIterator[Wire]:
-    """A connection of a user."""
+    """Connect and log in as a user."""
     async with connect(broker) as wire:
         assert (await authenticate(wire, "PLAIN", plain(user))).error_code == 0
         yield wire
@@ -154,7 +154,7 @@ def acl(
     host: str = "*",
     permission: int = ALLOW,
 ) -> AclCreation:
-    """An entry for the authorizer."""
+    """Return an entry for the authorizer."""
     return AclCreation(
         resource_type=resource_type,
         resource_name=name,
@@ -171,10 +171,11 @@ def _entry(each: AclCreation | AclDescription) -> tuple[str, str, int, int]:
 
 
 async def grant(admin: Wire, *acls: AclCreation) -> None:
-    """Add ACLs; return once the broker applies them."""
+    """Add ACLs, and return once the broker applies them."""
     answer = await admin.ask(CreateAclsRequest(creations=list(acls)), 3)
     assert [result.error_code for result in answer.results] == [0] * len(acls), answer
-    # With all that tells ACLs apart: one for a prefix is not in force because that for the same literal name is.
+    # All parts that distinguish ACLs are compared: an ACL for a prefix isn't in force because one for the same literal
+    # name is.
     wanted = {((each.resource_type, each.resource_name, each.resource_pattern_type), _entry(each)) for each in acls}
     while True:
         found = await admin.ask(ANY_ACL, 3)
@@ -201,16 +202,16 @@ class Certificates:
         client = authority.issue_cert("client@example.org", common_name="alice", organization_name="Wonder, Land")
         client.private_key_and_cert_chain_pem.write_to_path(self.client)
         certificate = x509.load_pem_x509_certificate(client.cert_chain_pems[0].bytes())
-        # Not RFC 4514's form: Java escapes more characters.
+        # This isn't RFC 4514's form, because Java escapes more characters.
         self.client_name = subject_of(certificate.public_bytes(Encoding.DER))
 
     def options(self, **more: str) -> dict[str, str]:
-        """A broker's options. The authority of clients is of no use to one that asks for no certificates."""
+        """Return a broker's options. One that requests no certificates has no use for the clients' authority."""
         trusted = {"ssl.truststore.location": self.authority} if "ssl.client.auth" in more else {}
         return {"ssl.keystore.location": self.keystore, **trusted, **more}
 
     def context(self, *, with_client: bool = False) -> ssl.SSLContext:
-        """What a client uses."""
+        """Return a client's context."""
         context = ssl.create_default_context(cafile=self.authority)
         if with_client:
             context.load_cert_chain(self.client)

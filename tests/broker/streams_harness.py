@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.streams import records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings, StreamsHeartbeatResult
 from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
-from tests.broker.consumer_harness import Topics
-
-SESSION, REBALANCE = 45.0, 60.0
+from tests.broker.epoch_harness import REBALANCE, SESSION, EpochClient, EpochHarness
 
 
 def subtopology(
@@ -23,7 +22,8 @@ def subtopology(
     changelogs: Sequence[str] = (),
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """A subtopology: ``repartitions`` with their required numbers of partitions, ``together`` as indexes."""
+    """Return a subtopology. ``repartitions`` have their required numbers of partitions, and ``together`` has
+    indexes."""
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),
@@ -55,78 +55,46 @@ SIMPLE = topology(subtopology())
 
 
 @dataclass
-class Thread:
-    """A member from the point of view of Kafka Streams: what it owns, and what it was assigned."""
+class Thread(EpochClient[Task]):
+    """A member of a streams group, as Kafka Streams sees it."""
 
-    member_id: str
     process_id: str = "p"
     topology: Topology = field(default_factory=lambda: SIMPLE)
     instance_id: str | None = None
     endpoint: Endpoint | None = None
-    epoch: int = 0
-    owned: Tasks = frozenset()
-    assigned: Tasks = frozenset()
-    joined: bool = False
 
 
-class Harness:
-    """A group, the topics and the time."""
+class Harness(EpochHarness[StreamsGroup, Thread, StreamsHeartbeatResult]):
+    """A streams group, its topics and the time."""
+
+    records: ClassVar[Any] = records
 
     def __init__(self, max_size: int = 100, standbys: int = 0, **sizes: int) -> None:
-        self.topics = Topics(**(sizes or {"a": 4}))
         self.settings = StreamsGroupSettings(SESSION, 5.0, max_size, standbys)
-        self.group = StreamsGroup("g", self.topics, self.settings)
-        self.now = 1000.0
-        self.image: Image = {}
+        super().__init__(**sizes)
 
-    def join(self, thread: Thread) -> StreamsHeartbeatResult:
-        thread.owned = thread.assigned = frozenset()
+    def _new_group(self) -> StreamsGroup:
+        return StreamsGroup("g", self.topics, self.settings)
+
+    def join(self, client: Thread) -> StreamsHeartbeatResult:
+        client.owned = client.assigned = frozenset()
         heartbeat = StreamsHeartbeat(
-            thread.member_id,
+            client.member_id,
             0,
-            thread.instance_id,
+            client.instance_id,
             rebalance_timeout=REBALANCE,
-            topology=thread.topology,
+            topology=client.topology,
             owned=frozenset(),
-            process_id=thread.process_id,
-            endpoint=thread.endpoint,
+            process_id=client.process_id,
+            endpoint=client.endpoint,
             tags={},
         )
-        return self._apply(thread, self.group.heartbeat(heartbeat, self.now))
+        return self._apply(client, self.group.heartbeat(heartbeat, self.now))
 
-    def heartbeat(self, thread: Thread, silent: bool = False, shutdown: bool = False) -> StreamsHeartbeatResult:
-        owned = None if silent else thread.owned
-        heartbeat = StreamsHeartbeat(thread.member_id, thread.epoch, thread.instance_id, owned=owned, shutdown=shutdown)
-        return self._apply(thread, self.group.heartbeat(heartbeat, self.now))
+    def heartbeat(self, client: Thread, silent: bool = False, shutdown: bool = False) -> StreamsHeartbeatResult:
+        owned = None if silent else client.owned
+        heartbeat = StreamsHeartbeat(client.member_id, client.epoch, client.instance_id, owned=owned, shutdown=shutdown)
+        return self._apply(client, self.group.heartbeat(heartbeat, self.now))
 
-    def _apply(self, thread: Thread, answer: StreamsHeartbeatResult) -> StreamsHeartbeatResult:
-        thread.joined, thread.epoch = True, answer.epoch
-        if answer.assigned is not None:
-            thread.assigned = answer.assigned
-        return answer
-
-    def work(self, *threads: Thread) -> None:
-        """Send heartbeats that follow the assignments until nothing changes any more."""
-        for _ in range(6 + 2 * len(threads)):
-            for thread in threads:
-                self.heartbeat(thread)
-                thread.owned = thread.assigned
-
-    def wait(self, seconds: float) -> None:
-        end = self.now + seconds
-        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
-            self.now = max(self.now, deadline)
-            self.group.tick(self.now)
-        self.now = end
-
-    def save(self) -> list[tuple[bytes, bytes | None]]:
-        written = records.changes(self.group, self.image, 0)
-        self.group.changed = False
-        self.group.dirty.clear()
-        return written
-
-    def restart(self) -> None:
-        """Restore the group at another coordinator from the records that this one has written."""
-        self.save()
-        self.group = StreamsGroup("g", self.topics, self.settings)
-        records.restore(self.group, self.image, self.now)
+    def leave(self, client: Thread) -> None:
+        self.group.remove_or_keep_static(client.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)

@@ -16,7 +16,7 @@ LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = Permission.ALLOW, Permission.DENY
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
 
-# Few of everything, so that they meet.
+# There are only a few of each, so that they meet.
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b"])
 ACLS = st.builds(
     Acl,
@@ -37,7 +37,7 @@ def covers(acl: Acl, name: str) -> bool:
 
 
 def expected(acls: set[Acl], host: str, operation: Operation, name: str, allow_if_no_acl: bool) -> bool:
-    """Kafka's rules in the words of its documentation, entry by entry."""
+    """Decide by Kafka's rules in the words of its documentation, entry by entry."""
     about = {acl for acl in acls if acl.resource_type is TOPIC and covers(acl, name)}
     mine = {acl for acl in about if acl.principal in ("User:alice", "User:*") and acl.host in ("*", host)}
     if any(acl.permission is DENY and acl.operation in (operation, ALL) for acl in mine):
@@ -114,7 +114,7 @@ def test_super_users_are_allowed_everything() -> None:
 
 
 def test_a_decision_looks_at_nothing_that_is_about_others() -> None:
-    """Not at prefixes that no entry has, nor at the entries of other users and names."""
+    """It doesn't look at prefixes that no entry has, nor at the entries of other users and names."""
 
     def calls(name: str, others: int) -> int:
         authorizer = Authorizer()
@@ -221,7 +221,7 @@ def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
     ],
 )
 def test_hosts_are_compared_as_addresses(host: str, client: str, same: bool) -> None:
-    """A DENY for an address that is written as Java does must not be without effect."""
+    """A DENY for an address in Java's form must have an effect."""
     authorizer = Authorizer(allow_if_no_acl=True)
     authorizer.add([Acl(TOPIC, "a", LITERAL, "User:*", "*", ALL, ALLOW)])
     assert authorizer.is_authorized("User:alice", client, READ, TOPIC, "a")

@@ -61,7 +61,7 @@ async def test_an_unclean_election_elects_any_running_replica() -> None:
         partition = cluster._running.state.partition("t", 0)
         assert partition.isr == [first]
         await cluster.stop_broker(first)
-        # Back, but as one that was not in sync when its last leader went.
+        # It's back, but it wasn't in sync when its last leader stopped.
         await cluster.start_broker(1 - first)
         partition.isr, partition.leader = [first], -1
         async with connect(cluster, 1 - first) as wire:
@@ -103,7 +103,7 @@ async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
 
     async def push(**other: Any) -> int:
         fields: dict[str, Any] = {
-            # Another instance each time: one that has pushed has to wait.
+            # Each push comes from another instance, because one that has pushed has to wait.
             "client_instance_id": uuid4().bytes,
             "subscription_id": subscription.subscription_id,
             "terminating": False,

@@ -65,7 +65,7 @@ async def test_only_brokers_may_add_partitions_to_transactions_of_others(version
             )
             return AddPartitionsToTxnRequest(transactions=[transaction])
 
-        # As Kafka: also for a transactional id that the client may write to.
+        # Kafka, too, refuses this for a transactional id that the client may write to.
         for name in ("payments", "mine"):
             assert (await alice.ask(request(name), version)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         described = await admin.ask(DescribeTransactionsRequest(transactional_ids=["payments"]), 0)
@@ -79,12 +79,12 @@ async def test_only_brokers_may_add_partitions_to_transactions_of_others(version
 
 
 def names(count: int, kind: str) -> list[str]:
-    """Some names: of every second one the client has all permissions, or of none."""
+    """Return some names. The client has all permissions for every second one, or for none."""
     return [f"{'mine' if kind == 'half' and each % 2 else 'other'}-{each}" for each in range(count)]
 
 
 def one_group(count: int, kind: str) -> OffsetFetchRequest:
-    """The same group again and again, each time with a topic of the client's own and another."""
+    """Name the same group repeatedly, each time with one of the client's own topics and another topic."""
     both = [OffsetFetchRequestTopics(name=each, partition_indexes=[0]) for each in names(2, kind)]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="mine", topics=both) for _ in range(count)])
 
@@ -129,7 +129,7 @@ async def test_refusing_twice_as_many_names_costs_twice_as_much(name: str, kind:
     async with guarded() as broker, logged_in(broker, "admin") as admin, logged_in(broker, "alice") as alice:
         await grant(admin, acl(TOPIC, "mine", ALL, pattern=PREFIXED), acl(GROUP, "mine", ALL, pattern=PREFIXED))
         calls: dict[int, int] = {}
-        # The first is not counted: it imports the handler, and fills caches.
+        # The first request isn't counted, since it imports the handler and fills caches.
         for count in (2, 100, 200):
             request = make(count, kind)
             with counted_calls() as counted:
@@ -177,7 +177,7 @@ async def test_a_refusal_costs_about_what_an_answer_costs() -> None:
     ids=lambda each: type(each).__name__ if isinstance(each, Request) else None,
 )
 async def test_the_group_with_the_empty_name_needs_a_permission(request_: Request[Any], version: int) -> None:
-    """It can have offsets, as in Kafka, of consumers without a group."""
+    """It can have offsets, as in Kafka: the offsets of consumers without a group."""
     async with guarded() as broker, logged_in(broker, "alice") as alice:
         assert errors(await alice.ask(request_, version)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
 

@@ -149,7 +149,7 @@ KAFKA = {
 }
 """What ``KafkaConfig.configDef()`` of Kafka 4.4 has for each option that the embedded broker knows.
 
-``allow.everyone.if.no.acl.found`` and ``super.users`` are not in it: StandardAuthorizer reads these two itself.
+``allow.everyone.if.no.acl.found`` and ``super.users`` aren't in it, because StandardAuthorizer reads these two itself.
 """
 
 DERIVED = {
@@ -170,7 +170,7 @@ DERIVED = {
     "ssl.truststore.password": "",
     "super.users": "",
 }
-"""What Kafka uses where its own default is null: an option in another unit, or nothing."""
+"""What Kafka uses if its own default is null: an option in another unit, or nothing."""
 
 DIFFERENT = {
     "group.initial.rebalance.delay.ms": "0",
@@ -178,7 +178,7 @@ DIFFERENT = {
     "ssl.keystore.type": "",
     "ssl.truststore.type": "",
 }
-"""Where the embedded broker differs. docs/broker.md has the reasons."""
+"""Options for which the embedded broker differs. docs/broker.md has the reasons."""
 
 
 @pytest.mark.parametrize("name", BROKER)
@@ -203,7 +203,7 @@ async def test_a_broker_creates_a_topic_when_its_metadata_is_requested() -> None
 
 
 async def test_only_producers_create_topics() -> None:
-    """Consumers and `Client.metadata` name a topic that does not exist, on this broker too."""
+    """Consumers and `Client.metadata` can name a topic that doesn't exist, on this broker too."""
     async with Broker() as broker:
         servers = broker.bootstrap_servers
         async with Consumer(bootstrap_servers=servers) as consumer, Client(bootstrap_servers=servers) as client:

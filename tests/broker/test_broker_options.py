@@ -32,7 +32,7 @@ async def alter(wire: Wire, name: str, option: str, value: str | None, operation
 
 
 async def sources(wire: Wire, kind: int, name: str) -> dict[str, Sources]:
-    """Of each option, every value it was given, with where from."""
+    """Return every value that each option was given, and its source."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     (result,) = (await wire.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True))).results
     assert result.error_code == 0, result.error_message

@@ -33,7 +33,7 @@ async def test_what_a_client_sends_is_logged_on_one_line(caplog: pytest.LogCaptu
 
 
 async def test_clients_without_a_login_share_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames that are announced and never sent; who logs in meanwhile does not wait for them."""
+    """The frames are announced and never sent. A client that logs in meanwhile doesn't wait for them."""
     monkeypatch.setattr(listener, "LOGIN_MEMORY", 1 << 20)
     async with Broker(security=SECURITY) as broker:
         memory = broker._servers[0]._listener._logins
@@ -52,7 +52,7 @@ async def test_clients_without_a_login_share_a_limit_of_memory(monkeypatch: pyte
 
 
 class Decoded:
-    """How many bytes of bodies were decoded."""
+    """Counts the bytes of bodies that were decoded."""
 
     size = 0
 
@@ -73,7 +73,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
 async def test_a_long_request_in_place_of_a_login_is_not_decoded(
     decoded: Decoded, caplog: pytest.LogCaptureFixture, names: int, answered: bool
 ) -> None:
-    """A short one has the answer that it has in Kafka, before the connection is closed."""
+    """A short request gets the same answer as in Kafka before the connection is closed."""
     async with Broker(security=SECURITY) as broker, connect(broker) as wire:
         await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))
         wire.send(MetadataRequest(topics=[MetadataRequestTopic(name=f"t{number}") for number in range(names)]), 9)

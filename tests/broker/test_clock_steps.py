@@ -1,4 +1,4 @@
-"""An event loop may call a timer up to one step of its clock early: the broker does not look again and again then."""
+"""An event loop may call a timer up to one step of its clock early. The broker must not poll until the time is due."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.loops import CoarseLoop
 
 
 async def busy() -> None:
-    """Other work of the loop, which so never sleeps until a timer is due."""
+    """Keep the loop busy, so that it never sleeps until a timer is due."""
     while True:
         await asyncio.sleep(0)
 
@@ -40,7 +40,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def times_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[float]:
-    """When, by the loop's clock, a function was called; one call after the other."""
+    """Return when a function was called, by the loop's clock, one call after the other."""
     times: list[float] = []
     function: Callable[..., Any] = getattr(owner, name)
 

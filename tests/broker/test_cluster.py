@@ -48,7 +48,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.ports import free_port
 from tests.broker.wire import Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 SUBSCRIPTION = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
 
@@ -273,7 +273,8 @@ async def test_offsets_that_are_refused(wire: Wire) -> None:
 
 
 async def test_offsets_expire_when_their_group_is_long_empty() -> None:
-    """Those with a retention of their own by that, the others by ``offsets.retention.minutes``; with them the group."""
+    """Offsets with their own retention expire by it, the others by ``offsets.retention.minutes``, and then the
+    group."""
     clock = VirtualClock()
     config = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
     async with Broker(config=config, clock=clock) as broker, connect(broker) as wire:
@@ -348,7 +349,7 @@ async def test_closing_does_not_wait_for_delayed_joins(broker: Broker, wire: Wir
         await other.writer.drain()
         while (await described(wire)).group_state == "Stable":
             await asyncio.sleep(0)
-        await asyncio.wait_for(broker.close(), PATIENCE)
+        await asyncio.wait_for(broker.close(), LONG_TIMEOUT)
         assert await other.closed()
 
 

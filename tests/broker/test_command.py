@@ -20,7 +20,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
 from aiokproto.errors import ConfigurationError
 from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @contextmanager
@@ -30,10 +30,10 @@ def process(*arguments: str, module: str = "aiokproto") -> Iterator[subprocess.P
         try:
             yield running
         finally:
-            # Terminated, it removes its folder; killed, it would leave it behind.
+            # After SIGTERM it removes its folder. After SIGKILL it would leave the folder behind.
             running.terminate()
             try:
-                running.wait(PATIENCE)
+                running.wait(LONG_TIMEOUT)
             finally:
                 running.kill()
 
@@ -59,7 +59,7 @@ async def test_a_broker_serves_until_it_is_signalled(tmp_path: Path, number: sig
                 assert [record.value for record in found] == already
                 assert (await produce(wire, "t", batch([b"x"]))).error_code == 0
             running.send_signal(number)
-            assert running.wait(PATIENCE) == 0
+            assert running.wait(LONG_TIMEOUT) == 0
 
 
 async def test_several_brokers_of_an_old_release() -> None:
@@ -77,7 +77,7 @@ def test_the_broker_ends_with_its_parent_process() -> None:
         assert address(running)
         assert running.stdin is not None
         running.stdin.close()
-        assert running.wait(PATIENCE) == 0
+        assert running.wait(LONG_TIMEOUT) == 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, caps
 
 
 async def test_users_and_an_advertised_host(tmp_path: Path) -> None:
-    """Secrets are in files: others can read a command line."""
+    """Secrets are in files, because others can read a command line."""
     users, config = tmp_path / "users", tmp_path / "server.properties"
     users.write_text("# for tests\nalice:s3cret:with a colon\n\nbob:b0b\n")
     config.write_text("sasl.enabled.mechanisms=SCRAM-SHA-256\n")
@@ -152,7 +152,7 @@ def test_a_malformed_line_of_a_file_is_named_without_what_it_says(
 
 
 @pytest.mark.parametrize("before", ["", "  ", "\t", "\ufeff"])
-def test_a_user_whose_line_is_commented_out_is_no_user(tmp_path: Path, before: str) -> None:
+def test_a_user_whose_line_is_commented_out_does_not_exist(tmp_path: Path, before: str) -> None:
     """White space before the sign counts as little as in Java's files; and editors of Windows write a mark first."""
     file = tmp_path / "users"
     file.write_text(f"{before}# admin:s3cret\nalice:a\n", encoding="utf-8")

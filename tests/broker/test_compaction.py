@@ -1,4 +1,5 @@
-"""Compaction against a log that never is: of each key the newest value stays, whatever is reopened or cut short."""
+"""A compacted log against one that isn't: the newest value of each key stays, even if logs are reopened or compactions
+end early."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def batches(log: Log) -> Iterator[RecordBatch]:
 
 
 def records(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """What a reader of committed records sees."""
+    """Return the records that a reader of committed records sees."""
     aborted = log.aborted_transactions(0, log.end_offset)
     found = []
     for read in batches(log):
@@ -128,7 +129,7 @@ def test_the_newest_of_each_key_stays(steps: list[tuple[str, object]]) -> None:
                 saved = LogCheckpoint(cleaned_to=log.cleaned_to, recovery_point=log.end_offset if argument else 0)
                 log.close_handlers()
                 for snapshot in log.directory.glob("*.snapshot"):
-                    # Without the snapshots, producer state is rebuilt from the log.
+                    # If there are no snapshots, producer state is rebuilt from the log.
                     snapshot.unlink() if argument else None
                 log = Log(log.directory, CONFIG, now, saved)
             assert log.end_offset == plain.end_offset
@@ -137,7 +138,7 @@ def test_the_newest_of_each_key_stays(steps: list[tuple[str, object]]) -> None:
         assert set(found) <= set(expected)
         assert found == sorted(found, key=lambda record: record[0])
         for key, (offset, value) in newest(expected).items():
-            # A tombstone may have gone with its key.
+            # A tombstone may have been removed together with its key.
             assert newest(found).get(key, (offset, None)) == (offset, value)
         for producer, next_sequence in sequence.items():
             if next_sequence:
@@ -174,7 +175,7 @@ def test_the_newest_segment_is_not_compacted(path: Path) -> None:
 
 
 def test_tombstones_stay_until_their_delete_horizon(path: Path) -> None:
-    """KIP-534: the time counts from the first compaction that meets them, and is kept in the batch."""
+    """The time counts from the first compaction that sees them, and is kept in the batch (KIP-534)."""
     log = Log(path, replace(CONFIG, delete_retention_ms=1000), NOW)
     log.append(batch([(b"k", b"v"), (b"other", b"v")]), 0, NOW)
     log.append(batch([(b"k", None)], NOW + 5), 0, NOW)
@@ -264,7 +265,7 @@ class PowerCutError(Exception):
 
 
 def test_a_crash_at_any_step_of_a_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change of a file name is the last one in turn; then the log is opened again, and again says the same."""
+    """Each rename of a file is the last one in turn. Then the log is opened again, and has the same records."""
     real = Path.replace
     done = False
     steps = 0
@@ -356,7 +357,7 @@ def test_a_batch_that_would_take_too_much_memory_is_retained_in_full(
         log.append(builder.close(), 0, NOW)
     log.append(batch([(b"key", b"last")]), 0, NOW)
     compact(log)
-    # Of the first the record that is superseded is still there.
+    # The superseded record of the first key is still there.
     assert [value for _, key, value in records(log) if key == b"key"] == [b"20", b"last"]
     assert len(records(log)) == 20 + 8 + 2
     log.close_handlers()

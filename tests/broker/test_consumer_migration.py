@@ -18,7 +18,8 @@ from aiokproto.broker.groups.consumer_protocol import decode_assignment, decode_
 from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import REBALANCE, A, Client, Harness, places, refused
+from tests.broker.consumer_harness import Client, Harness
+from tests.broker.epoch_harness import REBALANCE, A, partition_ids, refused
 
 # ---- members of the classic protocol
 
@@ -76,7 +77,8 @@ def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
 
 @pytest.mark.parametrize("synced", [True, False])
 def test_a_classic_member_must_sync_after_joining(synced: bool) -> None:
-    """Within its rebalance timeout, whether it sends heartbeats or not; after that only heartbeats are needed."""
+    """It must sync within its rebalance timeout, whether it sends heartbeats or not. After that it needs only
+    heartbeats."""
     harness = Harness()
     classic_protocol.join(harness.group, classic_join("old", metadata("a")), harness.now)
     identity = Identity("old", harness.group.epoch)
@@ -125,7 +127,8 @@ def test_classic_requests_of_consumer_or_unknown_members_are_refused() -> None:
 
 
 def stable_classic_group(now: float) -> ClassicGroup:
-    """Two members: the first has all partitions of topic a, and the second has its last partition as well."""
+    """Return a group with two members: the first has all partitions of topic a, and the second has its last partition
+    as well."""
     ids = count()
     group = ClassicGroup("g", now, make_id=lambda prefix: f"m{next(ids)}")
     group.join("j0", classic_join("", metadata("a"), "i0"), now)
@@ -148,7 +151,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
     harness = Harness()
     harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
     assert (harness.group.epoch, harness.group.state) == (2, "Stable")
-    assert harness.group.members["m0"].assigned.keys() == places(A, 0, 1, 2, 3)
+    assert harness.group.members["m0"].assigned.keys() == partition_ids(A, 0, 1, 2, 3)
     assert harness.group.members["m1"].assigned == {}, "a partition has one owner"
     modern = Client("x")
     harness.join(modern)
@@ -170,11 +173,11 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
 
 
 def test_a_member_changes_from_the_classic_to_the_consumer_protocol() -> None:
-    """It joins with its instance id, and gets the assignment of the member it replaces, which is fenced."""
+    """It joins with its instance id, and gets the assignment of the member that it replaces, which is fenced."""
     harness = Harness()
     harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
     modern = Client("x", instance_id="i0")
-    assert harness.join(modern).assigned == places(A, 0, 1)
+    assert harness.join(modern).assigned == partition_ids(A, 0, 1)
     error = classic_protocol.heartbeat(harness.group, Identity("m0", 2, "i0"), harness.now)
     assert error is ErrorCode.FENCED_INSTANCE_ID
     assert harness.group.members["x"].classic is None

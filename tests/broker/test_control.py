@@ -30,8 +30,8 @@ from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 from tests.broker.wire import Wire, batch, connect, fetch_request, produce, produce_request, records_of
-from tests.patience import PATIENCE
 from tests.simulation.reachable import held_items
+from tests.timeouts import LONG_TIMEOUT
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -130,11 +130,11 @@ async def test_a_rule_shows_its_state(broker: Broker, wire: Wire) -> None:
 
 async def test_a_fetch_fails_with_and_without_a_session(broker: Broker, wire: Wire) -> None:
     request = fetch_request("t", max_wait_ms=600_000, session_epoch=0)
-    begun = await wire.ask(fetch_request("t", session_epoch=0, min_bytes=0), 11)
-    assert begun.session_id
+    full = await wire.ask(fetch_request("t", session_epoch=0, min_bytes=0), 11)
+    assert full.session_id
     with broker.faults.fail(FetchRequest, NOT_LEADER, topic="t", partition=0):
         again = FetchRequest(
-            replica_id=-1, max_wait_ms=600_000, min_bytes=1, session_id=begun.session_id, session_epoch=1, topics=[]
+            replica_id=-1, max_wait_ms=600_000, min_bytes=1, session_id=full.session_id, session_epoch=1, topics=[]
         )
         assert (await wire.ask(again, 11)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         answer = await wire.ask(request, 11)
@@ -185,7 +185,7 @@ async def test_a_fault_for_a_response_without_an_error_code_closes_the_connectio
 
 
 def filled(struct: type[Struct], version: int) -> Any:
-    """A message with one of everything."""
+    """Return a message with one of everything."""
     out = struct()
     for spec in struct.fields():
         if version not in spec.versions:
@@ -222,7 +222,7 @@ def test_splitting_a_request_loses_nothing(key: int) -> None:
 
 
 def test_the_name_of_a_config_is_not_a_topic() -> None:
-    """Only topics divide CreateTopics: a config's name must not be taken for a topic's."""
+    """Only topics divide CreateTopics, so a config's name must not be taken for a topic's name."""
     topics = [CreatableTopic(name=name, configs=[CreatableTopicConfig(name="cleanup.policy")]) for name in "ab"]
     kept, hit = split(CreateTopicsRequest(topics=topics), Entity(topic="b"), lambda _: None)
     assert (kept, hit) == (CreateTopicsRequest(topics=topics[:1]), CreateTopicsRequest(topics=topics[1:]))
@@ -247,7 +247,7 @@ async def test_a_connection_can_be_closed_before_the_request_or_within_the_respo
         async with connect(broker) as wire:
             with broker.faults.cut(ProduceRequest, after=after):
                 wire.send(produce_request("t", batch([b"x"])), 9)
-                assert len(await asyncio.wait_for(wire.reader.read(), PATIENCE)) == (after or 0)
+                assert len(await asyncio.wait_for(wire.reader.read(), LONG_TIMEOUT)) == (after or 0)
         async with connect(broker) as wire:
             found = records_of(await wire.ask(fetch_request("t", min_bytes=0), 11))
             assert [record.value for record in found] == stored
@@ -410,7 +410,7 @@ async def test_a_broker_that_is_removed_before_its_failure_is_noticed_leads_noth
         await cluster.kill_broker(victim, noticed_after=9)
         await cluster.remove_broker(victim)
         assert [cluster.leader("t", 0)] == cluster.broker_ids
-        # Nothing is left to be noticed.
+        # No failure is left to be noticed.
         await clock.advance(9)
 
 
@@ -455,7 +455,7 @@ async def test_a_corrupt_batch_is_served_unchanged(broker: Broker, wire: Wire) -
 
 
 async def test_a_log_diverges(broker: Broker, wire: Wire) -> None:
-    """A client that read lost records learns where their epoch ended, also after a second divergence."""
+    """A client that read lost records learns where their epoch ended, even after a second divergence."""
     for value in (b"a", b"b", b"c"):
         await produce(wire, "t", batch([value, value]))
     broker.diverge_log("t", 0, 4, [b"d"])
@@ -549,7 +549,8 @@ def test_cancelled_timers_do_not_wait_for_their_time() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_this_packages_client_delivers_through_random_faults(seed: int) -> None:
-    """Each record once: an idempotent producer and a group's consumer, three brokers, every fifth request disturbed."""
+    """It delivers each record once: an idempotent producer and a group's consumer, three brokers, every fifth request
+    hit."""
     values = [b"%d" % number for number in range(300)]
     async with Cluster(3) as cluster:
         await cluster.create_topic("t", replication=3)

@@ -1,4 +1,4 @@
-"""What requests cost, however they are made: the work grows with their size, and nothing of them stays."""
+"""What requests cost, however they are made: the work grows with their size, and the broker keeps nothing of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PACKAGE = str(Path(aiokproto.__file__).parent)
 
 
 class Calls:
-    """How many functions of this package were called."""
+    """Counts how many functions of this package were called."""
 
     number = 0
 
@@ -68,7 +68,7 @@ def counting() -> Iterator[Calls]:
 
 @asynccontextmanager
 async def user_of_a_broker(name: str) -> AsyncIterator[tuple[Broker, Wire]]:
-    """``admin`` may do everything, ``alice`` nothing."""
+    """Log in to a broker where ``admin`` may do everything and ``alice`` nothing."""
     broker = guarded(**{"delegation.token.secret.key": "x"})
     async with broker:
         await broker.create_topic("t", partitions=1)
@@ -91,22 +91,22 @@ async def exchange(wire: Wire, api_key: int, number: int, shape: Shape, salt: st
         wire.writer.write(frame)
         try:
             await wire.frame()
-        # Not every response can say that all was refused.
+        # Not every response can say that everything was refused, so the broker may close the connection.
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
     return Cost(len(frame), calls.number)
 
 
 async def costs_of(api_key: int, user: str, shape: Shape) -> list[Cost]:
-    """Of requests of the sizes."""
+    """Measure requests of the three sizes."""
     found = []
     one = request(api_key, SERVED[api_key].highest, 1, shape)
-    # What decodes within a limit of memory is compiled for the first request that could exceed it.
+    # Decoding within a memory limit is compiled for the first request that could exceed it.
     with suppress(DecodeError):
         type(one).decode(one.encode(SERVED[api_key].highest), SERVED[api_key].highest, limits=Limits(memory=100))
     for size in SIZES:
         async with user_of_a_broker(user) as (_, wire):
-            # What is imported and compiled with the first request of its size.
+            # This imports and compiles what the first request of this size needs.
             await exchange(wire, api_key, size, shape, "a")
         async with user_of_a_broker(user) as (_, wire):
             found.append(await exchange(wire, api_key, size, shape, "b"))
@@ -123,9 +123,9 @@ async def test_the_work_of_a_request_grows_with_its_size(
     monkeypatch.setattr(dispatch, "_MANY", -1)
     for shape in SHAPES:
         few, some, many = await costs_of(api_key, user, shape)
-        # A request has a size of its own, and in each further byte costs as much as before.
+        # A request has a fixed size, and from there on each byte costs as much as before.
         growth = (many.size - some.size) / max(some.size - few.size, 1)
-        # A few calls more for a buffer that is full.
+        # A few more calls are for a buffer that is full.
         assert many.calls - some.calls <= 1.1 * growth * max(some.calls - few.calls, 0) + 100, (shape, few, some, many)
 
 
@@ -133,9 +133,9 @@ async def test_the_work_of_a_request_grows_with_its_size(
     "kind", [OffsetDeleteRequest, ProduceRequest, ListOffsetsRequest, OffsetFetchRequest, DescribeQuorumRequest]
 )
 async def test_refusing_a_partition_takes_few_calls(kind: type[Request[Any]]) -> None:
-    """A request can name a hundred thousand: what follows from its declaration is looked up once."""
+    """A request can name a hundred thousand, so what follows from its declaration is looked up once."""
     _, some, many = await costs_of(kind.api_key, "alice", "deep")
-    # Three of them are the pause that may follow each partition, when it is authorized, divided and refused.
+    # Three of the calls are the pause that may follow each partition, when it is authorized, divided and refused.
     assert many.calls - some.calls <= 30 * (SIZES[2] - SIZES[1])
 
 
@@ -143,7 +143,8 @@ async def test_a_request_with_more_parts_than_any_client_sends_closes_the_connec
     """It would hold up all others for seconds, whether it is permitted or not."""
     partitions = [OffsetDeleteRequestPartition(partition_index=0)]
     topic = OffsetDeleteRequestTopic(name="t", partitions=partitions)
-    # Ends with the number of partitions, and the partition. Encoding as many would take longer than all else here.
+    # The frame ends with the number of partitions, and the partition. Encoding that many would take longer than the
+    # rest of this test.
     frame = bytes(encode_request(OffsetDeleteRequest(group_id="g", topics=[topic]), 0, 1, "client"))[4:-8]
     async with user_of_a_broker("alice") as (_, wire):
         for number, closed in ((5_000, False), (600_000, True)):
@@ -156,7 +157,7 @@ async def test_a_request_with_more_parts_than_any_client_sends_closes_the_connec
 
 
 def kept(broker: Broker) -> int:
-    """The bytes of what a broker keeps."""
+    """Return the bytes of what a broker keeps."""
     running = broker._running
     parts = (running.security, running.state, running.groups, running.transactions, running.share_states)
     nodes = [(server._dispatcher, server._listener) for server in broker._servers.values()]
@@ -173,12 +174,12 @@ async def test_nothing_stays_of_requests_that_are_refused(api_key: int) -> None:
                     await exchange(wire, api_key, 10, "wide", f"{turn}-{number}-" + "x" * 500)
             await until(lambda: len(broker._servers[0]._connections) == 1)
             sizes.append(kept(broker))
-        # Each turn has 20 KB of names at least.
+        # Each turn has at least 20 KB of names.
         assert sizes[2] - sizes[1] < 2_000, sizes
 
 
 class Name(str):
-    """A text that counts how often one is compared."""
+    """A text that counts how often it is compared."""
 
     __slots__ = ()
     comparisons = 0
@@ -190,7 +191,7 @@ class Name(str):
 
 
 async def test_users_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a method of a list, which counts as one call."""
+    """A method of a list would compare them in one counted call, so comparisons are counted instead."""
     monkeypatch.setattr(Name, "comparisons", 0)
     users = [UserName(name=Name(f"user{number}")) for number in range(1000)]
     security = SimpleNamespace(credentials=ScramCredentials({"alice": "secret"}))

@@ -1,8 +1,7 @@
 """A broker process is killed while it writes, and its files are damaged as a power cut would; then it starts again.
 
-What was acknowledged stays; after a power cut, what was flushed. Nothing that is not valid is served, and the next
-record takes up where the last one ended. ``--crash-runs`` says how often; each run has its own seed, which a failure
-names.
+Acknowledged records stay; after a power cut, flushed ones do. The broker serves nothing invalid, and the next record
+follows the last one. ``--crash-runs`` says how often this runs. Each run has its own seed, which a failure names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Written(NamedTuple):
-    """What a producer wrote, in its order, how much was acknowledged, and the end of what was flushed."""
+    """The records that a producer wrote, in its order, how many were acknowledged, and the end of the flushed part."""
 
     batches: list[list[bytes]]
     acknowledged: int
@@ -51,7 +50,7 @@ class Written(NamedTuple):
 
 @contextmanager
 def process(data: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A broker in a process of its own, and its address."""
+    """Run a broker in another process, and yield it with its address."""
     command = [sys.executable, "-m", "aiokproto.broker", "--data-dir", str(data), "--until-stdin-closes"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -68,7 +67,7 @@ def produce(values: list[bytes], sequence: int) -> ProduceRequest:
 
 
 async def write_and_kill(data: Path, random: Random) -> Written:
-    """Send batches without waiting for answers, and kill the broker after some of these."""
+    """Send batches without waiting for responses, and kill the broker after some of these."""
     flush = random.choice([1, 10, 1 << 40])
     config = {"flush.messages": flush, "segment.bytes": random.choice([2000, 9000]), "index.interval.bytes": 200}
     configs = [CreatableTopicConfig(name=name, value=str(value)) for name, value in config.items()]
@@ -98,7 +97,7 @@ async def write_and_kill(data: Path, random: Random) -> Written:
 
 
 def cut_somewhere(log: Path, random: Random, flushed: int) -> None:
-    """Lose the end of a file, which was never written to disk."""
+    """Lose the end of a file that was never written to disk."""
     for file in sorted(log.glob("*.log"), reverse=True):
         found = list(decode(file.read_bytes()))
         sure = sum(each.size_in_bytes for each in found if each.last_offset < flushed)
@@ -109,7 +108,7 @@ def cut_somewhere(log: Path, random: Random, flushed: int) -> None:
 
 
 def add_nonsense(log: Path, random: Random, flushed: int) -> None:
-    """The file has grown, but its new content was never written to disk."""
+    """Let the file grow by content that was never written to disk."""
     newest = max(log.glob("*.log"))
     half = batch([b"half of a batch"])[: random.randrange(1, 70)]
     with newest.open("ab") as opened:
@@ -117,7 +116,7 @@ def add_nonsense(log: Path, random: Random, flushed: int) -> None:
 
 
 def spoil_indexes(log: Path, random: Random, flushed: int) -> None:
-    """Files beside the log are gone, cut, or hold anything."""
+    """Remove or cut the files next to the log, or fill them with anything."""
     for file in [
         *log.glob("*.index"),
         *log.glob("*.timeindex"),
@@ -132,7 +131,7 @@ def spoil_indexes(log: Path, random: Random, flushed: int) -> None:
 
 
 def nothing(log: Path, random: Random, flushed: int) -> None:
-    """The machine goes on: all that was written comes to the disk."""
+    """Do nothing: the machine keeps running, and everything that was written reaches the disk."""
 
 
 DAMAGE: list[Callable[[Path, Random, int], None]] = [cut_somewhere, add_nonsense, spoil_indexes, nothing]

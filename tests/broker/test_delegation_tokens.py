@@ -26,7 +26,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
 from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.secure import (
     ALLOW,
     AUTHORIZER,
@@ -77,7 +77,7 @@ def test_a_token_can_be_renewed_until_its_maximum_lifetime() -> None:
     store.now += 1
     with refused(ErrorCode.DELEGATION_TOKEN_EXPIRED):
         store.tokens.renew(secret, -1, ALICE)
-    # It can still be done away with, and is by time.
+    # The token can still be removed, and it is removed once its time is over.
     store.tokens.sweep()
     assert (list(store.tokens), store.changes) == ([], 7)
     with refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND):
@@ -176,7 +176,7 @@ async def test_tokens_are_disabled_without_a_secret() -> None:
     async with guarded() as broker, logged_in(broker, "alice") as alice:
         for request in requests:
             assert errors(await alice.ask(request)) == {ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED}
-        # What is wrong with the request itself comes first.
+        # An error in the request itself comes first.
         group = CreatableRenewers(principal_type="Group", principal_name="x")
         wrong = CreateDelegationTokenRequest(renewers=[group], max_lifetime_ms=-1)
         assert errors(await alice.ask(wrong)) == {ErrorCode.INVALID_PRINCIPAL_TYPE}
@@ -274,7 +274,7 @@ async def test_expired_tokens_end_their_sessions() -> None:
 
 async def test_a_client_certificate_suffices_for_token_requests(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
-    # Without the secret, which has no effect here: a token could not log in.
+    # The secret is missing, since it would have no effect here: a token couldn't log in.
     config = certificates.options(**{"ssl.client.auth": "requested"})
     allowed, refused = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     async with Broker(security=Security("SSL"), config=config) as broker:

@@ -1,4 +1,4 @@
-"""DescribeConfigs of a broker shows the security that is in force, also where it follows from arguments."""
+"""DescribeConfigs of a broker shows the security that is in force, even if it follows from arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SASL: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", **LOGIN}
 
 
 async def described(broker: Broker, **client: Any) -> dict[str, DescribeConfigsResourceResult]:
-    """The options of the broker by name."""
+    """Return the broker's options by name."""
     async with Client(bootstrap_servers=broker.bootstrap_servers, **client) as admin:
         resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=None)
         (result,) = (await admin.request(DescribeConfigsRequest(resources=[resource]), node=0)).results

@@ -1,4 +1,4 @@
-"""Every file of a data directory, read by Kafka's own tool for that."""
+"""Kafka's own tool reads every file of a data directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto import Producer
 from aiokproto.broker import Broker
 from tests.broker.kafka_tools import Tools
 from tests.broker.test_kafka_files import write
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -22,28 +22,28 @@ CODECS: tuple[Literal["none", "gzip", "snappy", "lz4", "zstd"], ...] = ("none", 
 KINDS = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 DECODERS = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
 
-# What the tool finds wrong, and says with an exit code of 0.
+# The tool finds these problems, and still exits with 0.
 COMPLAINT = re.compile(r"mismatch|out of order|isvalid: false|corrupt|exception|failed|could not|cannot", re.IGNORECASE)
-# It assumes -1 as the offset before a file's first record, and reports a gap there.
+# The tool assumes -1 as the offset before a file's first record, and reports a gap there.
 GAP = re.compile(r"  \d+ is followed by \d+")
 
 
 def transact(servers: str, commit: bool) -> None:
-    """Records of a transaction, and the offsets of a group."""
+    """Write records in a transaction, and a group's offsets."""
     confluent: Any = pytest.importorskip("confluent_kafka")
     producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": f"commits {commit}"})
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(LONG_TIMEOUT)
     consumer = confluent.Consumer({"bootstrap.servers": servers, "group.id": "in transactions"})
     for _ in range(5):
         producer.begin_transaction()
         for number in range(20):
             producer.produce("transactions", b"%d" % number)
         offsets = [confluent.TopicPartition("transactions", 0, 1)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), LONG_TIMEOUT)
         if commit:
-            producer.commit_transaction(PATIENCE)
+            producer.commit_transaction(LONG_TIMEOUT)
         else:
-            producer.abort_transaction(PATIENCE)
+            producer.abort_transaction(LONG_TIMEOUT)
     consumer.close()
 
 
@@ -52,13 +52,13 @@ def read_in_group(servers: str, protocol: str) -> None:
     options = {"bootstrap.servers": servers, "group.id": protocol, "group.protocol": protocol}
     consumer = confluent.Consumer({**options, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["transactions"])
-    assert len(consumer.consume(50, PATIENCE)) == 50
+    assert len(consumer.consume(50, LONG_TIMEOUT)) == 50
     consumer.commit(asynchronous=False)
     consumer.close()
 
 
 async def fill(directory: Path) -> None:
-    """All that this broker writes: codecs, segments, compaction, transactions, groups of both protocols."""
+    """Write everything that this broker can: codecs, segments, compaction, transactions, groups of both protocols."""
     write(directory / "log-0")
     small = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
     async with Broker(data_dir=directory) as broker:
@@ -81,7 +81,7 @@ async def fill(directory: Path) -> None:
 
 
 def dump(tools: Tools, files: list[Path], *options: str, may_lack_offsets: bool = False) -> list[str]:
-    """What the tool writes of files; if it is nothing to worry about."""
+    """Return the tool's output for files, and check that it reports no problem."""
     written = tools.call("DumpLogSegments", *options, "--files", ",".join(map(str, files)))
     assert written.code == 0, written.text
     lines = written.text.splitlines()
@@ -124,7 +124,7 @@ def test_coordinator_records_are_dumped(tools: Tools, directory: Path, topic: st
 
 
 def test_compacted_segments(tools: Tools, directory: Path) -> None:
-    """Offsets are missing there, which the tool reports."""
+    """Offsets are missing there, and the tool reports that."""
     paths = [path for path in files_of(directory, ".log") if path.parent.name in ("log-0", "compacted-0")]
     lines = dump(tools, paths, "--deep-iteration", may_lack_offsets=True)
     assert any(GAP.fullmatch(line) for line in lines)

@@ -1,5 +1,5 @@
-"""Code of the application that verifies logins, and misbehaves: the client is refused, the log says it without secrets,
-and the broker serves others.
+"""The application's code that verifies logins misbehaves: the client is refused, the log says so without secrets, and
+the broker serves others.
 
 ``SystemExit`` ends the program: see ``tests/callbacks/test_walk.py``.
 """
@@ -40,7 +40,7 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
 
 
 async def hanging() -> None:
-    """What a validator returns that is a coroutine function."""
+    """Wait forever. A validator that is a coroutine function returns such a coroutine."""
     await asyncio.get_running_loop().create_future()
 
 
@@ -57,7 +57,7 @@ RESULTS: dict[str, Callable[[], object]] = {
 
 
 class Misbehaving:
-    """A validator, or the passwords of users."""
+    """A validator or a mapping of passwords that misbehaves."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -72,7 +72,7 @@ class Misbehaving:
 
 
 class Passwords(dict[str, str]):
-    """Read from elsewhere when they are needed."""
+    """Passwords that are read from elsewhere when they are needed."""
 
     def __init__(self, misbehaving: Misbehaving) -> None:
         super().__init__(alice=SECRET)
@@ -87,7 +87,7 @@ def raising(make: Callable[[], BaseException]) -> Callable[[], NoReturn]:
 
 
 async def log_in(wire: Wire, mechanism: str, handshake: int) -> None:
-    """Send what logs in: with version 0 of SaslHandshake as a bare token."""
+    """Log in. With version 0 of SaslHandshake the token is sent bare."""
     request = SaslHandshakeRequest(mechanism=mechanism)
     assert (await wire.ask(request, handshake)).error_code == 0
     token = LOGINS[mechanism]
@@ -98,7 +98,7 @@ async def log_in(wire: Wire, mechanism: str, handshake: int) -> None:
 
 
 async def failed_login(act: Callable[[], object], mechanism: str, handshake: int) -> list[dict[str, Any]]:
-    """Log in while ``act`` is what verifies it; return what the event loop has reported."""
+    """Log in while ``act`` verifies it, and return what the event loop has reported."""
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
     try:
@@ -131,7 +131,7 @@ async def test_what_raises_is_logged_without_its_text_and_closes_the_connection(
 
 
 def assert_no_frame_has(exc_info: Any, token: bytes) -> None:
-    """As tools see it that show the variables of frames, and errors behind the error."""
+    """Look as tools do that show the variables of frames, and the errors behind an error."""
     error = exc_info[1]
     assert error.__context__ is None
     traceback = error.__traceback__
@@ -142,7 +142,7 @@ def assert_no_frame_has(exc_info: Any, token: bytes) -> None:
 
 @pytest.mark.parametrize("handshake", [0, 1], ids=["bare", "wrapped"])
 @pytest.mark.parametrize("result", RESULTS)
-async def test_a_validator_that_returns_no_token_of_a_user_lets_nobody_in(
+async def test_a_validator_that_returns_no_token_of_a_user_lets_no_client_in(
     result: str, handshake: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "aiokproto"):
@@ -153,12 +153,12 @@ async def test_a_validator_that_returns_no_token_of_a_user_lets_nobody_in(
     assert_no_frame_has(record.exc_info, BEARER)
 
 
-async def test_a_password_that_is_no_text_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_password_that_is_not_a_string_lets_no_client_in(caplog: pytest.LogCaptureFixture) -> None:
     assert await failed_login(lambda: 3, "PLAIN", 1) == []
     assert "what verifies logins by PLAIN raised AttributeError" in caplog.text
 
 
-async def test_what_a_validator_refuses_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_of_a_validator_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """ValueError is how it does; its text goes nowhere."""
     security = Misbehaving(raising(lambda: ValueError(SECRET))).security("OAUTHBEARER")
     with caplog.at_level(logging.DEBUG, "aiokproto"):

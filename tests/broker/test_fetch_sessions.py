@@ -1,4 +1,5 @@
-"""Who gets a fetch session, and whose it replaces: who may read nothing gets none, and takes none from others."""
+"""Which client gets a fetch session, and whose it replaces: a client that may not read anything gets none, and takes
+none from others."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def fetch(partitions: Iterable[int], session_id: int = 0, epoch: int = 0, topic:
 
 
 async def begun(wire: Wire, size: int = 1) -> int:
-    """The id of a new session; 0 for none."""
+    """Return the id of a new session; 0 for none."""
     return (await wire.ask(fetch(range(size)), 12)).session_id
 
 
@@ -72,7 +73,7 @@ async def test_the_partitions_of_all_sessions_have_a_limit(monkeypatch: pytest.M
         assert await begun(wire, 4)
 
 
-async def test_who_may_read_nothing_has_no_session() -> None:
+async def test_a_user_who_may_read_nothing_has_no_session() -> None:
     async with guarded(**TWO) as broker, logged_in(broker, "admin") as admin, logged_in(broker, "alice") as alice:
         await broker.create_topic("t")
         await broker.create_topic("hers")

@@ -1,4 +1,4 @@
-"""Users in the broker's configuration have the password that stands there, with every mechanism."""
+"""Users in the broker's configuration have the password that the configuration says, with every mechanism."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broker(data_dir: Path, users: dict[str, str]) -> Broker:
 
 
 async def alter(cluster: Broker, *changes: Any) -> AlterUserScramCredentialsResponse:
-    """Change credentials, as ``admin``."""
+    """Change credentials as ``admin``."""
     deletions = [change for change in changes if isinstance(change, ScramCredentialDeletion)]
     upsertions = [change for change in changes if isinstance(change, ScramCredentialUpsertion)]
     async with logged_in(cluster, "admin") as admin:
@@ -46,7 +46,7 @@ async def alter(cluster: Broker, *changes: Any) -> AlterUserScramCredentialsResp
 
 
 async def accepted(cluster: Broker, user: str, password: str) -> list[str]:
-    """The mechanisms with which a user can log in."""
+    """Return the mechanisms with which a user can log in."""
     found = []
     for mechanism in MECHANISMS:
         login: dict[str, Any] = {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}

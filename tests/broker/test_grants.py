@@ -1,4 +1,4 @@
-"""The tests' own ``grant()`` waits until the broker applies every ACL: real Kafka does a little after its response."""
+"""The tests' own ``grant()`` waits until the broker applies every ACL, which real Kafka does after its response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.wire import Wire
 
 
 class LateBroker:
-    """Has an ACL before, and applies the next one after it has described its ACLs once."""
+    """Has one ACL from the start, and applies the next one only after it has described its ACLs once."""
 
     def __init__(self, before: AclCreation) -> None:
         self._applied = [before]

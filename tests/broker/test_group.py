@@ -74,7 +74,7 @@ class Harness:
         return error
 
     def stable(self, *names: str) -> dict[str, JoinResult]:
-        """Join members and let the leader assign each its own name. Several need an initial delay."""
+        """Join members and let the leader assign each its own name. Several members need an initial delay."""
         for name in names:
             self.join(name)
         self.wait(6.0 if self.group.state is ClassicGroupState.PREPARING_REBALANCE else 0.0)
@@ -126,7 +126,7 @@ def test_a_session_expires_without_heartbeats() -> None:
 
 
 def test_the_first_rebalance_waits_for_more_members() -> None:
-    """KIP-134: each new member restarts the delay, up to the rebalance timeout in all."""
+    """Each new member restarts the delay, up to the rebalance timeout in all (KIP-134)."""
     harness = Harness(initial_delay=3.0)
     harness.join("a")
     harness.wait(2.9)
@@ -209,7 +209,7 @@ def test_a_rebalance_fails_waiting_syncs() -> None:
 
 
 def test_a_new_member_must_join_again_with_its_member_id() -> None:
-    """KIP-394: a member id is returned first; it delays the rebalance until its session timeout has passed."""
+    """A member id is returned first, which delays the rebalance until its session timeout has passed (KIP-394)."""
     harness = Harness()
     request = replace(asking("a"), requires_known_member_id=True)
     harness.join("a", request)
@@ -257,7 +257,7 @@ def test_members_vote_for_the_protocol() -> None:
 
 
 def test_joining_again_unchanged_rebalances_only_for_the_leader() -> None:
-    """In a stable group a follower gets the current generation; the leader, or new protocols, cause a rebalance."""
+    """A follower gets the current generation of a stable group. The leader, or new protocols, cause a rebalance."""
     harness = Harness(initial_delay=3.0)
     results = harness.stable("a", "b")
     leader, follower = results["a"], results["b"]
@@ -281,7 +281,8 @@ def test_leaving_causes_a_rebalance_at_once() -> None:
 
 
 def test_a_static_member_restarts_without_a_rebalance() -> None:
-    """KIP-345: same instance id, new member id, same assignment; the old member id is fenced."""
+    """The member has the same instance id, a new member id and the same assignment; the old member id is fenced
+    (KIP-345)."""
     harness = Harness()
     harness.join("a", asking("a", instance_id="one"))
     old = harness.joined("a")
@@ -349,7 +350,7 @@ def test_the_maximum_group_size_is_enforced() -> None:
 
 
 def test_during_a_rebalance_the_members_that_have_joined_count() -> None:
-    """A new member can take the place of one that has not joined, which is refused then, and removed."""
+    """A new member can replace one that hasn't joined, which is then refused and removed."""
     harness = Harness(max_size=2)
     harness.stable("a")
     harness.join("b")
@@ -442,7 +443,7 @@ def test_commits_are_checked_against_the_member() -> None:
     assert harness.heartbeat(joined) is ErrorCode.NONE, "a commit counts as a heartbeat"
 
 
-def test_a_new_member_that_is_gone_does_not_block_the_group_for_ever() -> None:
+def test_a_new_member_that_has_left_does_not_block_the_group_forever() -> None:
     harness = Harness()
     first = harness.stable("a")["a"]
     harness.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_JOIN_TIMEOUT))

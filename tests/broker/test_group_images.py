@@ -10,7 +10,7 @@ import pytest
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.streams import records as streams_records
-from tests.broker import consumer_harness, streams_harness, test_share_group_model
+from tests.broker import consumer_harness, share_group_harness, streams_harness
 
 MEMBERS = [f"member-{number}" for number in range(30)]
 
@@ -23,9 +23,9 @@ def consumer_group() -> Any:
 
 
 def share_group() -> Any:
-    harness = test_share_group_model.Harness(a=2)
+    harness = share_group_harness.Harness(a=2)
     for member_id in reversed(MEMBERS):
-        harness.heartbeat(member_id, "a")
+        harness.join(share_group_harness.Reader(member_id))
     return harness.group
 
 
@@ -42,7 +42,7 @@ def streams_group() -> Any:
     ids=["consumer", "share", "streams"],
 )
 def test_members_are_written_in_the_order_of_their_ids(make: Callable[[], Any], records: Any) -> None:
-    """Hashes of strings differ from process to process, and a simulation is to repeat itself in each."""
+    """Hashes of strings differ between processes, and a simulation must repeat itself in each."""
     written: Iterable[tuple[bytes, bytes | None]] = records.changes(make(), {}, 0)
     keys = [records.KEYS.decode(key) for key, _ in written]
     members = [key.member_id for key in keys if hasattr(key, "member_id")]

@@ -31,7 +31,7 @@ def kafka_of_two() -> Iterator[KafkaCluster]:
 async def waiting_join(
     at: Coordinator, members: int, member_id: str = "", **fields: Any
 ) -> asyncio.Task[JoinGroupResponse]:
-    """Send a JoinGroup that waits for others; return once the group has so many members and rebalances."""
+    """Send a JoinGroup that waits for others. Return once the group has this many members and rebalances."""
     sent = asyncio.ensure_future(join(at, member_id, WITHOUT_MEMBER_ID, **fields))
     observer = Coordinator(at.cluster, at.group)
     while True:
@@ -49,7 +49,7 @@ async def check(cluster: BehaviourCluster) -> None:
     again = await join(first, joining.member_id, WITHOUT_MEMBER_ID)
     known = await other
     assert (again.error_code, known.error_code) == (0, 0)
-    # Other metadata than before: with the same it would get the generation that it has joined.
+    # The metadata differs from before. With the same metadata the member would get the generation that it has joined.
     joins = [await waiting_join(second, 2, known.member_id, protocols=OTHER), await waiting_join(third, 3)]
     refused = await join(fourth, version=WITHOUT_MEMBER_ID)
     assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")

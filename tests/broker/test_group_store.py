@@ -1,4 +1,4 @@
-"""What survives a change of coordinator, the expiration of offsets, and the migration between group types."""
+"""Changes of coordinator and what survives them, the expiration of offsets, and the migration between group types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicGroupState, JoinRequest
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.expiry import Age, expired
+from aiokproto.broker.groups.coordinator import Age, expired
 from aiokproto.broker.groups.records import OffsetAndMetadata, decode_offset_value, restore_group
 from aiokproto.broker.metadata.internal_topics import internal_topic_records, partition_for
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
@@ -37,9 +37,9 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import Topics
+from tests.broker.epoch_harness import Topics
 from tests.broker.wire import Wire, connect
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 SUBSCRIPTION = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
 QUICK = {"offsets.topic.num.partitions": 1}
@@ -59,7 +59,7 @@ async def describe(wire: Wire) -> DescribedGroup:
 
 
 async def join(wire: Wire, member_id: str = "", instance_id: str | None = "i") -> JoinGroupResponse:
-    """As a static member, which needs no member id first."""
+    """Join as a static member, which needs no member id first."""
     return await wire.ask(
         JoinGroupRequest(
             group_id="g",
@@ -106,7 +106,7 @@ async def test_a_groups_options_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
-    """All its records have tombstones."""
+    """All records of the group have tombstones."""
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await heartbeat(wire, "m", subscribed_topic_regex=".*")
@@ -159,11 +159,11 @@ async def test_members_without_heartbeats_are_removed() -> None:
 
 @pytest.mark.parametrize(
     ("key", "at"),
-    [("abc", 96_354 % 50), ("Hello World", 862_545_276 % 50), ("polygenelubricants", 0)],
+    [("abc", 96_354 % 50), ("Hello Environment", 862_545_276 % 50), ("polygenelubricants", 0)],
     ids=["positive", "negative", "the least number"],
 )
 def test_a_group_belongs_to_the_partition_its_id_hashes_to(key: str, at: int) -> None:
-    """The absolute value of Java's hash decides; that of the smallest number, which has none, is 0."""
+    """The absolute value of Java's hash decides. For the smallest number, which has none, it is 0."""
     partitions: Any = range(50)
     found: Any = partition_for(key, partitions)
     assert found == at
@@ -230,7 +230,7 @@ def classic(*, members: bool = False, was_used: bool = True, empty_since: float 
     ],
 )
 def test_offset_expiration(group: ClassicGroup | ConsumerGroup, committed: int, expires: int, gone: bool) -> None:
-    """At 100 seconds on both clocks, with a retention of a minute."""
+    """Both clocks are at 100 seconds, and the retention is a minute."""
     offsets = {("t", 0): OffsetAndMetadata(1, -1, "", committed, expires)}
     assert bool(expired(group, offsets, Age(100.0, 100_000, 60.0))) is gone
 
@@ -314,7 +314,7 @@ async def test_an_upgrade_fails_a_waiting_join() -> None:
 
 
 async def test_a_static_member_can_return_to_the_classic_protocol() -> None:
-    """If it was the last consumer member, the group becomes classic as well, and it need not join again."""
+    """If it was the last consumer member, the group becomes classic as well, and the member needn't join again."""
     async with Broker(config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2)
         await heartbeat(wire, "m", instance_id="i")
@@ -342,7 +342,7 @@ async def test_confluent_kafka_members_use_the_consumer_protocol() -> None:
             return consumer
 
         def share(wanted: list[int], *consumers: Any) -> None:
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + LONG_TIMEOUT
             while [len(each.assignment()) for each in consumers] != wanted:
                 assert time.monotonic() < end, [each.assignment() for each in consumers]
                 for each in consumers:
@@ -354,7 +354,7 @@ async def test_confluent_kafka_members_use_the_consumer_protocol() -> None:
         first.commit(offsets=[confluent.TopicPartition("t", at.partition, 1)], asynchronous=False)
         second.close()
         share([4], first)
-        (found,) = first.committed([at], PATIENCE)
+        (found,) = first.committed([at], LONG_TIMEOUT)
         assert found.offset == 1
         first.close()
 

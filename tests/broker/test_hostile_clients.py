@@ -1,6 +1,6 @@
-"""Clients that want the broker's memory, time or connections; and requests that no client sends.
+"""Clients that want the broker's memory, time or connections, and requests that no client sends.
 
-``tests/simulation/test_hostile_clients.py`` has those of many seeds, in virtual time.
+``tests/simulation/test_hostile_clients.py`` has such clients for many seeds, in virtual time.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ async def test_a_marker_of_no_producer(producer_id: int, epoch: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 async def test_connections_that_send_little_take_little_memory() -> None:
-    """A receive buffer of its full size would be 128 KiB for each."""
+    """A receive buffer of the full size would take 128 KiB for each."""
     before = resident()
     connections = [ClientConnection(None) for _ in range(2000)]
     assert resident() - before < len(connections) << 14
 
 
 async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that the broker had still to send."""
+    """The broker drops everything that it still had to send."""
     monkeypatch.setattr("aiokproto.broker.server.client_connection._LINGER_SECONDS", 0.05)
     async with Broker(config={"connections.max.idle.ms": 50}) as broker:
         for number in range(30):
@@ -134,7 +134,7 @@ async def test_a_request_with_more_items_than_memory_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
 async def test_a_compressed_bomb_is_stored_or_refused_without_its_memory(codec: Compression) -> None:
-    """A batch of kilobytes that would be 200 MB, in a topic whose records the broker must decompress."""
+    """A batch of kilobytes would become 200 MB, in a topic whose records the broker must decompress."""
     builder = BatchBuilder(compression=codec)
     builder.append(0, None, bytes(200 << 20))
     bomb = bytes(builder.close())
@@ -187,7 +187,7 @@ async def test_a_turn_that_is_cancelled_passes_on() -> None:
     tasks = [asyncio.ensure_future(memory.acquire(10)) for _ in range(2)]
     await asyncio.sleep(0)
     memory.release(10)
-    # Its turn has come, and it has not run yet.
+    # Its turn has come, but it hasn't run yet.
     tasks[0].cancel()
     await tasks[1]
     with pytest.raises(asyncio.CancelledError):
@@ -195,7 +195,7 @@ async def test_a_turn_that_is_cancelled_passes_on() -> None:
 
 
 async def test_the_option_queued_max_request_bytes() -> None:
-    """A frame that does not arrive holds its bytes, until its connection ends."""
+    """A frame that doesn't arrive holds its bytes until its connection ends."""
     async with Broker(config={"queued.max.request.bytes": 1000}) as broker, connect(broker) as honest:
         _, writer = await asyncio.open_connection(*broker.bootstrap_servers.split(":"))
         writer.write((5000).to_bytes(4, "big") + bytes(10))

@@ -1,4 +1,4 @@
-"""Other people's clients against the broker: produce with every codec, read with a group, commit, go on."""
+"""Third-party clients against the broker: produce with every codec, read with a group, commit, continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [b"value %d" % number for number in range(1000)]
@@ -27,11 +27,11 @@ async def test_aiokafka(codec: str) -> None:
             await asyncio.gather(*[await producer.send("t", value) for value in VALUES])
         found: list[bytes] = []
         while len(found) < len(VALUES):
-            # Each consumer reads a part, commits it, and leaves: the next goes on behind it.
+            # Each consumer reads a part, commits it, and leaves. The next one continues after it.
             async with aiokafka.AIOKafkaConsumer(
                 "t", group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, **servers
             ) as consumer:
-                part = await consumer.getmany(timeout_ms=int(PATIENCE * 1000), max_records=400)
+                part = await consumer.getmany(timeout_ms=int(LONG_TIMEOUT * 1000), max_records=400)
                 found += [record.value for records in part.values() for record in records]
                 await consumer.commit()
         assert sorted(found) == sorted(VALUES)
@@ -48,7 +48,7 @@ async def test_confluent_kafka(codec: str) -> None:
         )
         for value in VALUES:
             producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
         assert errors == [None] * len(VALUES)
         found: list[bytes] = []
         while len(found) < len(VALUES):
@@ -61,7 +61,7 @@ async def test_confluent_kafka(codec: str) -> None:
                 }
             )
             consumer.subscribe(["t"])
-            messages = consumer.consume(250, PATIENCE)
+            messages = consumer.consume(250, LONG_TIMEOUT)
             assert messages, f"{len(found)} records"
             found += [message.value() for message in messages if message.error() is None]
             consumer.commit(asynchronous=False)
@@ -80,10 +80,10 @@ async def test_a_confluent_consumer_follows_the_leader() -> None:
         producer = confluent.Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         for value in VALUES[:count]:
             producer.produce("t", value)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
 
     def consume(consumer: Any, count: int) -> int:
-        return len([message for message in consumer.consume(count, PATIENCE) if message.error() is None])
+        return len([message for message in consumer.consume(count, LONG_TIMEOUT) if message.error() is None])
 
     async with Cluster(3) as cluster:
         await cluster.create_topic("t", 1, replication=3)

@@ -1,4 +1,4 @@
-"""Logins by tokens of keys that clients invent: what they cost the broker and the identity provider."""
+"""What logins with tokens of invented keys cost the broker and the identity provider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = BrokerOptions({})
 
 
 def message(key_id: str) -> bytes:
-    """The first message of OAUTHBEARER, with a token that an unknown key has signed."""
+    """Return the first message of OAUTHBEARER, with a token that an unknown key has signed."""
 
     def encoded(part: object) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
@@ -36,7 +36,7 @@ def refused(keys: Jwks, key_id: str) -> None:
 
 
 class Provider:
-    """An identity provider of one key set, and the time."""
+    """An identity provider with one key set, and the time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -53,7 +53,7 @@ class Provider:
         return b'{"keys": []}'
 
     async def refreshed(self) -> None:
-        """Return when no request is under way."""
+        """Return when no request is in progress."""
         if self.keys._refreshing is not None:
             await self.keys._refreshing
 
@@ -94,7 +94,7 @@ async def test_nothing_is_kept_of_invented_keys(monkeypatch: pytest.MonkeyPatch)
     before = reachable_bytes(provider.keys)
     for number in range(100):
         refused(provider.keys, f"{number}-" + "x" * (900 if number % 2 else 5_000))
-    # What a login does, without the work of reading its token.
+    # This is what a login does, without the work of reading its token.
     for number in range(LOGINS):
         assert provider.keys.find(f"{number}-" + "x" * (900 if number % 2 else 100_000)) is None
     assert reachable_bytes(provider.keys) - before < 1000

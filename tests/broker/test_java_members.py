@@ -16,15 +16,15 @@ from tests.behaviour.feed import fill
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-PARTITIONS, SECONDS = 4, 2 * PATIENCE
+PARTITIONS, SECONDS = 4, 2 * LONG_TIMEOUT
 
 Place = tuple[int, int]
 
 
 class JavaMember:
-    """A Java consumer in a process of its own.
+    """A Java consumer in its own process.
 
     Attributes:
         seen: The records that it has read.
@@ -61,7 +61,7 @@ class JavaMember:
                 self.lost += count if what == "lost" else 0
 
     async def stop(self) -> None:
-        """Have it leave the group."""
+        """Let it leave the group."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._reading is not None
@@ -88,7 +88,7 @@ async def test_a_java_consumer_shares_a_group_with_ours(
     ours: GroupProtocol,
     theirs: GroupProtocol,
 ) -> None:
-    """Java joins and leaves; each record is read once, by one of the two."""
+    """Java joins and leaves. Each record is read once, by one of the two."""
     await cluster.create_topic(topic, partitions=PARTITIONS)
     seen: Counter[Place] = Counter()
     fed = 0
@@ -104,7 +104,7 @@ async def test_a_java_consumer_shares_a_group_with_ours(
     ) as consumer:
 
         async def read(members: int) -> None:
-            """Feed the topic, and read until all is read and the partitions are shared."""
+            """Feed the topic, and read until everything is read and the partitions are shared."""
             nonlocal fed
             await fill(cluster, topic, 10, range(PARTITIONS), start=fed)
             fed += 10

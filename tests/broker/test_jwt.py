@@ -35,14 +35,14 @@ def test_a_token_of_the_future_is_refused_beyond_the_skew(ahead: int, accepted: 
     [("alice", "alice"), (" alice\n", "alice"), ("alice\u00a0", "alice\u00a0"), ("\u3000alice", "\u3000alice")],
 )
 def test_only_the_white_space_that_java_removes_is_removed_from_subjects(subject: str, user: str) -> None:
-    """An identity provider may give a name with the others to another user."""
+    """An identity provider may give a name with other white space to another user."""
     issuer, now = Issuer(), int(time.time())
     validate = JwtValidator(OneKey(Key("RSA", issuer.key.public_key())), BrokerOptions(SKEW), lambda: now * 1000)
     assert validate(issuer.token(sub=subject, iat=now, exp=now + 600)).user == user
 
 
 def test_a_token_with_a_critical_extension_is_refused() -> None:
-    """RFC 7515: who does not understand it must not accept the token."""
+    """RFC 7515: a receiver that doesn't understand the extension must not accept the token."""
     issuer, now = Issuer(), int(time.time())
     keys = OneKey(Key("RSA", issuer.key.public_key()))
     validate = JwtValidator(keys, BrokerOptions(SKEW), lambda: now * 1000)

@@ -1,4 +1,4 @@
-"""Kafka Streams itself: in a streams group of the embedded broker, and in one group with a member of ours."""
+"""Kafka Streams itself, in a streams group of the embedded broker, and in one group with a member of this library."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from aiokproto.producer import Producer
 from tests.broker.conftest import THIRD_PARTY
 from tests.clusters import BehaviourCluster
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import tools_jars
 
 APPLICATION = "word-count"
-SECONDS = 2 * PATIENCE
+SECONDS = 2 * LONG_TIMEOUT
 
 
 @pytest.fixture
 def word_count() -> list[str]:
-    """The command that counts words; its arguments follow."""
+    """Return the command that counts words. Its arguments follow."""
     if not any(tools_jars().glob("kafka-streams-*.jar")):
         pytest.skip("Kafka Streams is not there: `make kafka` fetches it")
     return command(THIRD_PARTY / "streams", "WordCount", jars=tools_jars())
@@ -39,7 +39,7 @@ def word_count() -> list[str]:
 
 @asynccontextmanager
 async def running(command: list[str]) -> AsyncIterator[None]:
-    """A program that runs until its stdin is closed, and then reports that it shut down cleanly."""
+    """Run a program until its stdin is closed, when it reports that it shut down cleanly."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -86,7 +86,7 @@ async def test_kafka_streams_counts_words(word_count: list[str], guarantee: str,
             for line in (b"a b a", b"b c", b"a"):
                 await producer.send("lines", line)
             await asyncio.wait_for(counted(consumer, {"a": 3, "b": 2, "c": 1}), SECONDS)
-            # One of its threads can do all the work before the other one joins.
+            # One of its threads may do all the work before the other one joins.
             while len((group := await described(cluster)).members) < 2 or group.group_state != "Stable":
                 pass
             tasks = [
@@ -117,7 +117,7 @@ class Taker(StreamsListener):
 
 
 def internal(topics: list[TopicInfo]) -> tuple[InternalTopic, ...]:
-    """Internal topics as a member describes them: their sizes are up to the coordinator."""
+    """Return internal topics as a member describes them. The coordinator decides their sizes."""
     return tuple(
         InternalTopic(
             topic.name,
@@ -129,7 +129,7 @@ def internal(topics: list[TopicInfo]) -> tuple[InternalTopic, ...]:
 
 
 def topology_of(group: DescribedGroup) -> StreamsTopology:
-    """The topology with which the members of a group have joined."""
+    """Return the topology with which the members of a group have joined."""
     assert group.topology is not None
     return StreamsTopology(
         tuple(

@@ -32,7 +32,7 @@ SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 def batch(
     values: list[bytes], timestamp: int = NOW, compression: Compression = Compression.NONE, **producer: Any
 ) -> bytearray:
-    """A batch as a producer sends it."""
+    """Return a batch as a producer sends it."""
     builder = BatchBuilder(compression=compression)
     for step, value in enumerate(values):
         builder.append(timestamp + step, None, value)
@@ -40,7 +40,7 @@ def batch(
 
 
 def values_from(log: Log, offset: int, max_bytes: int = 500) -> list[tuple[int, bytes | None]]:
-    """All records from an offset on, read in pieces."""
+    """Return all records from an offset on, read in pieces."""
     found: list[tuple[int, bytes | None]] = []
     while offset < log.end_offset:
         read: RecordBatch | None = None
@@ -146,7 +146,7 @@ def test_a_flipped_bit_truncates_the_log(path: Path) -> None:
 
 
 def test_the_files_have_kafkas_layout(path: Path) -> None:
-    """Segments are named by their first offset, indexes lie next to them with entries of 8 and 12 bytes."""
+    """Segments are named by their first offset. Indexes are next to them, with entries of 8 and 12 bytes."""
     log = Log(path, SMALL)
     for number in range(30):
         log.append(batch([b"x" * 50], NOW + number), 3, NOW)
@@ -199,7 +199,7 @@ def test_read_returns_whole_batches_within_the_limit(path: Path) -> None:
 
 
 def test_finds_each_batch_wherever_its_header_lies(path: Path) -> None:
-    """Headers are read a page at a time: one can be divided by the end of a page."""
+    """Headers are read a page at a time, and the end of a page can divide one."""
     log = Log(path, LogConfig(index_interval_bytes=100_000))
     values = [bytes(number % 97) for number in range(300)]
     values[100:100] = [bytes(SCANNED), bytes(3 * SCANNED)]
@@ -350,7 +350,7 @@ def sequenced(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_idempotence_window(path: Path, reopened: bool) -> None:
-    """A repeated batch answers its first offset while it is among the last five; gaps and old epochs are refused."""
+    """A repeated batch gets its first offset again while it is among the last five. Gaps and old epochs are refused."""
     log = Log(path, SMALL)
     for sequence in range(0, 12, 2):
         assert log.append(sequenced(sequence, 2), 0, NOW).base_offset == sequence
@@ -399,7 +399,7 @@ def test_leader_epochs(path: Path, reopened: bool) -> None:
     log = Log(path, SMALL)
     for epoch, count in [(0, 3), (1, 4), (5, 2)]:
         log.append(batch([b"x"] * count), epoch, NOW)
-    log.begin_epoch(6)
+    log.assign_epoch(6)
     if reopened:
         log.close()
         log = Log(path, SMALL)
@@ -478,15 +478,15 @@ def test_a_crash_while_the_leader_epoch_checkpoint_is_written_leaves_the_old_fil
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk failed"):
-        log.begin_epoch(6)
+        log.assign_epoch(6)
     assert (path / EPOCHS).read_text() == intact
     log.close_handlers()
 
 
 def test_an_intact_leader_epoch_checkpoint_is_not_rebuilt(path: Path) -> None:
-    """The checkpoint alone knows of an epoch in which nothing was appended."""
+    """Only the checkpoint has an epoch in which nothing was appended."""
     log = with_epochs(path)
-    log.begin_epoch(6)
+    log.assign_epoch(6)
     log.close_handlers()
     log = Log(path, SMALL)
     assert log.end_of_epoch(6) == (6, 9)

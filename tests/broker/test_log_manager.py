@@ -1,4 +1,4 @@
-"""Periodic work on logs: retention, compaction, flushing, checkpoints; and recovery after a crash."""
+"""Periodic work on logs (retention, compaction, flushing, checkpoints), and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.records.patch import update_crc
 from aiokproto.records.record import read_slice
 from tests.broker.wire import Wire, connect
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 DAY = 86_400
 COMPACT: dict[str, str | int | float] = {"cleanup.policy": "compact", "segment.bytes": 300}
@@ -54,7 +54,7 @@ async def read(wire: Wire) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 async def offsets(wire: Wire) -> tuple[int, int]:
-    """Where the log begins and ends."""
+    """Return the offsets at which the log starts and ends."""
     found = []
     for timestamp in (-2, -1):
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
@@ -151,7 +151,7 @@ async def test_a_compaction_that_is_cancelled_ends_with_its_step(
 
     def build(*args: Any) -> Generator[None, None, bool]:
         entered.set()
-        assert leave.wait(PATIENCE)
+        assert leave.wait(LONG_TIMEOUT)
         return (yield from build_offset_map(*args))
 
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
@@ -176,7 +176,7 @@ async def test_a_compaction_that_is_cancelled_ends_with_its_step(
 
 
 async def test_a_topic_with_both_cleanup_policies() -> None:
-    """With ``compact,delete`` the newest of a key goes too when it is old enough."""
+    """With ``compact,delete`` even the newest record of a key is removed once it is old enough."""
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic(
@@ -246,7 +246,7 @@ async def test_flush_after_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_group_survives_compaction(tmp_path: Path) -> None:
-    """The offsets topic is compacted like any other: what was committed last is what counts."""
+    """The offsets topic is compacted like any other topic, and the offset that was committed last counts."""
     from aiokproto.codec.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,

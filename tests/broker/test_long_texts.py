@@ -1,4 +1,4 @@
-"""What clients send and the broker repeats, in responses and in the log, is short and seldom."""
+"""Texts that clients send and the broker repeats, in responses and in the log, are short and rare."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ REPEATED: dict[str, tuple[Request[Any], int]] = {
 @pytest.mark.parametrize("user", ["admin", "alice"])
 @pytest.mark.parametrize("name", REPEATED)
 async def test_a_long_name_is_answered(name: str, user: str, caplog: pytest.LogCaptureFixture) -> None:
-    """With a text that is short enough to be encoded, or that leaves the name out."""
+    """The answer has a text that is short enough to be encoded, or that leaves the name out."""
     request, version = REPEATED[name]
     async with guarded() as broker, logged_in(broker, user) as wire:
         await broker.create_topic("t")
@@ -115,7 +115,7 @@ async def test_a_long_name_is_answered(name: str, user: str, caplog: pytest.LogC
 
 
 async def test_thousands_of_topics_that_cannot_be_created_are_answered() -> None:
-    """A streams member with a topology whose internal topics are missing."""
+    """A streams member sends a topology whose internal topics are missing."""
     stores = [TopicInfo(name=f"t-{number:040}", partitions=0, replication_factor=1) for number in range(2000)]
     topology = Topology(
         subtopologies=[Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=stores)]

@@ -1,4 +1,4 @@
-"""What two runs of a command line tool may print differently: the comparison of clusters leaves it out."""
+"""The comparison of clusters leaves out what two runs of a command line tool may print differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regular expressions of members cost other connections little, however they are made and however many there are."""
+"""Regular expressions of members cost other connections little, regardless of their kind and number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.groups.consumer import resolution
 from aiokproto.broker.groups.consumer.resolution import MAX_PATTERNS, Resolution
 from aiokproto.broker.groups.consumer.subscriptions import PAUSE_SECONDS
-from aiokproto.broker.groups.turns import Turns
+from aiokproto.broker.groups.store import SlicedWork
 from aiokproto.broker.patterns import Pattern, compile_pattern
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -20,22 +20,23 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import A, B, Client, Harness, anything, places, refused
+from tests.broker.consumer_harness import Client, Harness, anything
+from tests.broker.epoch_harness import A, B, partition_ids, refused
 from tests.broker.wire import Wire, connect
 from tests.net.waiting import until
 
 WORST = "([ab]*a){200}x"
-"""Takes about as long as a pattern of the permitted size can."""
+"""A pattern that takes about as long as any of the permitted size."""
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any pattern takes several slices."""
+    """Make any pattern take several slices."""
     monkeypatch.setattr(resolution, "SLICE", 1)
 
 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps of all patterns, each with what it has cost."""
+    """Return the cost of each step of all patterns."""
     taken: list[int] = []
     matching = Pattern.matching
 
@@ -57,7 +58,7 @@ def test_a_slice_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = steps(monkeypatch)
     work = Resolution()
     names = frozenset("ab" * 120 + str(number) for number in range(5))
-    work.begin([WORST], names, anything)
+    work.start([WORST], names, anything)
     slices = 0
     found = None
     while found is None:
@@ -71,14 +72,14 @@ def test_a_slice_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_costs_no_more_than_it_says() -> None:
-    """In states that are looked at, of which a million take less than a second."""
+    """The unit is a state that is looked at, and a million of them take less than a second."""
     for text in (WORST, "(.?){600}", "[" + "a-b" * 300 + "]*x", "(a|b|(c|d)){100}\\b", "((((a*)*)*)*)*"):
         pattern = Pattern(text)
         assert pattern._step_cost >= len(pattern._states)
         name = "ab" * 124
         costs = list(pattern.matching(name))
         assert len(costs) <= len(name) + 1
-        # The second time nothing but the cache is used.
+        # The second time only the cache is used.
         assert sum(pattern.matching(name)) <= len(name) + 1 or sum(costs) > 20_000
 
 
@@ -86,7 +87,7 @@ def test_a_step_costs_no_more_than_it_says() -> None:
 def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
     harness = Harness(apple=1, banana=1)
     first, second = Client("x", frozenset({"banana"})), Client("y", frozenset(), "a.*")
-    assert harness.join(first).assigned == places(B, 0)
+    assert harness.join(first).assigned == partition_ids(B, 0)
     assert harness.join(second).assigned == frozenset()
     slices = 0
     while harness.group.subscriptions.resolving:
@@ -94,7 +95,7 @@ def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
         harness.group.resolve()
         slices += 1
     assert slices > 3
-    assert harness.heartbeat(second).assigned == places(A, 0)
+    assert harness.heartbeat(second).assigned == partition_ids(A, 0)
     assert first.epoch < harness.heartbeat(first).epoch == second.epoch
 
 
@@ -105,17 +106,17 @@ def test_what_was_resolved_before_holds_meanwhile() -> None:
     harness.join(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == places(A, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0)
     harness.restart()
     client.owned = client.assigned
     harness.heartbeat(client)
     assert harness.group.subscriptions.resolving
-    assert client.assigned == places(A, 0)
+    assert client.assigned == partition_ids(A, 0)
 
 
 @pytest.mark.usefixtures("slow")
 def test_after_a_slow_resolution_the_next_one_waits() -> None:
-    """And answers for all topics that came meanwhile."""
+    """It then answers for all topics that came meanwhile."""
     harness = Harness(apple=1)
     client = Client("x", frozenset(), ".*")
     harness.join(client)
@@ -129,7 +130,7 @@ def test_after_a_slow_resolution_the_next_one_waits() -> None:
     harness.heartbeat(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0) | partition_ids(B, 0)
 
 
 def test_a_new_topic_is_matched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_a_group_has_a_limited_number_of_patterns() -> None:
     with refused(ErrorCode.INVALID_REGULAR_EXPRESSION):
         harness.join(Client("one more", frozenset(), "b"))
     assert len(harness.group.members) == MAX_PATTERNS
-    # One that the group has, or none, is no further one.
+    # A pattern that the group already has, or no pattern, doesn't count as a further one.
     harness.join(Client("another", frozenset(), "a7"))
     harness.join(Client("names"))
     harness.group.leave("m0", None, -1)
@@ -199,7 +200,7 @@ async def test_a_slow_pattern_is_resolved_between_heartbeats() -> None:
         assert answer.error_code == 0
         assert not (answer.assignment and answer.assignment.topic_partitions)
         groups = broker._running.groups
-        await until(lambda: not groups._turns._waiting)
+        await until(lambda: not groups._sliced_work._waiting)
         answer = await beat(wire, answer.member_epoch)
         assert answer.assignment is not None
         assert len(answer.assignment.topic_partitions) == 2
@@ -210,7 +211,7 @@ async def test_a_group_may_go_while_its_pattern_is_resolved() -> None:
     async with Broker() as broker, connect(broker) as wire:
         await broker.create_topic("t", partitions=1)
         epoch = (await join(wire, "t.*")).member_epoch
-        assert broker._running.groups._turns._waiting
+        assert broker._running.groups._sliced_work._waiting
         assert (await beat(wire, -1)).error_code == 0
         assert broker._running.groups.delete_group("g") is ErrorCode.NONE
         assert (await join(wire, "u.*")).error_code == 0
@@ -249,7 +250,7 @@ async def test_listing_transactions_by_the_worst_pattern_lets_others_go_on() -> 
 
 
 async def test_work_takes_turns_and_an_error_ends_only_its_own() -> None:
-    turns, done, errors = Turns(), [], []
+    turns, done, errors = SlicedWork(), [], []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["exception"]))
     ended = asyncio.Event()
 

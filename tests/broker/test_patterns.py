@@ -15,7 +15,7 @@ from aiokproto.broker.patterns.automaton import MAX_LENGTH, MAX_SIZE
 from aiokproto.broker.patterns.syntax import MAX_DEPTH
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.test_third_party_clients import java
 from tests.broker.wire import Wire
 
@@ -76,7 +76,7 @@ def test_what_a_pattern_matches(pattern: str, matches: list[str], others: list[s
     assert found == matches
 
 
-# What Python's own and RE2 understand alike.
+# Python's own syntax and RE2 agree on these.
 SIMPLE = st.recursive(
     st.sampled_from(["a", "b", "[ab]", "[^a]", ".", r"\w", "^", "$", r"\b", r"\B", ""]),
     lambda inner: st.one_of(
@@ -112,7 +112,7 @@ def test_matching_takes_linear_time(pattern: str) -> None:
 
 
 class Counted(Pattern):
-    """Counts how often it has to find out where to go on."""
+    """Counts how often it has to compute the next states."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

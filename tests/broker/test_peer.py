@@ -16,7 +16,7 @@ from aiokproto.broker.yield_budget import YieldBudget
 
 
 class Pipe(asyncio.Transport):
-    """A transport of which the test is the other end."""
+    """A transport whose other end is the test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def connected() -> tuple[ClientConnection, Pipe]:
 
 
 def feed(peer: ClientConnection, data: bytes) -> None:
-    """As much as it takes, as a transport hands it over."""
+    """Hand over data as a transport does: as much as the peer takes."""
     while data:
         room = peer.get_buffer(-1)
         size = min(len(room), len(data))
@@ -69,7 +69,7 @@ def in_pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
     st.booleans(),
 )
 def test_frames_are_reassembled(sizes: list[int], pieces: list[int], heeds_pauses: bool) -> None:
-    """Whether or not the transport stops reading at once."""
+    """This holds whether or not the transport stops reading at once."""
     frames = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
     data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
@@ -115,7 +115,7 @@ async def test_a_response_waits_for_the_write_buffer() -> None:
 
 
 async def test_a_response_to_a_closed_connection_is_dropped() -> None:
-    """The connection is lost while the client does not read."""
+    """The connection is lost while the client doesn't read."""
     peer, pipe = connected()
     peer.pause_writing()
     sending = asyncio.ensure_future(peer.send(bytes(1_000_000)))
@@ -129,7 +129,7 @@ async def test_a_response_to_a_closed_connection_is_dropped() -> None:
 
 
 async def test_other_connections_are_served_in_between() -> None:
-    """After every MiB, and not before."""
+    """They are served after every MiB, and not before."""
     others: list[int] = []
     turns = YieldBudget()
     for number in range(8):
@@ -148,7 +148,7 @@ async def test_nothing_is_written_to_a_connection_that_has_failed() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 async def test_an_announced_frame_takes_no_memory_before_it_is_received() -> None:
-    """A client that is not authenticated can send any frame length."""
+    """A client that isn't authenticated can announce any frame length."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
@@ -161,7 +161,7 @@ async def test_an_announced_frame_takes_no_memory_before_it_is_received() -> Non
             feed(peer, (1 << 27).to_bytes(4, "big") + bytes(1 << 16))
             reads.append(asyncio.ensure_future(peer.read_frame(await peer.read_size())))
         await asyncio.sleep(0)
-        # A tenth of the announced length: the system allocates pages of up to 2 MB.
+        # A tenth of the announced length is the limit, because the system allocates pages of up to 2 MB.
         assert resident() - before < 1 << 28
     finally:
         for read in reads:

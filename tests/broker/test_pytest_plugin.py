@@ -1,4 +1,4 @@
-"""The pytest plugin, run by pytest in a process of its own."""
+"""The pytest plugin, run by pytest in its own process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ASYNC = """
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makepyfile(helpers=HELPERS)
-    # Under its own name it may be there already, as an entry point of the installed package.
+    # The plugin may be loaded already under its own name, as an entry point of the installed package.
     arguments = [
         "-p",
         "no:aiokproto",

@@ -35,12 +35,12 @@ from tests.broker.wire import Wire, batch, connect, fetch_request, produce_reque
 def test_a_rate_is_computed_as_in_kafka() -> None:
     rate = Rate(11, 1.0)
     rate.record(100, 0.0)
-    # Ten windows are assumed to have passed, quiet.
+    # Ten idle windows are assumed to have passed.
     assert rate.measure(0.0) == 10.0
     assert rate.excess(5.0, 0.0) == 10.0
     assert rate.measure(0.5) == pytest.approx(100 / 10.5)
     assert rate.measure(10.5) == pytest.approx(100 / 10.5)
-    # What is older than eleven windows is forgotten.
+    # Samples older than eleven windows are forgotten.
     assert rate.measure(11.0) == 0.0
 
 
@@ -67,7 +67,7 @@ def test_a_bucket_fills_up_to_its_burst() -> None:
     assert bucket.excess(10.0, 0.0) == 2.0
     assert bucket.excess(10.0, 1.5) == pytest.approx(0.5)
     assert bucket.excess(10.0, 2.0) == 0.0
-    # Full again long since, and no fuller.
+    # It has long been full again, and isn't fuller than full.
     bucket.record(120, 10.0, 1000.0)
     assert bucket.excess(10.0, 1000.0) == 1.0
 
@@ -237,7 +237,7 @@ def test_connections_are_counted_by_address() -> None:
     ],
 )
 def test_the_quota_of_an_address_applies_however_it_is_written(written: str, address: str) -> None:
-    """Kafka compares addresses, and Java writes them otherwise than Python does."""
+    """Kafka compares addresses, and Java writes them in another form than Python."""
     known = ClientQuotas()
     known.alter([("ip", written)], [("connection_creation_rate", 5.0)], dry_run=False)
     assert known.for_address("connection_creation_rate", address) == 5.0
@@ -299,7 +299,7 @@ async def test_cancelling_the_wrapper_cancels_the_work() -> None:
 
 @asynccontextmanager
 async def limited(**values: float) -> AsyncIterator[tuple[Broker, VirtualClock, Wire]]:
-    """A broker where clients that call themselves ``test`` have quotas."""
+    """Start a broker where clients with the client id ``test`` have quotas."""
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic("t")
@@ -317,7 +317,7 @@ async def set_quota(wire: Wire, entity: dict[str, str | None], **values: float) 
 
 
 async def heard_after(wire: Wire, clock: VirtualClock, seconds: float) -> None:
-    """Assert that no response arrives until the clock has advanced by so many seconds."""
+    """Assert that no response arrives until the clock has advanced by ``seconds``."""
     wire.send(MetadataRequest(topics=[]), 9)
     await clock.advance(seconds - 0.01)
     answer = asyncio.ensure_future(wire.frame())
@@ -331,12 +331,12 @@ async def test_a_producer_above_its_quota_is_throttled() -> None:
     async with limited(producer_byte_rate=1000) as (broker, clock, wire):
         request = produce_request("t", batch([bytes(15_000)]))
         response = await wire.ask(request, 9)
-        # It is stored all the same.
+        # The record is stored all the same.
         assert response.responses[0].partition_responses[0].error_code == 0
         size = len(request.encode(9))
         assert response.throttle_time_ms == pytest.approx(size - 10_000, abs=40)
         await heard_after(wire, clock, response.throttle_time_ms / 1000)
-        # Others are not concerned.
+        # Other clients aren't throttled.
         async with connect(broker) as other:
             assert (await other.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 0
 
@@ -346,13 +346,13 @@ async def test_a_consumer_above_its_quota_gets_an_empty_response_and_is_throttle
         for _ in range(10):
             assert (await wire.ask(produce_request("t", batch([bytes(2900)])), 9)).throttle_time_ms == 0
         first = await wire.ask(fetch_request("t"), 11)
-        # No more than the windows have room for.
+        # The response has no more than the windows allow.
         assert (len(records_of(first)), first.throttle_time_ms) == (3, 0)
         second = await wire.ask(fetch_request("t", offset=3), 11)
         assert records_of(second) == []
         assert second.throttle_time_ms > 0
         await heard_after(wire, clock, second.throttle_time_ms / 1000)
-        # What was had counts until its window is over.
+        # The earlier records count until their window is over.
         await clock.advance(11)
         third = await wire.ask(fetch_request("t", offset=3), 11)
         assert (len(records_of(third)), third.throttle_time_ms) == (3, 0)
@@ -367,9 +367,9 @@ async def test_a_throttled_fetch_creates_no_session() -> None:
         await set_quota(other, {"client-id": "test"}, consumer_byte_rate=1)
         for _ in range(2):
             async with connect(broker) as wire:
-                begun = await wire.ask(fetch_request("t", session_epoch=0), 11)
-                assert begun.throttle_time_ms > 0
-                assert (begun.session_id, begun.responses) == (0, [])
+                full = await wire.ask(fetch_request("t", session_epoch=0), 11)
+                assert full.throttle_time_ms > 0
+                assert (full.session_id, full.responses) == (0, [])
         await set_quota(other, {"client-id": "test"}, consumer_byte_rate=1_000_000_000)
         following = await other.ask(fetch_request("t", session_id=session_id, session_epoch=1), 11)
         assert (following.error_code, following.session_id) == (0, session_id)
@@ -377,7 +377,7 @@ async def test_a_throttled_fetch_creates_no_session() -> None:
 
 @pytest.mark.parametrize("version", [5, 6])
 async def test_the_rate_of_topic_creations_is_limited(version: int) -> None:
-    """Since v6 what is too much is refused, before it the client has to pause (KIP-599)."""
+    """From v6 on the excess is refused. Before v6 the client has to pause (KIP-599)."""
 
     def asking(name: str) -> CreateTopicsRequest:
         topic = CreatableTopic(name=name, num_partitions=15, replication_factor=1)

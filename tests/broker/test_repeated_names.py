@@ -1,4 +1,4 @@
-"""A request that names the same again gets it once: a name is a few bytes, and what it names can be a megabyte."""
+"""A request that repeats a name gets it once: a name is a few bytes, but it can stand for a megabyte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.broker.wire import Wire, connect
 PARTITIONS = 20
 
 Made = Callable[[int], "tuple[Request[Any], int]"]
-"""Of how often it names something: a request, and its version."""
+"""Makes a request that repeats a name a number of times, and returns its version too."""
 
 
 def configs(kind: int, name: str) -> Made:
@@ -89,7 +89,7 @@ REQUESTS: dict[str, Made] = {
 
 
 async def prepare(wire: Wire) -> None:
-    """A group with offsets, and an open transaction."""
+    """Create a group with offsets, and an open transaction."""
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="x" * 1000)
         for index in range(PARTITIONS)
@@ -122,7 +122,7 @@ async def test_what_is_named_again_is_described_once(name: str) -> None:
             frame = await wire.frame()
             answers.append(len(frame))
             decode_response(frame, request.response, version)
-        # Repeated topics and groups around what is named once may take some bytes themselves.
+        # Repeated topics and groups around the name may take some bytes themselves.
         assert answers[1] <= answers[0] + 50 * 12, answers
 
 

@@ -1,4 +1,4 @@
-"""SASL authentication of a connection: its steps, and its failures."""
+"""SASL authentication of a connection: its steps and its failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def authenticator(clock: VirtualClock, max_reauth_ms: int = 0) -> SaslAuthentica
 
 
 def log_in(sasl: SaslAuthenticator, token: bytes = b"\0alice\0secret", mechanism: str = "PLAIN") -> int:
-    """Returns the session's lifetime."""
+    """Log in, and return the session's lifetime."""
     assert sasl.check_request(HANDSHAKE) is None
     assert sasl.handshake(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
     assert sasl.check_request(AUTHENTICATE) is None
@@ -63,7 +63,7 @@ def test_a_session_without_an_end() -> None:
     assert log_in(sasl) == 0
     assert str(sasl.principal) == "User:alice"
     assert sasl.complete
-    # It never has to be authenticated again, so that cannot be done either.
+    # The session never has to be authenticated again, so a client can't do that either.
     assert sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert sasl.complete
 
@@ -85,7 +85,7 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
     assert sasl.check_request(METADATA) is None
     assert sasl.failure is None
     await clock.advance(0.5)
-    # In time or not: reauthentication is always accepted.
+    # Re-authentication is always accepted, in time or not.
     assert log_in(sasl, token, mechanism) == lifetime_ms
     await clock.advance(lifetime_ms / 1000)
     sasl.check_request(METADATA)
@@ -93,7 +93,7 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
 
 
 def test_a_session_with_lifetime_zero_serves_no_request() -> None:
-    """Not even within one step of the clock."""
+    """It doesn't even within one step of the clock."""
     clock = VirtualClock()
     expired = Token("alice", clock.wall())
     sasl = SaslAuthenticator({"OAUTHBEARER": lambda: OAuthBearerSaslServer(lambda _: expired)}, 0, clock)
@@ -152,7 +152,7 @@ def test_tokens_are_wrapped_since_v1_of_the_handshake() -> None:
 
 # ---- mechanisms
 
-# The example of RFC 7677, section 3.
+# This is the example of RFC 7677, section 3.
 RFC_CREDENTIAL = credential(
     Mechanism.SCRAM_SHA_256,
     b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81",
@@ -192,7 +192,7 @@ def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
 
 
 def test_a_scram_message_has_a_longest_length() -> None:
-    """All of it is matched before anything is known of the client."""
+    """The whole message is matched before anything is known about the client."""
     for length, accepted in ((60_000, True), (70_000, False)):
         exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL}))
         token = b"n,,n=user,r=nonce,a=" + b"x" * length
@@ -207,7 +207,7 @@ def test_a_scram_proof_has_one_valid_encoding() -> None:
     client = ScramClient("user", "pencil", "sha256")
     exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL}))
     final = client.final(exchange.step(client.first()))
-    # 32 bytes leave two bits of the last letter to say nothing.
+    # 32 bytes leave two unused bits in the last letter.
     letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
     other = letters[letters.index(chr(final[-2])) ^ 1].encode()
     assert base64.b64decode(final[-44:-2] + other + b"=") == base64.b64decode(final[-44:])
@@ -276,7 +276,7 @@ def test_scram_does_not_tell_which_users_exist(mechanism: Mechanism, extensions:
     credentials = ScramCredentials({"alice": "secret"})
 
     def answers(user: str) -> tuple[str, bytes, str, str | None]:
-        """Salt, its form, iterations and the final failure."""
+        """Return the salt, its form, the iterations and the final failure."""
         client = ScramClient(user, "wrong", mechanism.digest, extensions=extensions)
         exchange = ScramSaslServer(mechanism, credentials)
         first = exchange.step(client.first())
@@ -290,7 +290,7 @@ def test_scram_does_not_tell_which_users_exist(mechanism: Mechanism, extensions:
     assert alice[1:] == bob[1:] == carol[1:]
     assert len({alice[0], bob[0], carol[0]}) == 3
     assert (answers("alice"), answers("bob")) == (alice, bob)
-    # Nor when the broker starts again.
+    # It doesn't after the broker starts again either.
     again = ScramCredentials({"alice": "secret"})
     again.load_json(list(credentials.to_json()), credentials.salts.secret.hex())
     credentials = again
@@ -333,7 +333,7 @@ def test_a_user_named_twice_is_not_changed() -> None:
     assert len(credentials.of("alice")) == 2
 
 
-# ---- what nobody sends
+# # ---- what no client sends
 
 
 JSON = st.recursive(
@@ -371,7 +371,7 @@ TOKENS = st.one_of(
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM", "OAUTHBEARER", "AWS_MSK_IAM", "signed"])
 @given(tokens=st.lists(TOKENS, min_size=1, max_size=3))
 def test_no_token_fails_in_another_way_than_failing_to_authenticate(mechanism: str, tokens: list[bytes]) -> None:
-    """Everyone can send them: anything else would be logged as a defect, with its traceback."""
+    """Anyone can send them, and anything else would be logged as a bug, with its traceback."""
     known = credential_of(Mechanism.SCRAM_SHA_256, "secret")
     validator = JwtValidator(OneKey(None), BrokerOptions({}), lambda: 5000)
     servers: dict[str, Callable[[], SaslServer]] = {
@@ -408,7 +408,7 @@ def test_texts_that_utf_8_does_not_have() -> None:
 
 
 def test_a_token_that_is_refused_ends_the_exchange() -> None:
-    """RFC 7628: the client acknowledges the error, and begins again with another exchange."""
+    """RFC 7628: the client acknowledges the error, and starts again with another exchange."""
     asked = []
 
     def validate(token: str) -> Token:

@@ -1,4 +1,4 @@
-"""Listeners: TLS principals, limits of connections and idle time; and state that survives a restart."""
+"""Listeners: TLS principals, limits of connections, idle time, and state that survives a restart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.broker.secure import (
     plain,
 )
 from tests.broker.wire import Wire, batch, connect, connect_to, fetch_request, produce_request
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ async def test_a_client_without_tls_gets_an_alert_and_is_disconnected(certificat
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
         wire.send(MetadataRequest(topics=[]), 9)
         # A record with a fatal alert.
-        alert = await asyncio.wait_for(wire.reader.readexactly(7), PATIENCE)
+        alert = await asyncio.wait_for(wire.reader.readexactly(7), LONG_TIMEOUT)
         assert alert[:2] == b"\x15\x03"
         assert alert[5] == 2
         wire.send(MetadataRequest(topics=[]), 9)
@@ -169,7 +169,7 @@ async def test_idle_connections_are_closed() -> None:
                 try:
                     await wire.ask(MetadataRequest(topics=[]), 9)
                 except (asyncio.IncompleteReadError, ConnectionError):
-                    # We were too slow ourselves.
+                    # The test itself was too slow.
                     continue
                 assert await wire.closed()
                 return
@@ -233,7 +233,7 @@ async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
         await grant(admin, acl(TOPIC, "t", READ), acl(TOPIC, "u", DESCRIBE))
         made = await admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[new]))
         assert made.results[0].error_code == 0
-    # Without an authorizer in between, nothing is forgotten.
+    # A restart without an authorizer in between forgets nothing.
     async with Broker(data_dir=tmp_path, security=security) as broker, logged_in(broker, "admin") as admin:
         assert (await admin.ask(ANY_ACL)).error_code == ErrorCode.SECURITY_DISABLED
         await admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[new]))
@@ -244,10 +244,10 @@ async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
         assert {each.user for each in known.results} == {"admin", "carol"}
 
 
-async def test_nobody_else_can_read_the_credentials_even_while_they_are_written(
+async def test_only_the_user_can_read_the_credentials_even_while_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a broker leaves it that was killed before the rename.
+    # A broker that was killed before the rename leaves this file.
     left = tmp_path / "security.tmp"
     left.touch(0o666)
     left.chmod(0o666)
@@ -298,10 +298,10 @@ async def test_a_removed_permission_applies_to_an_existing_fetch_session() -> No
     async with guarded() as broker, logged_in(broker, "admin") as admin, logged_in(broker, "alice") as alice:
         await broker.create_topic("t")
         await grant(admin, acl(TOPIC, "t", READ))
-        begun = await alice.ask(fetch_request("t", session_epoch=0), 12)
-        assert begun.responses[0].partitions[0].error_code == 0
+        full = await alice.ask(fetch_request("t", session_epoch=0), 12)
+        assert full.responses[0].partitions[0].error_code == 0
         await grant(admin, acl(TOPIC, "t", READ, permission=2))
-        following = fetch_request("t", session_id=begun.session_id, session_epoch=1)
+        following = fetch_request("t", session_id=full.session_id, session_epoch=1)
         following.topics = []
         answer = await alice.ask(following, 12)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

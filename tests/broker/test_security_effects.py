@@ -1,4 +1,4 @@
-"""A broker is as open as its configuration says: what would have no effect, or would open a door, is refused."""
+"""A broker is as open as its configuration says: options without effect, or that would open it, are refused."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KEYS = {"AKIA1": "the secret"}
 
 
 def validate(token: str) -> Any:
-    """A validator of tokens."""
+    """Validate a token."""
     raise ValueError(token)
 
 
 class EmptyValidator:
-    """One that is false, as it has a length."""
+    """A validator that is false, because it has a length."""
 
     def __len__(self) -> int:
         return 0
@@ -35,7 +35,7 @@ class EmptyValidator:
 
 
 async def offered(broker: Broker) -> list[str]:
-    """The mechanisms that a broker names to a client which asks for none of them."""
+    """Return the mechanisms that a broker lists for a client which requests none of them."""
     async with connect(broker) as wire:
         return (await wire.ask(SaslHandshakeRequest(mechanism="NONE"))).mechanisms
 
@@ -68,7 +68,7 @@ async def test_a_mechanism_is_on_if_it_is_named_or_its_secret_is_given(
         assert await offered(broker) == expected
 
 
-async def test_nobody_logs_in_with_an_unsigned_token_beside_passwords() -> None:
+async def test_an_unsigned_token_is_refused_where_passwords_are_used() -> None:
     async with Broker(security=Security("SASL_PLAINTEXT", users=USERS)) as broker, connect(broker) as wire:
         answer = await wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"))
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM

@@ -1,4 +1,4 @@
-"""``security.json`` is written behind changes: in a thread, once for many, and before a change is acknowledged."""
+"""``security.json`` is written after changes: in a thread, once for many, and before a change is acknowledged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsReq
 from aiokproto.codec.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
+from tests.broker.epoch_harness import refused
 from tests.broker.secure import AUTHORIZER, READ, TOPIC, USERS, acl, guarded, logged_in
 from tests.broker.test_delegation_tokens import ALICE, BOB, SECRET, Store
 
@@ -77,7 +77,7 @@ class Numbers:
         return asyncio.ensure_future(self.file.saved())
 
     async def written(self) -> str:
-        """Finish the write that is under way."""
+        """Finish the write that is in progress."""
         while not self.thread.waiting:
             await asyncio.sleep(0)
         self.thread.finish()
@@ -128,7 +128,7 @@ async def test_a_request_that_ends_does_not_end_the_write_of_others(tmp_path: Pa
     await second
 
 
-async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_acknowledged_record_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And written in a thread."""
     threads: list[int] = []
     replace = security_state.replace_file
@@ -199,7 +199,7 @@ async def test_a_request_with_many_changes_writes_once(monkeypatch: pytest.Monke
         assert len(written) == 1
 
 
-def test_nobody_takes_all_delegation_tokens() -> None:
+def test_no_user_can_use_up_all_delegation_tokens() -> None:
     store = Store()
     token = store.tokens.create(ALICE, ALICE, [], -1)
     for _ in range(MAX_OWNED - 1):

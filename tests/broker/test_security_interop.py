@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto.broker import Broker, Security
 from tests.broker.secure import Certificates, unsecured
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 USERS = {"alice": "alice-secret"}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -64,7 +64,7 @@ async def test_aiokafka(protocol: str, mechanism: str, certificates: Certificate
         async with aiokafka.AIOKafkaProducer(**options) as producer:
             await producer.send_and_wait("t", b"value")
         async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
-            assert (await asyncio.wait_for(consumer.getone(), PATIENCE)).value == b"value"
+            assert (await asyncio.wait_for(consumer.getone(), LONG_TIMEOUT)).value == b"value"
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
@@ -92,10 +92,10 @@ async def test_confluent_kafka(protocol: str, mechanism: str, certificates: Cert
             }
         producer = confluent.Producer(options)
         producer.produce("t", b"value")
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
         consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
-        assert [message.value() for message in consumer.consume(1, PATIENCE)] == [b"value"]
+        assert [message.value() for message in consumer.consume(1, LONG_TIMEOUT)] == [b"value"]
         consumer.close()
 
     async with secured(protocol, certificates) as broker:
@@ -118,10 +118,10 @@ async def test_kafka_python(protocol: str, mechanism: str, certificates: Certifi
                 "sasl_plain_password": USERS["alice"],
             }
         producer = kafka.KafkaProducer(**options)
-        producer.send("t", b"value").get(PATIENCE)
-        producer.close(PATIENCE)
+        producer.send("t", b"value").get(LONG_TIMEOUT)
+        producer.close(LONG_TIMEOUT)
         consumer = kafka.KafkaConsumer(
-            "t", auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE * 1000, **options
+            "t", auto_offset_reset="earliest", consumer_timeout_ms=LONG_TIMEOUT * 1000, **options
         )
         assert next(consumer).value == b"value"
         consumer.close()

@@ -42,7 +42,7 @@ PREFIXES = (
     "ssl.",
     "super.users",
 )
-"""How the names of options begin that are about security."""
+"""How the names of security options start."""
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS = ("SSL", "SASL_SSL")
@@ -62,7 +62,7 @@ KEYS = {JWKS_URL: "keys.json", **AUDIENCE, **ISSUER}
 
 
 def validate(token: str) -> Any:
-    """A validator of tokens."""
+    """Validate a token."""
     raise ValueError(token)
 
 
@@ -71,10 +71,10 @@ class Case:
     """A value of an option, and where it has an effect.
 
     Attributes:
-        value: The value. A name of a file stands for its path, ``text:`` before it for its content.
+        value: The value. A file name stands for its path; with ``text:`` before it, for its content.
         protocols: The protocols with which the option has an effect.
-        beside: What the option needs beside it.
-        users: Whether users are given, where there is SASL.
+        beside: The other options that it needs.
+        users: Whether users are given, with SASL.
     """
 
     value: Value
@@ -84,7 +84,7 @@ class Case:
 
 
 def tokens(value: Value, **beside: Value) -> Case:
-    """An option about signed tokens."""
+    """Return a case for an option about signed tokens."""
     return Case(value, SASL, {**KEYS, **beside}, users=False)
 
 
@@ -128,7 +128,7 @@ OPTIONS: dict[str, Case] = {
     "ssl.truststore.type": Case("PEM", TLS, {**STORE, **ASKED, **TRUST}),
     "super.users": Case("User:ANONYMOUS", beside=AUTHORIZED),
 }
-"""Every option about security. A new one is refused by the first test until it stands here."""
+"""Every security option. The first test refuses a new one until it is listed here."""
 
 ARGUMENTS: dict[str, tuple[Any, tuple[str, ...], Mapping[str, Value]]] = {
     "users": ({"alice": "s3cret"}, SASL, {}),
@@ -140,7 +140,8 @@ ARGUMENTS: dict[str, tuple[Any, tuple[str, ...], Mapping[str, Value]]] = {
     "unsecured_tokens": (True, SASL, {"sasl.enabled.mechanisms": "OAUTHBEARER"}),
     "sasl_oauth_allow_http": (True, SASL, {**AUDIENCE, **ISSUER, JWKS_URL: "http://127.0.0.1:1/keys", **NO_RETRY}),
 }
-"""Every argument of ``Security`` but the protocol: a value, the protocols with which it has an effect, and options."""
+"""Every argument of ``Security`` except the protocol: a value, the protocols with which it has an effect, and
+options."""
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def filled(files: Files, config: Mapping[str, Value]) -> dict[str, Value]:
-    """A configuration with paths and contents in place of the names of files."""
+    """Return a configuration with paths and contents in place of file names."""
 
     def fill(name: str, value: Value) -> Value:
         text = str(value)
@@ -165,7 +166,7 @@ def filled(files: Files, config: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def complete(name: str, protocol: str, files: Files) -> tuple[Security, dict[str, Value]]:
-    """What a broker with an option needs besides the option."""
+    """Return what a broker with an option needs besides the option."""
     case = OPTIONS[name]
     config = dict(case.beside)
     if protocol in TLS and not any(each.startswith("ssl.keystore.") for each in (name, *config)):
@@ -188,7 +189,7 @@ def test_the_documentation_has_every_security_option_and_argument_with_its_defau
     named = {f"Security({each.name})": each for each in dataclasses.fields(Security)}
     expected = {name: as_text(BROKER[name].default) or "none" for name in OPTIONS}
     for name, each in named.items():
-        # Of secrets the default is an empty mapping, or None.
+        # The default of a secret is an empty mapping, or None.
         given = each.default not in (dataclasses.MISSING, None)
         expected[name] = str(each.default) if given else "none"
     assert {name: default for name, default, _ in rows} == expected
@@ -212,7 +213,7 @@ async def test_an_option_is_read_or_refused(
     security, beside = complete(name, protocol, files)
     broker = Broker(security=security, config={**beside, **value})
     read = recorded(monkeypatch)
-    # Nothing listens where these two ask for keys: they say how often.
+    # No server listens at the address of the keys, and these two options say how often to retry.
     unloaded = pytest.raises(ConfigurationError, match="the keys cannot be loaded")
     with unloaded if "retry.backoff" in name else nullcontext():
         async with broker:
@@ -221,7 +222,7 @@ async def test_an_option_is_read_or_refused(
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The options that are read from now on."""
+    """Record the options that are read from now on."""
     read = set[str]()
     value: Callable[[BrokerOptions, str], Value] = BrokerOptions.value
 
@@ -262,7 +263,7 @@ async def test_an_argument_is_honoured_or_refused(name: str, protocol: Any, file
         given["users"] = USERS
     store = STORE if protocol in TLS and name != "ssl_context" else {}
     security = Security(protocol, **given)
-    # Nothing listens where the keys are to come from.
+    # No server listens at the address of the keys.
     unloaded = pytest.raises(ConfigurationError, match="the keys cannot be loaded")
     with unloaded if name == "sasl_oauth_allow_http" else nullcontext():
         async with Broker(security=security, config=filled(files, {**config, **store})):
@@ -363,7 +364,7 @@ def test_security_that_does_not_fit_together_is_refused(arguments: Any, config: 
 )
 @pytest.mark.parametrize("mechanisms", ["PLAIN", "SCRAM-SHA-256"])
 def test_super_users_that_are_written_in_another_way_are_refused(users: str, text: str, mechanisms: str) -> None:
-    """Also where every name is possible: another user may get it."""
+    """This holds even if any name is possible: another user may get that name."""
     config: dict[str, Value] = {**AUTHORIZED, "super.users": users, "sasl.enabled.mechanisms": mechanisms}
     with pytest.raises(ConfigurationError) as raised:
         Broker(security=Security("SASL_PLAINTEXT", users={"alice": "s3cret", "bob": "s3cret"}), config=config)

@@ -1,4 +1,5 @@
-"""Dead letters of share groups in the embedded broker: what real Kafka shows only with other options, or in a crash."""
+"""Dead letters of share groups in the embedded broker, in cases that real Kafka shows only with other options, or in a
+crash."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ QUEUE = "dlq.t"
 
 @asynccontextmanager
 async def started(config: dict[str, Any] | None = None, path: Path | None = None) -> AsyncIterator[tuple[Broker, Any]]:
-    """A broker with a topic ``t``, and a group with a dead-letter topic that does not exist."""
+    """Run a broker with a topic ``t``, and a group with a dead-letter topic that doesn't exist."""
     async with (
         Broker(data_dir=path, config={**BROKER_CONFIG, **(config or {})}, auto_create_topics=False) as broker,
         share_harness(EmbeddedCluster(broker, 1), "t") as at,
@@ -45,7 +46,7 @@ async def reject(one: Member, count: int) -> None:
 
 
 def written(broker: Broker) -> list[bytes | None]:
-    """The offsets of the dead letters, in their order."""
+    """Return the offsets of the dead letters, in their order."""
     log = broker._running.state.partition(QUEUE, 0).log
     data = log.read(log.start_offset, 2**30) if log.end_offset else b""
     return [dict(record.headers)["__dlq.errors.offset"] for batch in decode(data) for record in batch]
@@ -100,7 +101,7 @@ async def test_a_crash_before_a_dead_letter_is_written_loses_none(
         await at.produce(3)
         assert await one.acquire() == dict.fromkeys(range(3), 1)
         with monkeypatch.context() as patched:
-            # What is persisted at the time of the crash: it happens while the letter is written.
+            # The crash happens while the letter is written, so this is the state that is persisted at that time.
             patched.setattr(DeadLetterQueue, "write", lambda *_: None)
             patched.setattr("aiokproto.broker.share.manager.SharePartitionManager._archived", lambda *_: None)
             assert await one.acknowledge_error((0, 2, [ACCEPT, REJECT, ACCEPT])) is ErrorCode.NONE
@@ -154,7 +155,7 @@ async def test_a_crash_while_a_batch_is_opened_for_dead_letters_loses_none(
     async with started(path=tmp_path) as (broker, at), at.member() as one:
         await give_up(broker, at, one)
         await opening.wait()
-        # This persists the start offset, which must not be behind what is not written.
+        # This persists the start offset, which must not be past records that aren't written.
         assert await one.acknowledge_error((2, 2, [ACCEPT])) is ErrorCode.NONE
         thread = broker._running.opening
         crashing = asyncio.ensure_future(broker.crash())
@@ -186,7 +187,7 @@ async def test_before_level_2_of_the_feature_there_are_no_dead_letters() -> None
 
 
 def test_the_name_of_a_group_is_logged_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Members choose it, and it may have any characters."""
+    """Members choose the name, which may have any characters."""
     source: Any = SimpleNamespace(topic="t", index=0)
     _log_failure("g\r\nbroker 0 is fine\x1b[2J" + "x" * 30_000, source, OSError("full"))
     (record,) = caplog.records

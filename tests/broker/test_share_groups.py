@@ -105,7 +105,7 @@ async def test_a_share_group_survives_a_restart(tmp_path: Path) -> None:
             group.members.sort(key=lambda member: member.member_id)
         assert after == before
         assert await begins(wire) == starts
-        # Their sessions start again; their epochs stay.
+        # The members' sessions start again, but their epochs stay.
         answer = await heartbeat(wire, "m", 2)
         assert (answer.error_code, answer.member_epoch) == (0, 3)
         for member_id in "mn":
@@ -207,7 +207,7 @@ async def test_a_deleted_topic_is_removed_from_the_group(broker: Broker, wire: W
 
 async def test_failed_initializations_are_retried() -> None:
     async with Cluster(2, config=QUICK) as cluster:
-        # The node that coordinates the states is down; the one that coordinates the group is up.
+        # The node that coordinates the states is down, and the node that coordinates the group is up.
         cluster._running.state.create_topic("__share_group_state", assignment={0: [1]})
         cluster._running.state.create_topic(
             "__consumer_offsets", assignment={0: [0]}, configs={"cleanup.policy": "compact"}
@@ -246,7 +246,7 @@ async def test_a_transaction_cannot_commit_offsets_for_a_share_group(broker: Bro
 
 
 def states_asked(topic: bytes) -> list[Request[Any]]:
-    """One request of each API for share partition states, in an order in which all succeed."""
+    """Return one request of each API for share partition states, in an order in which all succeed."""
     initialize, read, write, summary, delete = (
         initialize_share_group_state,
         read_share_group_state,

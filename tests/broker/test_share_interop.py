@@ -1,4 +1,4 @@
-"""Java's share consumer and ours in one group, and a member whose process is killed."""
+"""Java's share consumer and this library's in one group, and a member whose process is killed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiokproto.records import BatchRecord, encode
 from tests.broker.test_third_party_clients import SECONDS
 from tests.java.compiler import PROGRAMS, command
 from tests.observe.test_telemetry import names, subscribe
-from tests.patience import PATIENCE
 from tests.simulation.sharing import OPTIONS, configure
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 WORKER = PROGRAMS / "sharing" / "Worker.java"
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def process(*command: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program with its standard streams; it is killed in the end, unless it has ended."""
+    """Run a program with its standard streams. It is killed at the end, unless it has ended."""
     running = await asyncio.create_subprocess_exec(
         *map(str, command), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
@@ -60,7 +60,7 @@ async def process(*command: str | Path) -> AsyncIterator[asyncio.subprocess.Proc
 
 
 def fill(cluster: Cluster, partition: int, count: int) -> int:
-    """Write records, and return how many there are in the partition then."""
+    """Write records, and return how many the partition then has."""
     log = cluster._running.state.partition("t", partition)
     log.append(encode([BatchRecord(0, 0, None, b"%d" % number) for number in range(count)]), 0)
     return cluster.partition("t", partition).end_offset
@@ -71,7 +71,7 @@ def fill(cluster: Cluster, partition: int, count: int) -> int:
 async def test_java_and_python_members_share_the_records_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And push metrics of the same names."""
+    """They also push metrics with the same names."""
     monkeypatch.setattr(TelemetryReporter.__init__, "__kwdefaults__", {"first_after": 0.0})
     in_java: list[tuple[int, int]] = []
     in_python: list[tuple[int, int]] = []
@@ -106,7 +106,7 @@ async def test_java_and_python_members_share_the_records_of_a_group(
                         in_python.append((record.partition, record.offset))
             assert all(each.ok for each in await consumer.commit())
             worker.stdin.write(b"\n")
-            await asyncio.wait_for(worker.wait(), PATIENCE)
+            await asyncio.wait_for(worker.wait(), LONG_TIMEOUT)
             await listening
         pushed = [push for push in cluster.pushed_metrics() if push.terminating]
     ours, of_java = (
@@ -127,15 +127,15 @@ async def test_the_records_of_a_killed_process_are_delivered_again() -> None:
         async with process(sys.executable, "-c", KILLED, cluster.bootstrap_servers) as worker:
             assert worker.stdout is not None
             for offset in range(5):
-                line = await asyncio.wait_for(worker.stdout.readline(), PATIENCE)
+                line = await asyncio.wait_for(worker.stdout.readline(), LONG_TIMEOUT)
                 assert int(line) == offset
             worker.kill()
             await worker.wait()
         async with ShareConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
-            # 0 to 2 were committed; 3 was accepted when 4 was requested, which may have been sent.
+            # Records 0 to 2 were committed. 3 was accepted when 4 was requested, and that may have been sent.
             counts: dict[int, int] = {}
             while not {4, 5} <= counts.keys():
-                record = await asyncio.wait_for(anext(consumer), PATIENCE)
+                record = await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
                 counts[record.offset] = record.delivery_count
             counts.pop(3, None)
             assert counts == {4: 2, 5: 2}

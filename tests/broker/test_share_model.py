@@ -115,7 +115,7 @@ class AnyOrder(RuleBasedStateMachine):
         acquire_request = AcquireRequest(member, most, batch_size, record_limit)
         acquired = self.share.acquire(acquire_request, read, CONFIG, self.now)
         for offset in range(before, read[0].first):
-            # It was available, and is not in the log any more.
+            # The record was available, and is no longer in the log.
             if self.record(offset).state is AVAILABLE and offset < self.share.end_offset:
                 self.expected[offset] = replace(self.record(offset), state=ARCHIVED)
         counts = {offset: each.delivery_count for each in acquired for offset in range(each.first, each.last + 1)}
@@ -189,7 +189,7 @@ class AnyOrder(RuleBasedStateMachine):
                 for offset in range(run.first, run.last + 1):
                     self.mark_acknowledged(offset, ack_type)
         if move:
-            self.lead_anew()
+            self.lead_again()
 
     @rule(member=st.sampled_from(MEMBERS), times=st.integers(1, 5))
     def fail(self, member: str, times: int) -> None:
@@ -208,7 +208,7 @@ class AnyOrder(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
         transition = self.share.expire(self.now, CONFIG)
-        # Persisted or not: the lock has expired.
+        # The lock has expired, whether or not that is persisted.
         if not self.persist(transition):
             self.share.apply(transition)
         for offset, record in self.expected.items():
@@ -239,8 +239,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.written = able
 
     @rule()
-    def lead_anew(self) -> None:
-        """A new leader knows the persisted state only."""
+    def lead_again(self) -> None:
+        """A new leader knows only the persisted state."""
         persisted = self.persisted.read(self.share.leader_epoch + 1)
         self.share = SharePartition(persisted, persisted.start_offset)
         self.share.advance_log_start(self.log_start)
@@ -256,7 +256,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """When one member accepts all available records after the others have left, all are terminal: none was lost."""
+        """When one member accepts all available records after the others have left, all are terminal, and none was
+        lost."""
         self.written = True
         for member in MEMBERS:
             self.go(member)

@@ -91,7 +91,7 @@ async def shared(
 
 
 async def waits(broker: Broker, member: Member) -> asyncio.Task[dict[int, int]]:
-    """A fetch that waits at the broker for available records."""
+    """Start a fetch that waits at the broker for available records."""
     task = asyncio.create_task(member.acquire(wait=60_000))
     await parked(broker)
     return task
@@ -161,7 +161,7 @@ async def test_version_0_adds_only_partitions_with_max_bytes_to_the_session() ->
 
 
 async def test_a_throttled_share_fetch_still_returns_its_records() -> None:
-    """Otherwise they would be locked until the lock expires."""
+    """Otherwise its records would stay locked until the lock expires."""
     clock = VirtualClock()
     async with shared(clock) as (_, at), at.member() as one:
         entry = AlterClientQuotasRequestEntryData(
@@ -208,6 +208,6 @@ async def test_an_acknowledgement_that_is_not_persisted_is_not_applied(monkeypat
         assert await one.acknowledge_error((0, 0, [ACCEPT])) is ErrorCode.NONE
         with monkeypatch.context() as patch:
             patch.setattr(states, "write", fail)
-            # An expired lock need not be persisted: after a crash no record is acquired.
+            # An expired lock needn't be persisted, because no record is acquired after a crash.
             await clock.advance(30.1)
             assert await other.acquire() == {1: 2}

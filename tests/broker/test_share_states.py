@@ -22,8 +22,8 @@ from aiokproto.broker.share.persisted_state import combine
 from aiokproto.broker.share.records import ShareGroupOffset, SharePartitionKey, Snapshot, StateBatch, Update, decode
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from tests.broker.consumer_harness import refused
 from tests.broker.coordinators import read_stored
+from tests.broker.epoch_harness import refused
 
 ONE = {"share.coordinator.state.topic.num.partitions": 1}
 
@@ -44,7 +44,7 @@ def batches() -> st.SearchStrategy[list[StateBatch]]:
 
 
 def by_offset(given: list[StateBatch]) -> dict[int, tuple[int, int]]:
-    """The winning state and count of each offset."""
+    """Return the winning state and count of each offset."""
     found: dict[int, tuple[int, int]] = {}
     for batch in given:
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -94,7 +94,7 @@ def test_keys_of_share_partitions(key: str, fits: bool) -> None:
 
 @contextmanager
 def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareCoordinator, bytes]]:
-    """The states of a topic with three partitions."""
+    """Yield the states of a topic with three partitions."""
     config = {name.replace("_", "."): value for name, value in options.items()}
     state = ClusterState(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
     state.nodes_up([0])
@@ -160,7 +160,7 @@ def test_fenced_leader_and_state_epochs_change_nothing(tmp_path: Path) -> None:
         with refused(ErrorCode.FENCED_STATE_EPOCH):
             states.initialize("g", topic, 0, 1, 20)
         assert states.summary("g", topic, 0) == known
-        # After a reset, old leaders stay fenced.
+        # Old leaders stay fenced after a reset.
         states.initialize("g", topic, 0, 2, 20)
         with refused(ErrorCode.FENCED_LEADER_EPOCH):
             states.read("g", topic, 0, 4)

@@ -1,4 +1,4 @@
-"""Sockets that say nothing: they count from when they are accepted, not from when TLS is set up or a client logs in."""
+"""Silent sockets count from when they are accepted, not from when TLS is set up or a client logs in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def secured(protocol: SecurityProtocol, certificates: Certificates, **config: in
 
 @asynccontextmanager
 async def silent(broker: Broker, number: int) -> AsyncIterator[list[asyncio.Task[bytes]]]:
-    """So many sockets; what reads each of them ends with the connection."""
+    """Open ``number`` sockets. Each has a task that reads it and ends with the connection."""
     pairs = [await asyncio.open_connection(*broker.bootstrap_servers.split(":")) for _ in range(number)]
     ends = [asyncio.ensure_future(reader.read()) for reader, _ in pairs]
     try:
@@ -56,7 +56,7 @@ async def test_an_address_has_no_more_silent_sockets_than_connections(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_silent_sockets_of_which_the_client_closes_some_make_room(
+async def test_silent_sockets_that_the_client_closes_make_room(
     protocol: SecurityProtocol, certificates: Certificates
 ) -> None:
     config = {"max.connections.per.ip": LIMIT}
@@ -73,7 +73,7 @@ async def test_silent_sockets_of_which_the_client_closes_some_make_room(
 async def test_a_silent_socket_takes_one_of_all_connections(
     protocol: SecurityProtocol, certificates: Certificates
 ) -> None:
-    """The next one waits, and TLS does not begin."""
+    """The next one waits, and TLS doesn't start."""
     context = certificates.context() if protocol == "SSL" else None
 
     async def versions(broker: Broker) -> int:
@@ -101,7 +101,7 @@ async def test_clients_that_go_while_they_wait_for_a_connection_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With TLS the one that is served does not end its handshake."""
+    """With TLS, the socket that is served doesn't end its handshake."""
     config = {"max.connections": 1, "max.connections.per.ip": 3}
     context = certificates.context() if protocol.endswith("SSL") else None
     async with secured(protocol, certificates, **config) as broker:
@@ -114,7 +114,7 @@ async def test_clients_that_go_while_they_wait_for_a_connection_are_forgotten(
                     await until(lambda: len(server._connections) == 3)
                 await until(lambda: len(server._connections) == 1)
             assert caplog.text.count("(max.connections)") == 2
-            # Its address has room for another one, which has time to wait.
+            # Its address has room for one more connection, which has time to wait.
             async with silent(broker, 1):
                 await until(lambda: len(server._connections) == 2)
         async with connect_to(broker.bootstrap_servers, context) as wire:
@@ -122,7 +122,7 @@ async def test_clients_that_go_while_they_wait_for_a_connection_are_forgotten(
 
 
 async def test_sockets_that_wait_for_their_quota_count() -> None:
-    """``connection_creation_rate`` keeps a socket open for a while, so that its client does not come back at once."""
+    """``connection_creation_rate`` keeps a socket open for a while, so that its client doesn't come back at once."""
     async with Broker(config={"max.connections.per.ip": 20}, clock=VirtualClock()) as broker:
         quotas = broker._running.security.client_quotas
         quotas.alter([("ip", "127.0.0.1")], [("connection_creation_rate", 1.0)], dry_run=False)
@@ -153,7 +153,7 @@ async def test_a_broker_that_stops_ends_handshakes(certificates: Certificates) -
 
 
 async def test_a_request_may_come_with_the_end_of_the_handshake(certificates: Certificates) -> None:
-    """Large enough to fill the receive buffer before the connection's task goes on."""
+    """It is large enough to fill the receive buffer before the connection's task continues."""
     async with secured("SSL", certificates) as broker:
         context = certificates.context()
         async with connect_to(broker.bootstrap_servers, context) as wire:
@@ -163,7 +163,7 @@ async def test_a_request_may_come_with_the_end_of_the_handshake(certificates: Ce
         assert answers == numbers
 
 
-async def test_who_speaks_no_tls_gets_an_alert(certificates: Certificates) -> None:
+async def test_a_client_that_does_not_speak_tls_gets_an_alert(certificates: Certificates) -> None:
     async with secured("SSL", certificates) as broker, connect(broker) as wire:
         wire.send(ApiVersionsRequest(), 3)
         assert await alert(wire) == b"\x15\x03\x03"
@@ -177,7 +177,7 @@ async def alert(wire: Wire) -> bytes:
 async def test_sockets_that_wait_for_another_to_be_closed_have_a_limit(
     protocol: SecurityProtocol, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is a file descriptor of the broker, and none of a client that has closed it meanwhile."""
+    """Each holds a file descriptor of the broker, but not of a client that has closed it meanwhile."""
     monkeypatch.setattr(listener, "MAX_WAITING", 3)
     async with secured(protocol, certificates, **{"max.connections": 2}) as broker, silent(broker, 2) as first:
         await until(lambda: len(broker._servers[0]._connections) == 2)

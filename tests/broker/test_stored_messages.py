@@ -41,7 +41,7 @@ Pair = tuple[bytes, bytes | None]
 def message_set(
     pairs: Sequence[Pair], offset: int, magic: int, codec: Compression = Compression.NONE, timestamp: int = NOW
 ) -> bytes:
-    """As a broker of old stored it; timestamps are the offsets after ``timestamp``."""
+    """Return a message set as an old broker stored it. Timestamps are the offsets after ``timestamp``."""
     builder = LegacyBuilder(magic, compression=codec)
     for step, (key, value) in enumerate(pairs):
         builder.append(timestamp + offset + step, key, value)
@@ -49,7 +49,7 @@ def message_set(
 
 
 def newer(pairs: Sequence[Pair], timestamp: int) -> bytearray:
-    """What a producer of today adds."""
+    """Return a batch that a current producer adds."""
     builder = BatchBuilder()
     for key, value in pairs:
         builder.append(timestamp, key, value)
@@ -57,7 +57,7 @@ def newer(pairs: Sequence[Pair], timestamp: int) -> bytearray:
 
 
 def archive(directory: Path, magic: int, codec: Compression, sets: int = 40) -> int:
-    """A directory as Kafka of old leaves it: nothing but a segment. Returns the end of the log."""
+    """Write a directory as an old Kafka leaves it, with nothing but a segment. Return the end of the log."""
     directory.mkdir()
     data = b"".join(
         message_set(
@@ -70,7 +70,7 @@ def archive(directory: Path, magic: int, codec: Compression, sets: int = 40) -> 
 
 
 def stored(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """All records of a log, with how it is read: from the offset where the last answer ended."""
+    """Return all records of a log, each read from the offset where the last response ended."""
     found: list[tuple[int, int, bytes | None, bytes | None]] = []
     offset = log.start_offset
     while data := log.read(offset, 400):
@@ -105,7 +105,7 @@ def test_an_old_log_is_opened_indexed_and_appended_to(tmp_path: Path, magic: int
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
 def test_an_old_log_is_truncated_at_invalid_data(tmp_path: Path, magic: int, codec: Compression) -> None:
-    """A flipped bit, and a message that is not whole."""
+    """The data has a flipped bit, and an incomplete message."""
     archive(tmp_path / "t-0", magic, codec)
     data = bytearray((tmp_path / "t-0" / FIRST).read_bytes())
     sizes = [each.size_in_bytes for each in decode(bytes(data))]
@@ -132,7 +132,7 @@ async def list_offset(wire: Wire, timestamp: int, version: int = 7) -> int:
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
 async def test_old_messages_are_served_to_every_client_version(tmp_path: Path, magic: int, codec: Compression) -> None:
-    """Unchanged to clients that can read the format; converted for older ones."""
+    """They are unchanged for clients that can read the format, and converted for older ones."""
     end = archive(tmp_path / "t-0", magic, codec)
     async with Broker(data_dir=tmp_path) as broker:
         await broker.create_topic("t", config=KEPT_FOREVER)
@@ -151,7 +151,7 @@ async def test_old_messages_are_served_to_every_client_version(tmp_path: Path, m
 
 
 def test_log_append_time_is_kept_for_older_clients() -> None:
-    """The broker's time in magic 1 counts for all in a set; magic 0 has none."""
+    """The broker's time in magic 1 counts for all messages in a set. Magic 0 has none."""
     appended = BatchBuilder(compression=Compression.GZIP)
     appended.append(NOW, b"k", b"v")
     data = appended.close()
@@ -181,7 +181,7 @@ SETS = st.lists(
 
 @pytest.fixture(scope="module", autouse=True)
 def no_disk() -> Iterator[None]:
-    """A power cut is none of these tests' business, and to wait for the disk would take most of their time."""
+    """Don't wait for the disk: these tests aren't about power cuts, and waiting would take most of their time."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compaction, "sync", lambda files: None)
         yield
@@ -190,7 +190,7 @@ def no_disk() -> Iterator[None]:
 @settings(max_examples=60, deadline=None)
 @given(SETS)
 def test_compaction_keeps_the_newest_of_each_key(sets: list[tuple[int, Compression, list[Pair], bool]]) -> None:
-    """For any mix of formats and segments: offsets and formats stay unchanged."""
+    """Offsets and formats stay unchanged for any mix of formats and segments."""
     everything: list[tuple[int, bytes, bytes | None]] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "t-0"
@@ -243,7 +243,7 @@ def compacted(directory: Path, cleaned_to: int) -> dict[bytes | None, bytes | No
 def test_tombstones_are_removed_by_the_age_of_their_file(
     tmp_path: Path, magic: int, age_days: float, stays: bool
 ) -> None:
-    """Where a batch has no delete horizon, a day before the newest segment that was compacted is Kafka's."""
+    """If a batch has no delete horizon, Kafka uses a day before the newest segment that was compacted."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     written: dict[int, list[Pair]] = {0: [(b"gone", None), (b"k", b"v")], 2: [(b"other", b"v")], 3: [(b"dirty", b"v")]}
@@ -255,7 +255,7 @@ def test_tombstones_are_removed_by_the_age_of_their_file(
     found = compacted(directory, cleaned_to=3)
     assert (b"gone" in found) is stays
     assert found.keys() >= {b"k", b"other", b"dirty"}
-    # What is left is as old as the newest that went into it.
+    # The result is as old as the newest segment that went into it.
     assert (directory / FIRST).stat().st_mtime == NOW / 1000
 
 
@@ -310,7 +310,7 @@ def test_java_reads_compacted_logs_of_its_own_messages(jar: Path, tmp_path: Path
 @pytest.mark.exclusive
 @pytest.mark.parametrize("magic", [0, 1])
 async def test_real_kafka_serves_the_same(kafka1: RunningKafka, topic: str, tmp_path: Path, magic: int) -> None:
-    """A broker of today has nothing against old messages in a log, and gives them out as they are."""
+    """A current broker accepts old messages in a log, and serves them as they are."""
     end = archive(tmp_path / "t-0", magic, Compression.GZIP)
     archived = (tmp_path / "t-0" / FIRST).read_bytes()
     admin.create_topic(kafka1, topic, 1, 1, KEPT_FOREVER)

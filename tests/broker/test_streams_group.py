@@ -17,8 +17,8 @@ from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
 from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks
 from aiokproto.broker.groups.streams.topology import StatusCode
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import refused
-from tests.broker.streams_harness import SESSION, SIMPLE, Harness, Thread, active, subtopology, topology
+from tests.broker.epoch_harness import SESSION, refused
+from tests.broker.streams_harness import SIMPLE, Harness, Thread, active, subtopology, topology
 
 STATEFUL = topology(subtopology(changelogs=["c"]))
 
@@ -192,9 +192,9 @@ def test_commits_need_the_member_epoch_or_tasks_owned_since() -> None:
     a = b"a" * 16
     harness.group.check_commit("1", thread.epoch, 9, [(a, 4)])
     harness.group.check_commit("1", since, 9, [(a, 0)])
-    for epoch, places in ((since, [(a, 4)]), (since - 1, [(a, 0)]), (thread.epoch + 1, [(a, 0)])):
+    for epoch, partitions in ((since, [(a, 4)]), (since - 1, [(a, 0)]), (thread.epoch + 1, [(a, 0)])):
         with refused(ErrorCode.STALE_MEMBER_EPOCH):
-            harness.group.check_commit("1", epoch, 9, places)
+            harness.group.check_commit("1", epoch, 9, partitions)
     with refused(ErrorCode.UNSUPPORTED_VERSION):
         harness.group.check_commit("1", thread.epoch, 8, [])
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):

@@ -7,7 +7,7 @@ import pytest
 from aiokproto.broker.groups.streams.member import Topology
 from aiokproto.broker.groups.streams.topology import StatusCode, check, configure
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import Topics, refused
+from tests.broker.epoch_harness import Topics, refused
 from tests.broker.streams_harness import subtopology, topology
 
 COUNTING = topology(
@@ -35,7 +35,7 @@ CHAIN = topology(
         # Copartitioned topics get the number of the topic that cannot change.
         (JOINED, {"a": 3, "b": 6}, {"0": 3, "1": 6}, {"r": 6}),
         (JOINED, {"a": 6, "b": 3}, {"0": 6, "1": 3}, {"r": 3}),
-        # A required number stays, and is passed on to topics derived from it.
+        # A required number stays, and applies to topics derived from it.
         (CHAIN, {"a": 2}, {"0": 2, "1": 3, "2": 3}, {"r": 3, "s": 3}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Clients in other languages, and of brokers long ago: each writes, reads as a group and goes on."""
+"""Clients in other languages, and for brokers of long ago: each writes, reads as a group and continues."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 )
 from tests.broker.conftest import THIRD_PARTY
 from tests.java.compiler import command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup import project
 
 COUNT = 200
-SECONDS = 4 * PATIENCE
+SECONDS = 4 * LONG_TIMEOUT
 """The longest that a program may take, all its work together."""
 DUMP_SECONDS = 5
-"""How long a program that has not ended may take to write its stacks."""
+"""How long a program that hasn't ended may take to write its stacks."""
 
 
 async def run(command: list[str], folder: Path | None = None) -> str:
-    """What a program writes; fails if it does."""
+    """Return a program's output, and fail if the program does."""
 
     def wait() -> tuple[int, str, str]:
         with subprocess.Popen(
@@ -75,11 +75,11 @@ async def test_franz_go(franz_go: str, how: list[str]) -> None:
 
 
 LONG_LOCKS = {"group.share.max.record.lock.duration.ms": 3_600_000, "group.share.record.lock.duration.ms": 3_600_000}
-"""A record is delivered again if its lock expires before a slow program acknowledges it."""
+"""A record would be delivered again if its lock expired before a slow program acknowledges it."""
 
 
 async def from_the_beginning(cluster: Cluster, group: str) -> None:
-    """Have a share group begin with the first record."""
+    """Make a share group start with the first record."""
     change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
@@ -154,21 +154,21 @@ async def test_kafkas_own_clients_log_in_by_a_delegation_token(mechanism: str) -
 
 
 def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | None, with_group: bool) -> list[bytes]:
-    """With kafka-python, whose ``api_version`` is the brokers' release."""
+    """Use kafka-python, whose ``api_version`` is the brokers' release."""
     values = [b"value %d" % number for number in range(COUNT)]
     options: dict[str, Any] = {"bootstrap_servers": servers}
     if release is not None:
         options["api_version"] = release
     producer = module.KafkaProducer(acks="all", **options)
     for future in [producer.send("t", value) for value in values]:
-        future.get(PATIENCE)
+        future.get(LONG_TIMEOUT)
     producer.close()
     consumer = module.KafkaConsumer(
         "t",
         group_id="g" if with_group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=PATIENCE * 1000,
+        consumer_timeout_ms=LONG_TIMEOUT * 1000,
         **options,
     )
     found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
@@ -201,7 +201,7 @@ async def test_kafka_python(release: str | None, api_version: tuple[int, ...] | 
     module: Any = pytest.importorskip("kafka")
     async with Broker(as_version=release) as broker:
         await broker.create_topic("t", 2)
-        # 0.8 had no groups of members, and its brokers kept offsets at most.
+        # Brokers of 0.8 had no groups with members. At most they stored offsets.
         found = await asyncio.to_thread(
             produce_and_consume, module, broker.bootstrap_servers, api_version, release != "0.8.2"
         )
@@ -219,11 +219,11 @@ async def test_librdkafka_with_old_brokers(release: str) -> None:
         producer = confluent.Producer(options)
         for number in range(COUNT):
             producer.produce("t", b"%d" % number)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
         consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         try:
-            return len([message for message in consumer.consume(COUNT, PATIENCE) if message.error() is None])
+            return len([message for message in consumer.consume(COUNT, LONG_TIMEOUT) if message.error() is None])
         finally:
             consumer.close()
 

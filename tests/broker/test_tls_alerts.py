@@ -1,4 +1,4 @@
-"""What the broker sends when a TLS handshake fails, whatever version of asyncio writes it."""
+"""What the broker sends when a TLS handshake fails, in every version of asyncio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALERT, FATAL = 21, 2
 
 
 def test_a_failed_handshake_looks_like_one_that_waits_by_class_and_by_number(tmp_path: Path) -> None:
-    """asyncio writes the alert of such a one only: it goes by the class, and before Python 3.11 by the number."""
+    """asyncio writes the alert only for a waiting handshake. It checks the class, or before Python 3.11 the number."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = make(tmp_path / "tls").server().wrap_bio(incoming, outgoing, server_side=True)
     incoming.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -31,7 +31,7 @@ def test_a_failed_handshake_looks_like_one_that_waits_by_class_and_by_number(tmp
 
 
 def test_clients_cannot_negotiate_again(tmp_path: Path) -> None:
-    """It costs the broker ten times as much as them. OpenSSL 3 refuses it by default, and 1.1.1 does not."""
+    """It costs the broker ten times as much as the client. OpenSSL 3 refuses it by default, and 1.1.1 doesn't."""
     context = server_context(Security("SSL"), BrokerOptions(Certificates(tmp_path).options()))
     assert context is not None
     assert context.options & ssl.OP_NO_RENEGOTIATION

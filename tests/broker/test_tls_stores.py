@@ -1,4 +1,4 @@
-"""The broker's own keystores, in every format that Kafka's broker takes; Java's clients connect with theirs."""
+"""The broker's own keystores, in every format that Kafka's broker accepts. Java's clients connect with theirs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, De
 from aiokproto.errors import ConfigurationError
 from tests.broker.wire import connect_to
 from tests.java import compiler
-from tests.patience import PATIENCE
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, add_java_stores, make
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.system import find_java
 
 BROKER_RESOURCE = 4
@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 def options(files: Files, kind: str) -> dict[str, Any]:
-    """A listener's options, by the format of its stores."""
+    """Return a listener's options, by the format of its stores."""
     if kind == "PEM text":
         given = {
             "ssl.keystore.type": "PEM",
@@ -121,7 +121,7 @@ async def test_stores_that_cannot_be_used(files: Files, changes: dict[str, str],
 
 @pytest.fixture
 async def brokers(files: Files) -> AsyncIterator[dict[str, Broker]]:
-    """One for each format."""
+    """Start one broker for each format."""
     async with AsyncExitStack() as stack:
         made = {
             kind: await stack.enter_async_context(Broker(security=Security("SSL"), config=options(files, kind)))
@@ -158,5 +158,5 @@ async def test_javas_clients_with_stores_of_every_format(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
+    output, errors = await asyncio.wait_for(process.communicate(), 2 * LONG_TIMEOUT)
     assert output.decode().split() == properties, errors.decode()[-3000:]

@@ -17,9 +17,9 @@ from aiokproto.broker import Cluster
 from tests.broker.kafka_tools import Tools, Transcript, play, steps
 from tests.broker.propagation import leftovers, settle
 from tests.kafka.cluster import KafkaCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
-# A script is many runs of tools, each of which may take its time.
+# A script runs many tools, each of which may take its time.
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.timeout(900)]
 
 CONFIG = {
@@ -30,7 +30,7 @@ CONFIG = {
     "transaction.state.log.num.partitions": "5",
 }
 
-# What real Kafka has and the embedded broker has not: from then on a topic's options are its own alone.
+# Real Kafka has this feature and the embedded broker doesn't. Without it a topic's options are only its own.
 WITHOUT_ELR = """
     FeatureCommand downgrade --feature eligible.leader.replicas.version=0
     ConfigCommand --alter --broker-defaults --delete-config min.insync.replicas
@@ -45,7 +45,7 @@ class Real:
         self._cluster: KafkaCluster | None = None
 
     def start(self) -> str:
-        """Start it unless it runs; returns its address."""
+        """Start the cluster unless it runs, and return its address."""
         if self._cluster is None:
             self._cluster = KafkaCluster(2, config=CONFIG, heap="384m")
             self._cluster.start()
@@ -54,7 +54,7 @@ class Real:
         return self._cluster.bootstrap_servers
 
     def stop(self) -> None:
-        """Stop it for good: the next one is another."""
+        """Stop the cluster. The next start creates another one."""
         if self._cluster is not None:
             self._cluster.stop()
             self._cluster = None
@@ -73,7 +73,7 @@ def reals(tools: Tools) -> Iterator[Real]:
 
 @pytest.fixture
 async def real(reals: Real) -> AsyncIterator[str]:
-    """The address of a real cluster where nothing is yet."""
+    """Return the address of a real cluster that is still empty."""
     servers = await asyncio.to_thread(reals.start)
     yield servers
     left = await leftovers(servers)
@@ -84,7 +84,7 @@ async def real(reals: Real) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def embedded() -> AsyncIterator[str]:
-    """The address of an embedded cluster with the nodes 1 and 2, in the racks of the real one's."""
+    """Return the address of an embedded cluster with the nodes 1 and 2, in the same racks as the real cluster's."""
     async with Cluster(3, config=CONFIG, racks=["rack-0", "rack-1", "rack-2"]) as cluster:
         await cluster.stop_broker(0)
         yield ",".join(cluster.bootstrap_servers.split(",")[1:])
@@ -92,7 +92,7 @@ async def embedded() -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Both clusters, and the embedded one's transcript of each script."""
+    """Both clusters, and the embedded cluster's transcript of each script."""
 
     tools: Tools
     embedded: str
@@ -259,18 +259,18 @@ async def test_groups(stage: Stage) -> None:
 
 
 LONG = 900_000
-"""Milliseconds, as many as a transaction may take at most."""
+"""The longest that a transaction may take, in milliseconds."""
 
 
 def member(servers: str, group: str) -> Any:
-    """A member of the group named as its protocol, which has read a record of the topic `m`."""
+    """Return a member of the group that is named like its protocol, which has read a record of the topic `m`."""
     confluent = pytest.importorskip("confluent_kafka")
     options = {"bootstrap.servers": servers, "group.id": group, "group.protocol": group, "client.id": f"in-{group}"}
     consumer = confluent.Consumer(
         {**options, "auto.offset.reset": "earliest", "enable.auto.commit": False, "max.poll.interval.ms": LONG}
     )
     consumer.subscribe(["m"])
-    (record,) = consumer.consume(1, PATIENCE)
+    (record,) = consumer.consume(1, LONG_TIMEOUT)
     consumer.commit(record, asynchronous=False)
     return consumer
 
@@ -445,20 +445,20 @@ async def test_records(stage: Stage) -> None:
 
 
 def in_transaction(servers: str) -> Any:
-    """A producer in the middle of its first transaction."""
+    """Return a producer in the middle of its first transaction."""
     confluent = pytest.importorskip("confluent_kafka")
     producer = confluent.Producer(
         {"bootstrap.servers": servers, "transactional.id": "open", "transaction.timeout.ms": LONG}
     )
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(LONG_TIMEOUT)
     producer.begin_transaction()
     producer.produce("x", b"v")
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(LONG_TIMEOUT) == 0
     return producer
 
 
 async def test_transactions(stage: Stage) -> None:
-    """One that is open: seen from all sides, and aborted from outside."""
+    """Every tool describes an open transaction, and a tool aborts it."""
     script = """
         ~ TransactionsCommand list --transactional-id-pattern op.* => Ongoing
         ~ TransactionsCommand list => open

@@ -1,4 +1,4 @@
-"""Other people's clients produce and consume in transactions, and move records and offsets together."""
+"""Third-party clients produce and consume in transactions, and move records and offsets together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from aiokproto.broker import Broker, Cluster
 from tests.broker.test_third_party_clients import SECONDS
 from tests.java.compiler import PROGRAMS, command
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 MOVER = PROGRAMS / "transactions" / "Mover.java"
 
@@ -47,7 +47,7 @@ async def test_aiokafka() -> None:
             isolation_level="read_committed",
             **servers,
         ) as consumer:
-            found = [(await asyncio.wait_for(anext(consumer), PATIENCE)).value for _ in COMMITTED]
+            found = [(await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).value for _ in COMMITTED]
             assert sorted(found) == sorted(COMMITTED)
             for partition in consumer.assignment():
                 assert await consumer.position(partition) <= (await consumer.end_offsets([partition]))[partition]
@@ -68,7 +68,7 @@ def consume(confluent: Any, servers: str, topic: str, count: int) -> list[bytes]
     try:
         found: list[bytes] = []
         while len(found) < count:
-            messages = consumer.consume(count - len(found), PATIENCE)
+            messages = consumer.consume(count - len(found), LONG_TIMEOUT)
             assert messages, f"{len(found)} of {count} records"
             found += [message.value() for message in messages if message.error() is None]
         return found
@@ -81,16 +81,16 @@ async def test_confluent_kafka() -> None:
 
     def run(servers: str) -> None:
         producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "tx"})
-        producer.init_transactions(PATIENCE)
+        producer.init_transactions(LONG_TIMEOUT)
         for number in range(ROUNDS):
             producer.begin_transaction()
             for value in round_of(number):
                 producer.produce("t", value)
             if number % 2:
-                producer.flush(PATIENCE)
-                producer.abort_transaction(PATIENCE)
+                producer.flush(LONG_TIMEOUT)
+                producer.abort_transaction(LONG_TIMEOUT)
             else:
-                producer.commit_transaction(PATIENCE)
+                producer.commit_transaction(LONG_TIMEOUT)
         assert sorted(consume(confluent, servers, "t", len(COMMITTED))) == sorted(COMMITTED)
 
     async with Cluster(2) as cluster:
@@ -105,10 +105,10 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         producer = confluent.Producer({"bootstrap.servers": servers})
         for value in round_of(0):
             producer.produce("in", value)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
 
     def move(servers: str, count: int, commit: bool) -> None:
-        """Read from the group's offset, and write the records: both are committed, or neither."""
+        """Read from the group's offset, and write the records. Both are committed, or neither."""
         consumer = confluent.Consumer(
             {
                 "bootstrap.servers": servers,
@@ -121,22 +121,22 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         consumer.subscribe(["in"])
         producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "mover"})
         try:
-            producer.init_transactions(PATIENCE)
+            producer.init_transactions(LONG_TIMEOUT)
             messages: list[Any] = []
             while len(messages) < count:
-                got = consumer.consume(count - len(messages), PATIENCE)
+                got = consumer.consume(count - len(messages), LONG_TIMEOUT)
                 assert got
                 messages += [each for each in got if each.error() is None]
             producer.begin_transaction()
             for message in messages:
                 producer.produce("out", message.value())
             positions = consumer.position(consumer.assignment())
-            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), PATIENCE)
+            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), LONG_TIMEOUT)
             if commit:
-                producer.commit_transaction(PATIENCE)
+                producer.commit_transaction(LONG_TIMEOUT)
             else:
-                producer.flush(PATIENCE)
-                producer.abort_transaction(PATIENCE)
+                producer.flush(LONG_TIMEOUT)
+                producer.abort_transaction(LONG_TIMEOUT)
         finally:
             consumer.close()
 
@@ -157,18 +157,18 @@ async def test_confluent_kafka_is_fenced_by_a_second_instance() -> None:
     def run(servers: str) -> None:
         options = {"bootstrap.servers": servers, "transactional.id": "tx"}
         first = confluent.Producer(options)
-        first.init_transactions(PATIENCE)
+        first.init_transactions(LONG_TIMEOUT)
         first.begin_transaction()
         first.produce("t", b"old")
-        first.flush(PATIENCE)
+        first.flush(LONG_TIMEOUT)
         second = confluent.Producer(options)
-        second.init_transactions(PATIENCE)
+        second.init_transactions(LONG_TIMEOUT)
         with pytest.raises(confluent.KafkaException) as caught:
-            first.commit_transaction(PATIENCE)
+            first.commit_transaction(LONG_TIMEOUT)
         assert caught.value.args[0].fatal()
         second.begin_transaction()
         second.produce("t", b"new")
-        second.commit_transaction(PATIENCE)
+        second.commit_transaction(LONG_TIMEOUT)
         assert consume(confluent, servers, "t", 1) == [b"new"]
 
     async with Broker() as broker:
@@ -192,14 +192,14 @@ async def run_java(*arguments: str) -> None:
 @pytest.mark.java
 @pytest.mark.kafka
 async def test_java_moves_records_and_offsets_together() -> None:
-    """Of the newest Kafka: its transactions have an epoch each, and partitions are added by writing to them."""
+    """This is the newest Kafka's client: its transactions have an epoch each, and writing to partitions adds them."""
     confluent: Any = pytest.importorskip("confluent_kafka")
 
     def produce(servers: str) -> None:
         producer = confluent.Producer({"bootstrap.servers": servers})
         for number, value in enumerate(COMMITTED):
             producer.produce("in", value, partition=number % 2)
-        assert producer.flush(PATIENCE) == 0
+        assert producer.flush(LONG_TIMEOUT) == 0
 
     async with Cluster(2) as cluster:
         await cluster.create_topic("in", 2)

@@ -1,6 +1,6 @@
 """The transaction coordinator under random interleavings, crashes at any write, and nodes that come and go.
 
-Whatever happens, a transaction is committed or aborted as a whole, what was promised is kept, and none hangs.
+Whatever happens, a transaction is committed or aborted as a whole, promises are kept, and no transaction hangs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRY_AGAIN = (
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """The process crashes here."""
 
 
 class Timer:
@@ -53,7 +53,7 @@ class Timer:
 
 
 class Clock:
-    """Time passes when :meth:`run` says so."""
+    """A clock whose time passes only in :meth:`run`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -151,7 +151,7 @@ class Transactions(RuleBasedStateMachine):
         self.transactions.start()
 
     def attempting(self, act: Callable[[], object]) -> ErrorCode | None:
-        """Do something; the error, or None if the process crashed during it and came up again."""
+        """Do something, and return its error, or None if the process crashed during it and was started again."""
         real = Partition.append
 
         def append(partition: Partition, *arguments: Any) -> Any:
@@ -262,7 +262,7 @@ class Transactions(RuleBasedStateMachine):
             partition.append(batch, self.clock.wall())
 
         error = self.attempting(act)
-        # As clients do: a batch whose fate is unknown is sent again.
+        # Clients send a batch again if they don't know its outcome.
         for _ in range(2):
             if error is None or error in TRY_AGAIN:
                 error = self.attempting(act)
@@ -299,7 +299,7 @@ class Transactions(RuleBasedStateMachine):
             else:
                 producer.sequences = sequences
         elif producer.attempt.written or error is not ErrorCode.INVALID_TXN_STATE:
-            # Fenced, or timed out: it has to begin anew.
+            # The producer was fenced, or timed out, so it has to start again.
             producer.who = None
             self.forget(producer)
 

@@ -156,7 +156,7 @@ def test_other_producers_are_refused(who: tuple[int, int], code: ErrorCode) -> N
         assert code_of(partial(OPEN.ended, other, True, version, no_id, LATER)) is code
 
 
-def test_adding_partitions_continues_or_begins_a_transaction() -> None:
+def test_adding_partitions_continues_or_starts_a_transaction() -> None:
     assert OPEN.with_partitions(WHO, [("t", 0)], 0, LATER) is OPEN
     more = OPEN.with_partitions(WHO, [("t", 1)], 0, LATER)
     assert (more.partitions, more.started) == (frozenset({("t", 0), ("t", 1)}), NOW)
@@ -225,7 +225,7 @@ def new_log(path: Path) -> Log:
     return Log(path / "t-0", LogConfig(), NOW)
 
 
-def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(tmp_path: Path) -> None:
+def test_the_last_stable_offset_is_where_the_oldest_open_transaction_starts(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for step, stable in [
         (batch(1, 0), 0),
@@ -325,7 +325,7 @@ def test_offsets_are_pending_until_their_transaction_ends() -> None:
 
 
 async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
-    """An open transaction with a record in each of some partitions of ``t``, which this node leads."""
+    """Open a transaction with a record in each of some partitions of ``t``, which this node leads."""
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
     answer = await wire.ask(request, 5)
     assert answer.error_code == 0, ErrorCode(answer.error_code)
@@ -424,7 +424,7 @@ async def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() ->
 
 
 async def name_coordinated_by(wire: Wire) -> str:
-    """A transactional id that the node at the other end coordinates."""
+    """Return a transactional id that the node at the other end coordinates."""
     for number in range(1000):
         name = f"tx-{number}"
         if (await describe(wire, name)).error_code != ErrorCode.NOT_COORDINATOR:
@@ -468,7 +468,7 @@ def test_a_loading_coordinator_returns_load_in_progress(tmp_path: Path) -> None:
 
 
 async def test_a_decision_needs_min_insync_replicas() -> None:
-    """Of three, two (``transaction.state.log.min.isr``); until then producers and timeouts have to wait."""
+    """It needs two of three (``transaction.state.log.min.isr``). Until then producers and timeouts have to wait."""
     clock = VirtualClock()
     async with Cluster(3, clock=clock) as cluster, connect(cluster, 0) as wire:
         await cluster.create_topic("t")
@@ -491,7 +491,7 @@ async def test_a_decision_needs_min_insync_replicas() -> None:
     ("given", "replicas"), [({}, 3), ({"replication.factor": 2}, 2), ({"replication.factor": 9}, 3)]
 )
 async def test_internal_topics_have_the_configured_replication(given: dict[str, int], replicas: int) -> None:
-    """As many as there are brokers at most, for one has to do."""
+    """They have at most as many replicas as there are brokers, because a single broker must be enough."""
     names = ("offsets.topic", "transaction.state.log")
     config = {f"{name}.{option}": value for name in names for option, value in given.items()}
     async with Cluster(3, config=config) as cluster, connect(cluster, 0) as wire:

@@ -1,4 +1,4 @@
-"""How long a client's requests keep the event loop from others: counted in calls of functions, never in time."""
+"""How long a client's requests keep the event loop from others, counted in function calls and never in time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITEMS = 1500
 """Items of a request: enough for six turns each of decoding, authorizing, refusing, handling and encoding."""
 
 FEW = 5000
-"""Calls that are no matter: three for each item, a millisecond."""
+"""Calls that don't matter: three for each item, or a millisecond."""
 
 
 class Turns:
@@ -50,7 +50,7 @@ class Turns:
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
-        # Also of generated code, which has no file.
+        # Generated code counts too, and has no file.
         if event == "call" and name.startswith((PACKAGE, "<aiokproto")):
             self._calls += 1
 
@@ -77,9 +77,9 @@ async def turns_of(wire: Wire, data: Buffer, answers: int = 1) -> Turns:
 
 
 async def serve(api_key: int, user: str, shape: Shape) -> Turns:
-    """A request whose like the broker has served before."""
+    """Send a request of a kind that the broker has served before."""
     served = SERVED.get(api_key, request_type(api_key).versions)
-    # The items of this are as many as its square.
+    # This request has as many items as the square of this number.
     items = 40 if api_name(api_key) == "StreamsGroupTopologyDescriptionUpdate" and shape == "deep" else ITEMS
     async with guarded(**{"delegation.token.secret.key": "x"}) as broker:
         await broker.create_topic("t", partitions=1)
@@ -100,7 +100,7 @@ async def test_a_request_with_many_items_gives_others_their_turn(api_key: int, u
 
 
 async def test_many_small_requests_give_others_their_turn() -> None:
-    """However fast the client sends them: the broker has read all of them before it serves the first."""
+    """This holds however fast the client sends: the broker has read all requests before it serves the first."""
     async with guarded() as broker, logged_in(broker, "alice") as wire:
         one = encode_request(ApiVersionsRequest(), 0, 1, "")
         turns = await turns_of(wire, one * 2000, 2000)
@@ -114,7 +114,7 @@ async def test_finding_what_is_wrong_with_a_request_gives_others_their_turn() ->
         for _ in range(2):
             async with logged_in(broker, "alice") as wire:
                 frame = encode_request(DescribeGroupsRequest(groups=names), 5, 1, "")
-                # The tags at its end are more than follow.
+                # The tags at its end claim more than what follows.
                 turns = await turns_of(wire, frame[:-1] + b"\xff")
     assert turns.longest <= turns.all / 4
 

@@ -28,8 +28,8 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
-async def begun(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task that has come to where it waits."""
+async def waiting_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Return a task that has run up to where it waits."""
     task = asyncio.get_running_loop().create_task(coroutine)
     await asyncio.sleep(0)
     return task
@@ -50,8 +50,8 @@ async def test_the_view_of_a_partition(broker: Broker, wire: Wire) -> None:
 
 async def test_waiting_for_a_group(broker: Broker) -> None:
     assert broker.group("g") is None
-    one = await begun(broker.wait_for_group("g"))
-    two = await begun(broker.wait_for_group("g", members=2))
+    one = await waiting_task(broker.wait_for_group("g"))
+    two = await waiting_task(broker.wait_for_group("g", members=2))
     async with Consumer("t", group_id="g", bootstrap_servers=broker.bootstrap_servers):
         view = await one
         assert (view.group_id, view.type, view.state, len(view.members)) == ("g", "classic", "Stable", 1)
@@ -67,10 +67,10 @@ async def test_waiting_for_a_group(broker: Broker) -> None:
 
 
 async def test_waiting_for_a_group_with_server_side_assignment(broker: Broker, wire: Wire) -> None:
-    waiting = await begun(broker.wait_for_group("g", members=2))
+    waiting = await waiting_task(broker.wait_for_group("g", members=2))
     epochs = {"a": 0, "b": 0}
     owned: dict[str, list[TopicPartitions]] = {"a": [], "b": []}
-    # a has both partitions; b joins; a is requested to revoke one, and does; b gets it.
+    # a has both partitions, and b joins. a is requested to revoke one, and does. b gets it.
     for member_id in "abaab":
         assert not waiting.done()
         answer = await wire.ask(
@@ -95,7 +95,7 @@ async def test_waiting_for_a_group_with_server_side_assignment(broker: Broker, w
 
 
 async def test_a_wait_for_a_group_can_be_given_up(broker: Broker) -> None:
-    task = await begun(broker.wait_for_group("g"))
+    task = await waiting_task(broker.wait_for_group("g"))
     task.cancel()
     await asyncio.wait([task])
     assert broker._running.groups._waiters == []
@@ -103,7 +103,7 @@ async def test_a_wait_for_a_group_can_be_given_up(broker: Broker) -> None:
 
 async def test_waiting_for_a_group_fails_when_the_cluster_closes() -> None:
     async with Broker() as broker:
-        waiting = await begun(broker.wait_for_group("g"))
+        waiting = await waiting_task(broker.wait_for_group("g"))
     with pytest.raises(RuntimeError, match="the cluster was closed; group 'g'"):
         await waiting
 
@@ -121,7 +121,7 @@ def test_a_group_is_stable_with_all_its_members() -> None:
 
 async def test_waiting_for_requests(broker: Broker, wire: Wire) -> None:
     with broker.faults.watch(MetadataRequest) as seen:
-        waiting = await begun(seen.wait(2))
+        waiting = await waiting_task(seen.wait(2))
         assert len((await wire.ask(MetadataRequest(topics=None))).topics) == 1
         assert not waiting.done()
         await wire.ask(MetadataRequest(topics=None))
@@ -132,7 +132,7 @@ async def test_waiting_for_requests(broker: Broker, wire: Wire) -> None:
 
 async def test_waiting_for_a_removed_rule_fails(broker: Broker) -> None:
     rule = broker.faults.watch(FetchRequest)
-    waiting = await begun(rule.wait())
+    waiting = await waiting_task(rule.wait())
     broker.faults.clear()
     with pytest.raises(RuntimeError, match="removed after 0 of 1 requests"):
         await waiting

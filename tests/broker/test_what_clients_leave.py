@@ -1,4 +1,4 @@
-"""What a broker keeps of clients that come with a new name each time."""
+"""What a broker keeps about clients that come with a new name each time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_long_text_of_a_client_matches_no_subscription(text: str, matches: boo
 
 
 @pytest.mark.parametrize("kind", ["Fetch", "ShareFetch", "ShareFetch beyond the limit"])
-async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_connection(kind: str) -> None:
+async def test_a_client_that_has_left_waits_at_most_as_long_as_an_idle_connection(kind: str) -> None:
     """It holds one of ``max.connections`` while it waits, and can ask for 24 days."""
     version = 12
     if kind == "Fetch":
@@ -92,9 +92,9 @@ async def test_the_longest_wait_of_a_client_that_is_gone_is_that_of_an_idle_conn
                 request.max_wait_ms = 0
                 await wire.ask(request, version)
                 request.member_id, request.max_wait_ms = "other", (1 << 31) - 1
-            # Now, so that none of the connections here is closed for it.
+            # This is set only now, so that it closes none of the connections here.
             broker._running.state.options.static["connections.max.idle.ms"] = 1
             wire.send(request, version)
-        # Has a connection once the other has none.
+        # This connection is served once the other one is closed.
         async with connect(broker) as wire:
             assert (await wire.ask(MetadataRequest(topics=[]), 9)).brokers

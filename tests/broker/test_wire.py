@@ -1,4 +1,4 @@
-"""The broker over the wire, one API after the other, with a client that shares nothing with this package's."""
+"""The broker over the wire, one API after the other, with a client that shares nothing with this package's client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, Compression, decode
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PAST = NOW - 86_400_000
 
@@ -135,7 +135,7 @@ async def test_closing_does_not_wait_for_delayed_fetches_and_logs_nothing(caplog
         async with connect(broker) as wire:
             wire.send(fetch_request("t", max_wait_ms=600_000), 11)
             await parked(broker)
-            await asyncio.wait_for(broker.close(), PATIENCE)
+            await asyncio.wait_for(broker.close(), LONG_TIMEOUT)
             assert await wire.closed()
     assert caplog.messages == []
 
@@ -178,7 +178,7 @@ def damaged() -> bytes:
 
 
 def with_byte(at: int, value: int) -> bytes:
-    """A batch with a byte of its header changed, and the checksum made to fit."""
+    """Return a batch with a changed byte in its header, and a matching checksum."""
     from aiokproto.records import patch
 
     data = bytearray(batch([b"x"]))
@@ -349,7 +349,7 @@ async def test_fetch_errors(broker: Broker, wire: Wire) -> None:
 
 
 async def test_fetch_sessions(wire: Wire) -> None:
-    """KIP-227: the first fetch is full, the next say only what changed, and the epochs have to fit."""
+    """KIP-227: the first fetch is full, the next fetches say only what changed, and the epochs have to fit."""
     first = await wire.ask(fetch_request("t", session_epoch=0), 12)
     assert first.session_id > 0
     assert len(first.responses) == 1

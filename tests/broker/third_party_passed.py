@@ -1,4 +1,4 @@
-"""Reports which third-party clients were tested, in which version, at the end of a run."""
+"""Reports at the end of a run which third-party clients were tested, and in which version."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ _NAMES: dict[str, Callable[[], str]] = {
 
 
 def client_of(test: str) -> str | None:
-    """The client that a test is about, with its version; None for most."""
+    """Return the client that a test is about, with its version, or None for most tests."""
     return next((tell() for name, tell in _NAMES.items() if name in test), None)

@@ -1,4 +1,4 @@
-"""A client as small as can be: frames over one connection, and nothing shared with this package's client."""
+"""A minimal client: frames over one connection, and nothing shared with this package's client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiokproto.codec.messages.produce import (
 )
 from aiokproto.codec.schema import Request, Response
 from aiokproto.records import BatchBuilder, BatchRecord, decode
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 R = TypeVar("R", bound=Response)
 
@@ -28,7 +28,7 @@ NOW = 1_700_000_000_000
 
 
 class Addressed(Protocol):
-    """Whatever has an address."""
+    """An object that has an address."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -44,7 +44,7 @@ class Wire:
         self._ids = count(1)
 
     def send(self, request: Request[R], version: int | None = None) -> int:
-        """Write a request; returns its correlation id."""
+        """Write a request, and return its correlation id."""
         correlation_id = next(self._ids)
         chosen = type(request).versions.highest if version is None else version
         self.writer.write(encode_request(request, chosen, correlation_id, self.client_id))
@@ -52,8 +52,8 @@ class Wire:
 
     async def frame(self) -> bytes:
         """The next response frame."""
-        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), PATIENCE), "big")
-        return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), LONG_TIMEOUT), "big")
+        return await asyncio.wait_for(self.reader.readexactly(size), LONG_TIMEOUT)
 
     async def ask(self, request: Request[R], version: int | None = None) -> R:
         """Send a request and read its answer."""
@@ -64,23 +64,23 @@ class Wire:
         return decode_response(frame, cast("type[R]", request.response), chosen)
 
     async def closed(self) -> bool:
-        """Whether the broker closed the connection; waits for it to say something."""
+        """Wait for the broker to say something, and return whether it closed the connection."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), PATIENCE) == b""
+            return await asyncio.wait_for(self.reader.read(1), LONG_TIMEOUT) == b""
         except ConnectionError:
             return True
 
 
 @asynccontextmanager
 async def connect(cluster: Addressed, node: int = 0) -> AsyncIterator[Wire]:
-    """A connection to a node of the cluster."""
+    """Connect to a node of the cluster."""
     async with connect_to(cluster.bootstrap_servers.split(",")[node]) as wire:
         yield wire
 
 
 @asynccontextmanager
 async def connect_to(address: str, context: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
-    """A connection to ``host:port``, encrypted with a context."""
+    """Connect to ``host:port``, encrypted if there is a context."""
     host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     try:
@@ -94,7 +94,7 @@ async def connect_to(address: str, context: ssl.SSLContext | None = None) -> Asy
 
 
 def batch(values: Iterable[bytes], timestamp: int = NOW, **producer: Any) -> bytes:
-    """A batch as a producer sends it."""
+    """Return a batch as a producer sends it."""
     builder = BatchBuilder()
     for value in values:
         builder.append(timestamp, None, value)
@@ -102,10 +102,10 @@ def batch(values: Iterable[bytes], timestamp: int = NOW, **producer: Any) -> byt
 
 
 def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    """Produce by topic name (v3-12)."""
+    """Return a Produce request by topic name (v3-12)."""
     return ProduceRequest(
         acks=acks,
-        timeout_ms=int(PATIENCE * 1000),
+        timeout_ms=int(LONG_TIMEOUT * 1000),
         topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
     )
 
@@ -131,7 +131,7 @@ def fetch_request(
     current_leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
 ) -> FetchRequest:
-    """Fetch of one partition by topic name (v4-12)."""
+    """Return a Fetch request of one partition by topic name (v4-12)."""
     wanted = FetchPartition(
         partition=partition,
         fetch_offset=offset,
@@ -149,13 +149,13 @@ def fetch_request(
 
 
 async def parked(cluster: Cluster, topic: str = "t", partition: int = 0) -> None:
-    """Wait until a Fetch waits at an embedded broker for something to happen to a partition."""
+    """Wait until a Fetch waits at an embedded broker for a change of a partition."""
     while not cluster._running.state.partition(topic, partition).watchers:
         await asyncio.sleep(0)
 
 
 def records_of(response: FetchResponse) -> list[BatchRecord]:
-    """All records of a response."""
+    """Return all records of a response."""
     return [
         record
         for topic in response.responses

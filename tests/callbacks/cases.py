@@ -103,7 +103,7 @@ class Misbehaving:
         return self._good(*arguments, **named)
 
     def started(self, *arguments: Any, **named: Any) -> Any:
-        """The function, where it is the result that is awaited, whatever has returned it."""
+        """The function, if its result is awaited."""
         if self._case is Case.WRONG and self.calls < self._times:
             return self.plain(*arguments, **named)
         return self.awaited(*arguments, **named)
@@ -118,7 +118,7 @@ def cancel_itself() -> None:
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        # In a thread.
+        # A thread runs it.
         return
     if task is not None:
         task.cancel()
@@ -129,7 +129,7 @@ async def a_coroutine() -> None:
 
 
 class Outcome(NamedTuple):
-    """What a misbehaving callback has led to.
+    """The outcome of a misbehaving callback.
 
     Attributes:
         error: What the call raised that led to it; None if it returned.
@@ -150,10 +150,11 @@ async def attempt(call: Awaitable[object], within: float = 20.0) -> BaseExceptio
         except BaseException as error:  # noqa: BLE001 - whatever it is, the test looks at it
             ended.append(error)
         else:
-            # Kept here: of a task that is cancelled in its last step, asyncio drops the result.
+            # Keep it here, because asyncio drops the result of a task that is cancelled in its last step.
             ended.append(None)
 
-    # As the library's own: before Python 3.11 others cannot tell whether they were cancelled.
+    # Create it as the library's own tasks are, because before Python 3.11 other tasks can't tell whether they were
+    # cancelled.
     task = create_task(run())
     await asyncio.wait([task], timeout=within)
     held = not task.done()

@@ -14,7 +14,7 @@ from aiokproto.errors import RecordDeserializationError
 from aiokproto.group.assignors import RoundRobinAssignor
 from aiokproto.types import Record
 from tests.callbacks.cases import Misbehaving, Outcome, attempt
-from tests.callbacks.places import PARTITIONS, RECORDS, in_time, read
+from tests.callbacks.environment import PARTITIONS, RECORDS, in_time, read
 
 Options = dict[str, Any]
 
@@ -23,7 +23,7 @@ class Running:
     """Handles all records once, in several runs.
 
     Attributes:
-        done: The places of records that were handled.
+        done: Partition and offset of each record that was handled.
     """
 
     def __init__(self, consumer: Consumer[Any, Any]) -> None:

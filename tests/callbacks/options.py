@@ -54,7 +54,7 @@ def callable_options() -> frozenset[str]:
         found |= {f"{function.__name__}({parameter})" for parameter in _of_signature(function)}
     seen: set[str] = set()
     for module, name in OPTIONS:
-        # Inherited ones are those of the first.
+        # Count inherited options with the first class only.
         options = {
             option: kind
             for option, kind in getattr(importlib.import_module(module), name).__annotations__.items()
@@ -89,7 +89,7 @@ def _functions() -> set[Any]:
 
 
 def _methods(cls: type) -> Iterator[Any]:
-    """The public methods, also of bases that are not public."""
+    """The public methods, including methods of bases that aren't public."""
     if cls in BASE_CLASSES or getattr(cls, "_is_protocol", False):
         return
     for name in dir(cls):
@@ -115,7 +115,7 @@ def _calls(kind: object, module: types.ModuleType, seen: frozenset[str] = frozen
     if isinstance(kind, typing.ForwardRef):
         kind = kind.__forward_arg__
     if isinstance(kind, str):
-        # A recursive type names itself.
+        # A recursive type refers to itself.
         names = frozenset[str]() if kind in seen else _names(kind)
         return any(_calls(*_looked_up(name, module), seen | {kind}) for name in names)
     origin = typing.get_origin(kind)
@@ -132,7 +132,7 @@ def _calls(kind: object, module: types.ModuleType, seen: frozenset[str] = frozen
 
 @functools.cache
 def _names(text: str) -> frozenset[str]:
-    """The names in an annotation, also in strings within it, but not in literals."""
+    """The names in an annotation, including strings within it, but not literals."""
     found: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(text, mode="eval")]
     while waiting:
@@ -158,7 +158,7 @@ def _looked_up(name: str, module: types.ModuleType) -> tuple[object, types.Modul
 
 @functools.cache
 def _nodes(module: types.ModuleType) -> list[ast.ImportFrom | ast.If]:
-    """The imports of a module, and the conditions, of which one is that for type checkers."""
+    """The imports of a module, and its conditions, one of which may be for type checkers."""
     waiting: list[ast.stmt] = list(ast.parse(inspect.getsource(module)).body)
     found: list[ast.ImportFrom | ast.If] = []
     for node in waiting:
@@ -171,7 +171,8 @@ def _nodes(module: types.ModuleType) -> list[ast.ImportFrom | ast.If]:
 
 @functools.cache
 def _imports(module: types.ModuleType) -> dict[str, tuple[str, str]]:
-    """What a module imports of the package, also for type checkers alone: name → module and name there."""
+    """The names that a module imports from the package, even if only for type checkers: name → module and name
+    there."""
     return {
         alias.asname or alias.name: (node.module or "", alias.name)
         for node in _nodes(module)
@@ -227,8 +228,6 @@ NOT_OF_THE_APPLICATION = {
     "Producer.post_many(records)": _DATA,
     "Producer.send_batch(batch)": _DATA,
     "Producer.send_many(records)": _DATA,
-    "Progress(admit)": _LIBRARY,
-    "Progress(group_metadata)": _LIBRARY,
     "RecordBatch.read_or_slice(make)": _CALLERS,
     "RecordBatch.records(make)": _CALLERS,
     "RecordBatch.slices(make)": _CALLERS,
@@ -254,5 +253,5 @@ NOT_OF_THE_APPLICATION = {
     "encode(records)": _DATA,
     "make_assignors(strategies)": _LIBRARY,
 }
-"""What is called, or has methods that are, and is no code of the application that fails in the middle of the library's
-own work: each with the reason."""
+"""Parameters that are called, or have methods that are, but aren't code of the application that fails in the middle of
+the library's own work. Each has its reason."""

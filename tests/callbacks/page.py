@@ -1,4 +1,4 @@
-"""The tables of docs/callbacks.md, made of the one that the tests here prove.
+"""The tables of docs/callbacks.md, made from the table that the tests here prove.
 
 ``python -m tests.callbacks.page`` writes them.
 """

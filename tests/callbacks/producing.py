@@ -10,7 +10,7 @@ from aiokproto.broker import Cluster
 from aiokproto.hooks import Hooks
 from aiokproto.interceptors import Interceptor
 from tests.callbacks.cases import Misbehaving, Outcome, attempt
-from tests.callbacks.places import PARTITIONS, RECORDS, in_time, written
+from tests.callbacks.environment import PARTITIONS, RECORDS, in_time, written
 from tests.observe.test_telemetry import subscribe
 
 Options = dict[str, Any]
@@ -25,7 +25,7 @@ async def _sent(cluster: Cluster, **options: Any) -> Outcome:
             await attempt(producer.send("d", "a", key="k")), await attempt(producer.send("d", "b", key="k"))
         )
         if outcome.again is None:
-            # Others are not held up.
+            # Other records aren't held up.
             assert await attempt(producer.send("d", "c", partition=0)) is None
     values = written(cluster)
     assert b"b" in values or outcome.again is not None
@@ -113,7 +113,7 @@ async def application_metrics(misbehaving: Misbehaving, cluster: Cluster, option
     assert await subscribe(cluster, metrics="*", interval_ms="100") == 0
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, application_metrics=misbehaving.plain) as producer:
         first = await attempt(producer.send("d", b"a"))
-        # A client asks for subscriptions some time after its start.
+        # A client requests subscriptions some time after its start.
         await asyncio.sleep(40)
         again = await attempt(producer.send("d", b"b"))
     assert cluster.pushed_metrics()

@@ -16,7 +16,7 @@ from aiokproto.group.streams_topology import StreamsTopology, Subtopology
 from aiokproto.share import ShareRecord
 from tests.callbacks.cases import HeldError, Misbehaving, Outcome, attempt
 from tests.callbacks.consuming import Running
-from tests.callbacks.places import read
+from tests.callbacks.environment import read
 
 Options = dict[str, Any]
 

@@ -29,7 +29,7 @@ from aiokproto.running.runner import NotAwaitableError
 from aiokproto.security import AwsCredentials
 from tests.callbacks import connecting, consuming, producing, sharing
 from tests.callbacks.cases import BugError, Case, Misbehaving, a_coroutine
-from tests.callbacks.places import MakeSecurity, Scenario
+from tests.callbacks.environment import MakeSecurity, Scenario
 
 
 class Effect(Enum):

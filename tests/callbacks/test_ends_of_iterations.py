@@ -11,8 +11,8 @@ import pytest
 from aiokproto import Consumer, Record
 from aiokproto.application.calls import CallbackError
 from aiokproto.consumer import DeadLetterTopic
+from tests.simulation.environment import Environment
 from tests.simulation.test_consumer_guards import run
-from tests.simulation.world import World
 
 
 def refuse(value: bytes) -> bytes:
@@ -46,7 +46,7 @@ class Letters:
     ids=["topic", "post", "delivery"],
 )
 def test_a_dead_letter_that_raises_stop_async_iteration_does_not_end_a_loop_over_records(policy: Any) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         with pytest.raises(CallbackError, match="StopAsyncIteration"):
             async for _ in consumer:
                 pass
@@ -61,9 +61,9 @@ def test_a_deserializer_that_raises_it_has_failed_on_the_record(end: type[Except
             raise end
         return value
 
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         for value in (b"1", b"bad", b"2"):
-            world.append(0, value)
+            environment.append(0, value)
         seen: list[Record[Any, Any]] = [await anext(consumer) for _ in range(2)]
         assert [record.value for record in seen] == [b"1", b"2"]
 

@@ -11,8 +11,8 @@ from aiokproto import Consumer
 from aiokproto.consumer import DeadLetterTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError, PartialResponseError, copied, error_for
+from tests.simulation.environment import Environment
 from tests.simulation.test_consumer_guards import run
-from tests.simulation.world import World
 
 
 class DownError(BrokerConnectionError):
@@ -54,7 +54,7 @@ def test_a_copied_error_has_all_that_the_error_has(error: KafkaError) -> None:
 
 
 def test_a_dead_letter_that_fails_with_an_error_of_the_application_raises_it() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         with pytest.raises(DownError, match=r"the dead letter of t-0@0 .*: the archive is down"):
             await anext(consumer)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aiokproto import Consumer
+from tests.simulation.environment import Environment
 from tests.simulation.test_consumer_guards import run
-from tests.simulation.world import World
 
 HERE = [("t", 0), ("t", 1)]
 
@@ -27,10 +27,10 @@ def test_a_deserializer_that_reads_or_pauses_its_consumer_neither_loses_nor_repe
 ) -> None:
     called: list[object] = []
 
-    async def program(world: World, consumer: Consumer[Any, Any]) -> None:
+    async def program(environment: Environment, consumer: Consumer[Any, Any]) -> None:
         for number in range(20):
             for partition in range(2):
-                world.append(partition, b"%d" % number)
+                environment.append(partition, b"%d" % number)
         seen: list[tuple[int, Any]] = []
 
         def use_the_consumer() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto.broker import Broker, ThreadedCluster
 from tests.callbacks.cases import BugError, cancel_itself
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -64,4 +64,4 @@ def test_a_call_that_does_not_return_holds_up_no_other(kafka: ThreadedCluster) -
         while not gate:
             assert kafka.call(lambda: 1) == 1
         kafka.call(gate[0].set)
-        assert hanging.result(PATIENCE) == 2
+        assert hanging.result(LONG_TIMEOUT) == 2

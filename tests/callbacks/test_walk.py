@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.errors import KafkaError
 from tests.callbacks.cases import Case, HeldError, Misbehaving, Mute, MuteError, Outcome, StuckError
-from tests.callbacks.places import walked
+from tests.callbacks.environment import walked
 from tests.callbacks.table import ORDER, TABLE, Callback, Cell, Effect
 
 ROWS = [row for group in TABLE for row in group.rows if row.walk is not None]
@@ -45,7 +45,7 @@ def test_what_misbehaves_has_the_effect_of_its_cell(
 
 
 def check(cell: Cell, outcome: Outcome, calls: int) -> None:
-    """Assert that the outcome is that of the cell."""
+    """Assert that the outcome is the one in the cell."""
     error, again = outcome
     if cell.effect is Effect.RAISED:
         assert cell.error is not None
@@ -63,7 +63,7 @@ def check(cell: Cell, outcome: Outcome, calls: int) -> None:
         assert again is None
     elif cell.effect is Effect.OWN:
         assert isinstance(error, StuckError)
-        # The same consumer or session has one reader, which is still there.
+        # The same consumer or session has one reader, which still runs.
         assert again is None or not isinstance(again, HeldError | StuckError)
     elif cell.effect is Effect.STOPPED:
         assert error is None or isinstance(error, asyncio.CancelledError)
@@ -83,7 +83,7 @@ def test_what_ends_the_program_ends_it(row: Callback) -> None:
 def test_an_exception_without_a_text_has_the_effect_of_any_other(
     row: Callback, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Each line of the log is written: one that cannot be raises here.
+    # Format each log line, so that one that can't be formatted raises here.
     with caplog.at_level(logging.DEBUG, "aiokproto"):
         outcome, calls = walk(row, Case.MUTE)
     assert row.cells[0] is not None

@@ -31,7 +31,7 @@ VERSIONS = serves(
 
 
 class Fake:
-    """The state of a cluster: by topic the leader and epoch of each partition, or an error code."""
+    """The state of a cluster: topic → the leader and epoch of each partition, or an error code."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What becomes of a response that is none to its request."""
+"""What happens to a response that doesn't answer its request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sent() -> dict[int, str]:
         if path.relative_to(SOURCES).parts[0] in NOT_THE_CLIENT:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            # Also those that are only named, as by heartbeats, which make what their form names.
+            # This includes requests that are only named, such as heartbeats, whose form names the class.
             name = node.id if isinstance(node, ast.Name) else ""
             if name.endswith("Request") and name in REQUESTS:
                 found[REQUESTS[name]] = path.name
@@ -83,7 +83,7 @@ def test_what_is_not_checked_says_why() -> None:
     assert all(bool(answer.why) == (answer.missing is None) for answer in ANSWERS.values())
 
 
-# What a response says about items, whatever the API
+# What a response says about items, with any API
 
 
 def items(part: Struct, version: int, above: tuple[Any, ...] = (), most: int = 9) -> Iterator[tuple[Any, ...]]:
@@ -162,7 +162,7 @@ def _fill(part: Struct) -> None:
 
 
 def outer(request: Struct, response: Response, version: int) -> Counter[Any]:
-    """The items of a response, as deep as those of the request."""
+    """The items of a response, as deep as the request's items."""
     return Counter(items(response, version, most=levels(type(request), version)))
 
 
@@ -181,7 +181,7 @@ def test_a_good_response_stays_as_it_is(kind: type[Request[Any]], version: int) 
 
 
 @pytest.mark.parametrize(("kind", "version"), MATCHED)
-def test_each_item_is_answered_once_whatever_the_response_has(kind: type[Request[Any]], version: int) -> None:
+def test_each_item_is_answered_once_with_any_response(kind: type[Request[Any]], version: int) -> None:
     request = sample(kind, version)
     good = full(request, version)
     wanted = dict.fromkeys(outer(request, good, version), 1)
@@ -273,7 +273,7 @@ def test_an_offset_that_is_left_out_is_not_one_that_was_never_committed() -> Non
     assert codes == {1: 0, 0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_where_the_whole_has_an_error_nothing_is_missing() -> None:
+def test_nothing_is_missing_if_the_whole_response_has_an_error() -> None:
     refused = OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     response = OffsetFetchResponse(groups=[refused])
     assert check(GROUP, response, 10) == []
@@ -378,7 +378,7 @@ def test_the_log_says_once_a_minute_what_is_wrong_and_briefly(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-def test_errors_have_the_beginning_of_what_a_broker_says(code: ErrorCode) -> None:
+def test_errors_quote_the_start_of_what_a_broker_says(code: ErrorCode) -> None:
     """A name has up to 32 kB, and so has a message."""
     error = error_for(code, "n" * 30_000, "m" * 30_000, Asked(0, topic="t" * 200))
     assert len(str(error)) < 3000

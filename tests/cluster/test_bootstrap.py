@@ -1,4 +1,4 @@
-"""Bootstrapping from addresses of which some are dead, silent, not Kafka, or not up yet."""
+"""Bootstrapping from addresses, some of them dead, silent, not Kafka, or not up yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokproto.errors import BootstrapError, ClientClosedError, NotKafkaError
 from tests.cluster.fake import brokers, started
 from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.waiting import held_port, until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -35,7 +35,7 @@ async def test_one_dead_and_one_live_address() -> None:
 
 
 async def test_a_silent_address_is_passed_over() -> None:
-    """The silent one is tried first; if the other is late too, both are tried again."""
+    """The silent one is tried first. If the other is late, too, both are tried again."""
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -44,7 +44,7 @@ async def test_a_silent_address_is_passed_over() -> None:
         servers = (("127.0.0.1", silent), ("127.0.0.1", broker.port))
         cluster = ClusterClient(config(bootstrap_servers=servers, request_timeout=0.2))
         try:
-            await cluster.start(timeout=PATIENCE)
+            await cluster.start(timeout=LONG_TIMEOUT)
             assert list(cluster.snapshot.brokers) == [1]
         finally:
             await cluster.close()

@@ -49,7 +49,7 @@ async def test_metadata_in_every_version(cluster: BehaviourCluster, topic: str) 
 
 
 async def found(client: Client, topic: str) -> Mapping[str, TopicInfo]:
-    """Wait until a topic that is not created yet is in the metadata."""
+    """Wait until a topic that is still being created is in the metadata."""
     while True:
         try:
             return await client.metadata([topic])
@@ -92,7 +92,7 @@ async def test_every_broker_answers_api_versions(cluster: BehaviourCluster) -> N
 
 
 async def test_requests_are_sent_to_their_coordinator(cluster: BehaviourCluster, topic: str) -> None:
-    """Also the first request, for which the brokers must create the topic __consumer_offsets."""
+    """This includes the first request, for which the brokers must create the topic __consumer_offsets."""
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)])
         answer = await client.request(request)
@@ -104,7 +104,8 @@ async def test_requests_are_sent_to_their_coordinator(cluster: BehaviourCluster,
 
 
 async def test_the_offsets_of_all_topics_have_the_topics_names(cluster: BehaviourCluster, topic: str) -> None:
-    """In both forms of the request, in every version that carries each: the newest ones have ids in place of names."""
+    """It holds for both forms of the request, in every version that carries each: the newest ones have ids in place of
+    names."""
     await cluster.create_topic(topic)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         commit = OffsetCommitRequestTopic(
@@ -118,7 +119,7 @@ async def test_the_offsets_of_all_topics_have_the_topics_names(cluster: Behaviou
         for version in range(2, 8):
             old = await client.request(OffsetFetchRequest(group_id=topic, topics=None), max_version=version)
             assert [found.name for found in old.topics] == [topic]
-        # Who names the newest version gets what it has.
+        # A caller that names the newest version gets what that version has.
         by_id = await client.request(of_groups, max_version=10)
         node = (await client.metadata([topic]))[topic]
         assert [found.topic_id for found in by_id.groups[0].topics] == [node.topic_id]
@@ -173,7 +174,7 @@ async def test_a_producer_id_without_transactions_comes_from_any_broker(cluster:
 
 @pytest.mark.exclusive
 async def test_requests_survive_the_loss_of_brokers(cluster3: BehaviourCluster, topic: str) -> None:
-    """With a broker stopped: any request, leaders and coordinators that move, and the broker's return."""
+    """A broker is stopped: this tests any request, leaders and coordinators that move, and the broker's return."""
     await cluster3.create_topic(topic, partitions=3, replication=3)
     async with Client(bootstrap_servers=cluster3.bootstrap_servers) as client:
         await client.metadata([topic])

@@ -39,7 +39,7 @@ from aiokproto.failures import Situation
 from tests.cluster.fake import VERSIONS, brokers, started
 from tests.net.peer import Answer, HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -86,7 +86,7 @@ async def test_concurrent_calls_for_many_topics_share_requests() -> None:
 
 
 async def test_a_topic_that_does_not_exist() -> None:
-    """One response without it is not enough; several in a row are, also while new calls for it arrive."""
+    """One response without it isn't enough; several in a row are, even while new calls for it arrive."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         results = await asyncio.gather(*(cluster.topic("no") for _ in range(20)), return_exceptions=True)
         assert {type(result) for result in results} == {UnknownTopicError}
@@ -102,7 +102,7 @@ async def test_a_topic_that_brokers_learn_of_late() -> None:
 
 
 async def test_the_pause_before_a_new_metadata_request_is_shorter_than_after_a_failure() -> None:
-    """A broker that responds gets the next request soon, however long the backoff after failures is."""
+    """A broker that responds gets the next request soon, even if the backoff after failures is long."""
     async with (
         brokers() as (fake, (broker,)),
         started(broker.port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster,
@@ -217,7 +217,7 @@ async def test_a_leader_hint_can_name_a_broker_that_the_metadata_does_not_list()
 
 
 async def test_a_cluster_whose_brokers_were_replaced_is_found_by_the_bootstrap_addresses() -> None:
-    """All known brokers are gone; the bootstrap address leads to new ones (KIP-899)."""
+    """All known brokers have left; the bootstrap address leads to new ones (KIP-899)."""
     with held_port() as port:
         async with brokers() as (fake, (first,)):
             async with brokers(port=port) as (old, (gone,)):
@@ -466,7 +466,7 @@ async def test_close_ends_every_waiting_call() -> None:
             lambda: bool(requests_to(broker, HeartbeatRequest)) and bool(requests_to(broker, FindCoordinatorRequest))
         )
         await cluster.close()
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         assert [type(result) for result in results] == [ClientClosedError] * 4
 
 
@@ -497,7 +497,7 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
 
         cluster.metadata._apply = broken  # type: ignore[method-assign, assignment]
         cluster.metadata.invalidate("test")
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         for result in results:
             assert isinstance(result, ClientClosedError)
             assert "a fault" in str(result)
@@ -536,7 +536,7 @@ async def test_a_broker_that_was_upgraded_is_asked_again_once_its_connection_is_
     old: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: closes, ListOffsetsRequest: no_offsets}
     async with brokers(1, old) as (fake, peers), started(peers[0].port) as cluster:
         assert (await cluster.broker_versions(1)).assumed_release == "0.8.2"
-        # Recognized once: another connection costs one dial.
+        # The release is recognized once, so another connection costs one dial.
         before = peers[0].connections
         await cluster.broker_versions(1, channel="other")
         assert peers[0].connections == before + 1
@@ -577,7 +577,7 @@ async def test_the_client_stays_usable_after_cancelled_calls_and_lost_connection
                     call.cancel()
             if chance.random() < 0.2:
                 chance.choice(peers).drop_all()
-            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE):
+            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT):
                 if isinstance(result, BaseException):
                     assert isinstance(result, asyncio.CancelledError | BrokerConnectionError), result
         assert (await cluster.request(BEAT)).error_code == 0

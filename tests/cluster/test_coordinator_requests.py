@@ -87,7 +87,7 @@ def test_the_deadline_names_the_last_failure() -> None:
 
 
 def test_the_deadline_names_why_the_coordinator_was_not_found() -> None:
-    """The lookup has more time than the call, and fails later: it is newer than what the last attempt failed by."""
+    """The lookup has more time than the call, and fails later, so its failure is newer than the last attempt's."""
 
     async def program() -> None:
         cluster = FakeCluster()

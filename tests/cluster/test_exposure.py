@@ -39,7 +39,7 @@ def tls(**options: Any) -> dict[str, Any]:
 
 
 def proxied(url: str, **options: Any) -> dict[str, Any]:
-    # Without TLS to the brokers, which Python 3.10 cannot have through such a proxy.
+    # There is no TLS to the brokers, because Python 3.10 can't have it through such a proxy.
     return {"bootstrap_servers": REMOTE, "proxy_url": url, **options}
 
 
@@ -91,7 +91,7 @@ EXPOSED: dict[str, list[dict[str, Any]]] = {
         proxied("https://proxy.example.org:3128", proxy_ssl_context=context(mode=ssl.CERT_NONE)),
     ],
 }
-"""Options by what they leave out, which is all that they leave out."""
+"""Options by the one protection that they leave out."""
 
 PROTECTED: list[dict[str, Any]] = [
     {"bootstrap_servers": REMOTE},
@@ -102,7 +102,7 @@ PROTECTED: list[dict[str, Any]] = [
     login("OAUTHBEARER", "SASL_SSL"),
     tls(),
     tls(ssl_context=context()),
-    # To a client that is the same: it verifies the broker's certificate.
+    # It's the same to a client: it verifies the broker's certificate.
     tls(ssl_context=context(mode=ssl.CERT_OPTIONAL)),
     tls(ssl_server_hostname="kafka.example.org", **CANONICAL),
     tokens("https://login.example.org/token"),

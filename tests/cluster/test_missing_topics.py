@@ -13,7 +13,7 @@ from aiokproto.simulation import Simulation
 
 
 def test_a_call_does_not_pay_for_earlier_calls_with_missing_topics() -> None:
-    """Refreshes that follow each other are spaced further and further; the first for another call begins anew."""
+    """Refreshes that follow each other are spaced further and further; the first one for another call starts over."""
 
     async def look_for(count: int) -> list[float]:
         async with (

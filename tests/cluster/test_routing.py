@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.bootstrap import bootstrap_error, definitive
 from aiokproto.cluster.coordinators import (
     CoordinatorCache,
     CoordinatorKind,
@@ -17,6 +16,7 @@ from aiokproto.cluster.coordinators import (
     found_coordinator,
 )
 from aiokproto.cluster.division import coordinator_keys, error_response, join, response_error
+from aiokproto.cluster.metadata import bootstrap_error, definitive
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
 from aiokproto.codec.entities import Entity, divide, entities

@@ -8,7 +8,7 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from aiokproto.errors import ClientClosedError
 from tests.cluster.fake import brokers, started
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -19,7 +19,7 @@ async def test_send_nowait_uses_an_open_connection_or_refuses() -> None:
         assert not cluster.send_nowait(BEAT, 2, outcomes.append)
         assert second.requests == []
         await cluster.version(HeartbeatRequest, 2)
-        assert cluster.send_nowait(BEAT, 2, outcomes.append, timeout=PATIENCE)
+        assert cluster.send_nowait(BEAT, 2, outcomes.append, timeout=LONG_TIMEOUT)
         await until(lambda: bool(outcomes))
         assert outcomes == [HeartbeatResponse(error_code=0)]
         second.drop_all()

@@ -89,7 +89,7 @@ def test_a_topic_created_again_starts_at_its_own_epoch() -> None:
 
 
 def test_a_topic_that_was_created_again_is_known_by_its_id() -> None:
-    """Not by its name, and not if one of the two responses has no topic ids."""
+    """Its name proves nothing, and neither does a response without topic ids."""
     first = ClusterSnapshot().updated(answer(partition(0, 1, 0)))
     again = first.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
     unnamed = first.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))

@@ -26,13 +26,13 @@ from aiokproto.errors import (
 from tests.cluster.fake import brokers, started
 from tests.net.peer import Peer, config
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 class Gate:
-    """Replaces the connection factory: refuses the credentials once it is shut."""
+    """Replaces the connection factory: it refuses the credentials once it is shut."""
 
     def __init__(self) -> None:
         self.shut = False
@@ -63,7 +63,7 @@ async def test_a_cancelled_metadata_task_ends_every_call(caplog: pytest.LogCaptu
     async with waiting_calls(Gate()) as (cluster, _, calls):
         (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "aiokproto metadata")
         task.cancel()
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         for result in results:
             assert isinstance(result, ClientClosedError)
             assert "was cancelled" in str(result)
@@ -79,7 +79,7 @@ async def test_lost_credentials_end_every_call() -> None:
         gate.shut = True
         with pytest.raises(AuthenticationError, match="revoked"):
             await cluster.send(BEAT, 1, channel="another")
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         assert [type(result) for result in results] == [AuthenticationError] * 3
         connections = broker.connections
         for _ in range(3):
@@ -93,7 +93,7 @@ async def test_lost_credentials_are_noticed_by_the_metadata_task() -> None:
     async with waiting_calls(gate) as (_, broker, calls):
         gate.shut = True
         broker.drop_all()
-        sent, *others = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        sent, *others = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LONG_TIMEOUT)
         assert isinstance(sent, BrokerConnectionError), "the request was in flight when the connection broke"
         assert [type(result) for result in others] == [AuthenticationError] * 2
 
@@ -109,7 +109,7 @@ async def test_refused_credentials_at_the_start_are_raised_from_it(caplog: pytes
 
 
 async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
-    """A client's tasks run in the loop that it was started in: in another loop its calls would wait for ever."""
+    """A client's tasks run in the loop that it was started in: in another loop its calls would wait forever."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders = {"t": [(1, 0)]}
 
@@ -131,7 +131,7 @@ async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
 
 
 def test_a_client_whose_event_loop_is_closed_refuses_calls() -> None:
-    """For example in a session fixture, when each test has its own loop."""
+    """This happens, for example, in a session fixture, when each test has its own loop."""
     clusters: list[ClusterClient] = []
 
     async def first() -> None:

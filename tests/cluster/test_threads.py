@@ -47,7 +47,7 @@ async def uses_its_own_threads(busy: asyncio.Future[bool], gate: threading.Event
 
 
 async def test_slow_name_lookups_end_at_their_deadlines(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More lookups than threads: those that wait for a thread end at their deadlines too."""
+    """There are more lookups than threads, and the ones that wait for a thread end at their deadlines, too."""
 
     def slow(*_: object, **__: object) -> list[Any]:
         gate.wait()

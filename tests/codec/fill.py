@@ -13,18 +13,18 @@ _UNSIGNED = {"uint16": 16, "uint32": 32}
 
 
 def all_messages() -> list[type[Message]]:
-    """Every request, response, header and payload."""
+    """Return every request, response, header and payload."""
     apis: list[type[Message]] = [pick(key) for key in api_keys() for pick in (request, response)]
     return apis + [lookup(name) for name in payload_names()]
 
 
 def all_versions() -> list[tuple[type[Message], int]]:
-    """Every message-version."""
+    """Return every message with each of its versions."""
     return [(m, v) for m in all_messages() for v in range(m.versions.lowest, m.versions.highest + 1)]
 
 
 def fill(message: type[Message], version: int, seed: int) -> Message:
-    """An instance with random values in all fields that the version has."""
+    """Return an instance with random values in all fields that the version has."""
     rng = random.Random(f"{message.__name__} {version} {seed}")
     made: Message = _Filler(rng, version, version in message.flexible).struct(message)
     return made

@@ -66,7 +66,7 @@ class Unwritten(Struct):
 
 
 def test_every_declaration_has_its_texts() -> None:
-    """First paragraph, sender, receiver, error codes, and the meaning of each field whose name does not say it all."""
+    """First paragraph, sender, receiver, error codes, and the meaning of each field whose name doesn't say it all."""
     assert missing(messages()) == []
 
 
@@ -90,7 +90,7 @@ def test_documentation_is_read_from_the_source() -> None:
     )
 
 
-def test_a_field_that_is_a_struct_has_its_own_text_or_that_of_the_struct() -> None:
+def test_a_field_that_is_a_struct_has_its_own_text_or_the_text_of_the_struct() -> None:
     topics, cursor = (
         next(spec for spec in lookup("DescribeTopicPartitionsResponse").fields() if spec.name == name)
         for name in ("topics", "next_cursor")

@@ -1,4 +1,4 @@
-"""The draft of a new message: what is blank in it is refused or found, and the rest is Kafka's definition."""
+"""The draft of a new message: its blanks are refused or found, and the rest is Kafka's definition."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class BrewRequest(Request[BrewResponse], key=999, versions="1-3", flexible="2+",
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    """Import the text of a module. From a file: texts are read from there."""
+    """Import the text of a module from a file, because that's where texts are read from."""
     names: list[str] = []
 
     def loading(text: str) -> ModuleType:
@@ -206,7 +206,8 @@ def test_a_name_that_the_jar_does_not_define_is_an_error(tmp_path: Path, capsys:
 
 @pytest.mark.java
 def test_fields_that_a_release_adds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the message, in a struct, and as a struct of their own. A message with nothing new has an empty draft."""
+    """It works in the message, in a struct, and as a struct of its own. A message with nothing new has an empty
+    draft."""
     newest = next(found[0] for found in read(our_jars()) if found[0].name == "MetadataRequest")
     assert draft_fields(MetadataRequest, newest) == ""
     grown = json.loads(json.dumps(newest.json)) | {"validVersions": "0-14"}
@@ -229,7 +230,7 @@ def test_drafts_of_all_of_kafkas_messages_are_as_defined(load: Load) -> None:
     for found in read(our_jars()):
         definition = found[0]
         if definition.json["type"] == "request":
-            # The pair is one module, but its halves can be drafted alone but for the name of the response.
+            # The pair is one module, but each half can be drafted alone, apart from the name of the response.
             continue
         module = load(draft_module([definition]))
         assert differences(module, definition) == [], definition.name
@@ -242,7 +243,7 @@ def test_drafts_of_all_of_kafkas_messages_are_as_defined(load: Load) -> None:
 
 
 def pairs() -> Iterator[tuple[list[Definition], list[Definition]]]:
-    """Yield the definitions of requests, each with those of its response."""
+    """Yield the definitions of requests, each with its response's."""
     by_identity = {found[0].identity: found for found in read(our_jars())}
     for found in by_identity.values():
         if found[0].json["type"] == "request":

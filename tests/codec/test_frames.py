@@ -84,7 +84,7 @@ def test_a_frame_that_still_has_its_length_is_reported(size: int) -> None:
 
 
 def test_a_frame_whose_key_and_version_are_its_length_is_a_frame() -> None:
-    """Metadata v1 in 196613 bytes: read as a length, its first four bytes are right by chance."""
+    """This is Metadata v1 in 196613 bytes. Its first four bytes, read as a length, are right by chance."""
     size = (3 << 16 | 1) + 4
     frame = encode_request(MetadataRequest(topics=[]), 1, 7, "me")[4:]
     got = decode_request_header(frame + bytes(size - len(frame)))

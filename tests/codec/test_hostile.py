@@ -41,7 +41,7 @@ class Length(NamedTuple):
 
 
 class _Finder(_Walker):
-    """Notes where lengths are while it follows the schema."""
+    """Notes the positions of lengths while it follows the schema."""
 
     def __init__(self, data: bytes, version: int, flexible: bool) -> None:
         super().__init__(memoryview(data), 0, version, flexible, 1 << 40)
@@ -62,7 +62,7 @@ class _Finder(_Walker):
 
 
 def lengths(message: type[Message], data: bytes, version: int) -> list[Length]:
-    """Every length, count, tag and tag's size in ``data``."""
+    """Return every length, count, tag and size of a tag in ``data``."""
     finder = _Finder(data, version, version in message.flexible)
     finish(finder.struct(message, ""))
     assert finder.pos == len(data)
@@ -70,7 +70,7 @@ def lengths(message: type[Message], data: bytes, version: int) -> list[Length]:
 
 
 def lies(data: bytes, at: Length) -> Iterator[tuple[str, bytes]]:
-    """What the length could claim: a name for it, and the whole message with it."""
+    """Yield what the length could claim: a name for it, and the whole message with it."""
     left = len(data) - at.end
     if at.compact:
         values = {"null": 0, "empty": 1, "one more": left + 2, "double": 2 * left + 3, "max": MAX_32}
@@ -89,7 +89,7 @@ def lies(data: bytes, at: Length) -> Iterator[tuple[str, bytes]]:
 
 
 def refusal(message: type[Message], data: bytes, version: int) -> str:
-    """The text of the error that decoding gives; empty if it does not."""
+    """Return the text of the error that decoding raises; empty if it raises none."""
     try:
         message.decode(data, version)
     except DecodeError as error:
@@ -98,14 +98,14 @@ def refusal(message: type[Message], data: bytes, version: int) -> str:
 
 
 def some_versions(message: type[Message]) -> set[int]:
-    """Oldest, newest, and on both sides of where lengths change their form."""
+    """Return the oldest and newest version, and those next to a change in the form of lengths."""
     low, high = message.versions
     return {low, high} | {v for v in (message.flexible.lowest - 1, message.flexible.lowest) if low <= v <= high}
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
 def test_a_wrong_length_is_refused_with_its_position(message: type[Message], tally: Counter[str]) -> None:
-    """What cannot be true names the field itself; what could be true, at least some field or the bytes left over."""
+    """An error names the field itself if its value can't be true; otherwise some field, or the bytes left over."""
     for version in some_versions(message):
         data = fill(message, version, seed=11).encode(version)
         title = re.escape(f"{message.__name__} v{version}: ")
@@ -115,7 +115,7 @@ def test_a_wrong_length_is_refused_with_its_position(message: type[Message], tal
                 tally["lengths and counts that lie"] += 1
                 text = refusal(message, mutant, version)
                 assert not text or re.match(rf"{title}([^:]+ at byte \d+ of \d+: |\d+ bytes? left over)", text), text
-                # Another number of a tag, or size of one, can be as good.
+                # Another tag number, or another size of a tag, can be just as valid.
                 impossible = () if path.endswith("tags") else ("-2", "min", "one more", "double", "max")
                 if lie in (*impossible, "too long", "endless"):
                     assert re.match(rf"{title}{path} at byte ", text), (lie, at, text)
@@ -147,7 +147,7 @@ MESSAGE_VERSIONS = all_versions()
 def test_a_mutated_frame_is_refused_with_a_field_name_or_valid(
     tally: Counter[str], chosen: tuple[type[Message], int], seed: int, changes: list[_Edit]
 ) -> None:
-    """What decodes can be encoded, and that says the same."""
+    """Whatever decodes can be encoded again, and then decodes to the same."""
     tally["mutated messages"] += 1
     message, version = chosen
     data = fill(message, version, seed).encode(version)
@@ -195,7 +195,7 @@ def test_other_api_versions_responses_have_the_requested_version(version: int, e
 
 
 def test_a_string_longer_than_the_protocol_allows_is_refused() -> None:
-    """Compact lengths could say more."""
+    """Compact lengths could be greater."""
     body = bytearray()
     write_uvarint(body, 2)
     body += bytes(16)

@@ -1,4 +1,4 @@
-"""What decoding costs at most: measured on the dearest bytes there are, and bounded."""
+"""The most memory that decoding takes: measured on the most expensive bytes, and bounded."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BASE = 4096
 """What a decoder takes before the first item: the message, its unpackers, a traceback."""
 
 DEAREST = {"int8": -100, "int16": -30_000, "int32": -(2**31), "int64": -(2**63), "uint16": 60_000, "uint32": 2**32 - 1}
-"""Numbers that Python has no object of at hand."""
+"""Numbers for which Python has no cached object."""
 
 
 def dear(struct: type[Struct], version: int) -> Any:
-    """An instance of few bytes and many objects."""
+    """Return an instance of few bytes and many objects."""
     made = struct()
     for spec in struct.fields():
         if version in spec.versions and spec.tag is None and not spec.array:
@@ -49,7 +49,7 @@ def dear(struct: type[Struct], version: int) -> Any:
 
 
 def swollen(struct: type[Struct], version: int, flexible: bool, count: int) -> Iterator[Any]:
-    """Instances with ``count`` items in one array each, for every array inside; and with unknown tags."""
+    """Yield instances with ``count`` items in one array each, for every array inside; and with unknown tags."""
     for spec in struct.fields():
         if version not in spec.versions:
             continue
@@ -67,7 +67,7 @@ def swollen(struct: type[Struct], version: int, flexible: bool, count: int) -> I
 
 
 def crowds(spec: FieldSpec, version: int, flexible: bool, count: int) -> Iterator[list[Any]]:
-    """Many items for an array."""
+    """Return many items for an array."""
     if spec.struct is None:
         small: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID}
         for each in (DEAREST, {"string": "é", "bytes": b"ab"}):
@@ -87,7 +87,7 @@ def with_field(struct: type[Struct], version: int, spec: FieldSpec, value: Any) 
 
 
 def peak(message: type[Message], data: bytes, version: int, allowed: Limits) -> int:
-    """The most memory that decoding takes, whether it succeeds or not."""
+    """Return the most memory that decoding takes, whether it succeeds or not."""
     tracemalloc.start()
     try:
         decoded = message.decode(data, version, limits=allowed)
@@ -122,7 +122,7 @@ def test_the_most_expensive_message_is_as_documented() -> None:
 @pytest.mark.parametrize("message", [ListGroupsResponse, MetadataRequest, MetadataResponse, FetchRequest])
 @pytest.mark.parametrize("memory", [50_000, 500_000])
 def test_memory_stays_below_the_limit_that_is_set(message: type[Message], memory: int) -> None:
-    """Whether the message fits in or not; contents come on top."""
+    """The message may fit in or not; contents come on top."""
     version = message.versions.highest
     refused = 0
     for count in (20, 1000, 10_000):
@@ -146,7 +146,7 @@ def test_a_careful_decoder_reads_the_same(message: type[Message]) -> None:
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
 def test_the_error_of_a_memory_limit_names_the_field(message: type[Message]) -> None:
-    """Counting and explaining agree about what things cost, item by item."""
+    """Counting and explaining agree about costs, item by item."""
     for version in {message.versions.lowest, message.versions.highest}:
         data = fill(message, version, seed=5).encode(version)
         for memory in range(0, 8000, 391):
@@ -186,7 +186,7 @@ def test_frames_take_limits() -> None:
 
 
 def test_no_schema_contains_itself() -> None:
-    """What makes depth, and memory per byte, a property of the schema."""
+    """This is what makes depth, and memory per byte, a property of the schema."""
 
     def depth(struct: type[Struct], above: tuple[type[Struct], ...]) -> int:
         assert struct not in above

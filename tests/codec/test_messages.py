@@ -22,7 +22,7 @@ def versions(message: type[Message]) -> range:
 
 
 def refusal(message: type[Message], data: bytearray, version: int) -> str:
-    """The text of the error that decoding gives; empty if the bytes are fine."""
+    """Return the text of the error that decoding raises; empty if the bytes are valid."""
     try:
         message.decode(data, version)
     except DecodeError as error:

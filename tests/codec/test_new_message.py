@@ -1,4 +1,4 @@
-"""What every API has, one test per step that CONTRIBUTING names: a new message that lacks one of them fails here."""
+"""What every API has, one test per step in CONTRIBUTING: a new message that lacks one of them fails here."""
 
 from __future__ import annotations
 

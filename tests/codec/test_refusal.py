@@ -1,4 +1,4 @@
-"""Requests that are refused: the answer names each part of the request, and what is not known is said so."""
+"""Requests that are refused: the response names each part of the request, and says what isn't known."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_members_are_named_by_both_their_names() -> None:
 
 
 def test_keys_are_not_roles() -> None:
-    """A field has one way of saying what it names."""
+    """A field declares what it names in one way only."""
     both = [(struct.__name__, spec.name) for struct in structs() for spec in struct.fields() if spec.key and spec.role]
     assert not both
 

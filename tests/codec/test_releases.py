@@ -1,4 +1,4 @@
-"""What each release serves, and which release a broker is like."""
+"""What each release serves, and which release a broker resembles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fields name is declared, and the declarations agree with the names that Kafka's fields have."""
+"""Declarations say what fields name, and they agree with Kafka's names of the fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {
     "v3_and_below_producer_id producer_id_filters ongoing_txn_producer_id",
     Role.BROKER_ID: "",
 }
-"""Role → what fields that have it are called. Kafka has too many names for what is a broker's id."""
+"""The names of fields by role. Kafka has too many names for a broker's id."""
 KINDS = {
     Role.TOPIC_NAME: "string",
     Role.TOPIC_ID: "uuid",
@@ -33,7 +33,7 @@ KINDS = {
     Role.BROKER_ID: "int32",
 }
 AMBIGUOUS = {"id", "name", "key"}
-"""Names of so much else that they say nothing alone."""
+"""Names that stand for so many other things that they mean nothing alone."""
 NOT_WHAT_IT_SEEMS = {
     ("TopicInfo", "partitions"): "a number of partitions",
 }
@@ -56,7 +56,7 @@ def every_field() -> Iterator[tuple[type[Struct], FieldSpec]]:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_field_named_like_a_role_has_the_role(role: Role) -> None:
-    """A role that was forgotten shows here, and not in requests that go nowhere."""
+    """This test shows a role that was forgotten, before a request goes nowhere."""
     names = set(NAMES[role].split()) - AMBIGUOUS
     lacking = {
         f"{struct.__module__}.{struct.__name__}.{spec.name}"

@@ -36,7 +36,7 @@ def test_a_misspelt_field_is_an_error() -> None:
 
 
 def test_every_message_has_its_own_defaults() -> None:
-    """What only one has in a list or struct, a second one made alike does not."""
+    """A change in a list or struct of one instance doesn't show in another one."""
     for message in all_messages():
         one, two = message(), message()
         assert one == two
@@ -47,7 +47,7 @@ def test_every_message_has_its_own_defaults() -> None:
                 assert value is not getattr(two, spec.name)
 
 
-def test_defaults_are_those_of_kafkas_classes() -> None:
+def test_defaults_are_the_same_as_in_kafkas_classes() -> None:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic])
     again = CreateTopicsRequest.decode(request.encode(7), 7)
@@ -63,7 +63,7 @@ def test_a_field_without_a_default_is_refused() -> None:
         Wanting(number=1)
 
 
-def test_defaults_are_those_of_the_declaration() -> None:
+def test_defaults_are_the_declared_ones() -> None:
     one = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     two = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     one.forgotten_topics_data.append(None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which values of messages ``repr`` hides: each field that may have a secret is known as such, or as none."""
+"""Which values of messages ``repr`` hides: each field that may have a secret is listed as such, or as none."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.kafka.pool import KafkaPool
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "at" in metafunc.fixturenames:
         named = releases.wanted(str(metafunc.config.getoption("--releases")))
-        # By release: all tests of one run before the next broker starts.
+        # The scope groups tests by release: all tests of one run before the next broker starts.
         metafunc.parametrize("release", named, scope="session")
 
 

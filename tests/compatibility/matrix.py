@@ -1,4 +1,4 @@
-"""What clients do on brokers of every age: each test is a row, and says with which release it begins to work.
+"""What clients do on brokers of every age: each test is a row, and says from which release on it works.
 
 On a release before that, the same test has to end in an UnsupportedVersionError that names the first release. So the
 run proves each cell of the table in docs/compatibility.md, which :mod:`tests.compatibility.page` makes of the rows.
@@ -51,7 +51,7 @@ class At(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """Options of clients for this broker."""
-        # One test leaves it to the client: recognizing 0.9 takes seconds.
+        # One test lets the client find out by itself, because recognizing 0.9 takes seconds.
         given = {"broker_version": "0.9"} if self.release.startswith("0.9.") else {}
         return {"bootstrap_servers": self.servers, **given}
 
@@ -86,7 +86,7 @@ def row(
             needed, text = first if lacks_more else (since, refusal)
             with pytest.raises(UnsupportedVersionError, match=f"{text}.*Kafka {needed}") as caught:
                 await test(at)
-            # The text names what was found, too.
+            # The text also names what was found.
             assert re.search("is like Kafka|has it disabled", str(caught.value))
 
         return run

@@ -21,7 +21,8 @@ def declared() -> list[Row]:
     """Every row, in the order of the page."""
     for name in MODULES:
         import_module(f"tests.compatibility.{name}")
-    # By area, whatever was imported first. And once: pytest can import a module a second time, under another name.
+    # Sort them by area, because pytest imports modules in any order, and drop duplicates, because it can import a
+    # module a second time under another name.
     return sorted(dict.fromkeys(ROWS), key=lambda row: AREAS.index(row.area))
 
 
@@ -31,7 +32,7 @@ def tables(rows: list[Row]) -> str:
 
 
 def named(release: str) -> str:
-    """A release as the head of a column: without what says nothing in 0.9.0.1, 0.10.2.2 and 2.8.2."""
+    """Return a release as the head of a column, without the numbers that say nothing in 0.9.0.1, 0.10.2.2 and 2.8.2."""
     parts = release.split(".")
     return ".".join(parts[:2]) if parts[0] != "0" else ".".join(parts[:3]).removesuffix(".0")
 
@@ -48,7 +49,7 @@ def _table(area: str, rows: list[Row]) -> str:
 
 
 def page(text: str) -> str:
-    """The page with the tables of today between its marks."""
+    """Return the page with the current tables between its marks."""
     before, _, rest = text.partition(START)
     return f"{before}{START}\n{tables(declared())}\n{END}{rest.partition(END)[2]}"
 

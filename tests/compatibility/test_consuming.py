@@ -18,7 +18,7 @@ from aiokproto.types import TopicPartition
 from tests.compatibility.matrix import At, row
 from tests.kafka.releases import number
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -78,7 +78,7 @@ async def test_read_committed(at: At) -> None:
 
 @row(LOG, "offsets for a time", "0.10.1", "offsets for a time need")
 async def test_offsets_for_a_time(at: At) -> None:
-    # A broker may refuse what is far from its clock.
+    # A broker may refuse timestamps that are far from its clock.
     base = int(time.time() * 1000) - 60_000
     async with Producer(**at.options) as producer:
         timed = number(at.release) >= (0, 10)
@@ -130,7 +130,7 @@ async def test_a_group(at: At) -> None:
 
 
 async def two_members(at: At, **options: Any) -> None:
-    """Each gets one partition, and the other's when that has left."""
+    """Each member gets one partition, and the other's when that one has left."""
     await write(at, 1)
     whole = {TopicPartition(at.topic, 0), TopicPartition(at.topic, 1)}
 
@@ -195,5 +195,5 @@ async def test_share_groups(at: At) -> None:
             resource = AlterConfigsResource(resource_type=GROUP_CONFIG, resource_name=at.topic, configs=[earliest])
             await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
     async with ShareConsumer(at.topic, group_id=at.topic, **at.options) as consumer:
-        found = [(await asyncio.wait_for(anext(consumer), PATIENCE)).value for _ in range(4)]
+        found = [(await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).value for _ in range(4)]
         assert set(found) == {b"0", b"1", b"2", b"other"}

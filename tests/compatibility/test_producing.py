@@ -22,7 +22,7 @@ BEFORE_BATCHES = (0, 11)
 
 
 async def read(at: At, count: int, topic: str = "", **options: Any) -> list[Record[bytes, bytes]]:
-    """Read partition 0 from its beginning, without a group."""
+    """Read partition 0 from its start, without a group."""
     async with Consumer(auto_offset_reset="earliest", **at.options, **options) as consumer:
         consumer.assign((topic or at.topic, 0))
         found: list[Record[bytes, bytes]] = []
@@ -43,7 +43,8 @@ async def each_acks(at: At, codec: Literal["none", "gzip", "snappy", "lz4", "zst
             outcomes = await producer.send_many(at.topic, new, partition=0)
             assert not outcomes.errors
             values += new
-            # Before it is closed: without an acknowledgement 0.9 drops what it has not handled when the socket closes.
+            # Read before the producer is closed, because with acks=0 Kafka 0.9 drops what it hasn't handled when the
+            # socket closes.
             assert [record.value for record in await read(at, len(values))] == values
 
 
@@ -88,7 +89,7 @@ async def test_fetched_batches(at: At) -> None:
     async with Producer(compression_type="gzip", linger_ms=5, **at.options) as producer:
         await producer.send_many(at.topic, [b"0", b"1", b"2"], partition=0)
         if number(at.release) < BEFORE_BATCHES:
-            # What these store has no batches that could be sent unchanged.
+            # These brokers store no batches that could be sent unchanged.
             await producer.send_many(copy, [record.value for record in await read(at, 3)], partition=0)
         else:
             async with Consumer(auto_offset_reset="earliest", **at.options) as consumer:
@@ -113,7 +114,7 @@ async def test_fetched_batches_with_zstd(at: At) -> None:
 async def test_timestamps(at: At) -> None:
     async with Producer(**at.options) as producer:
         await producer.send(at.topic, b"0", partition=0)
-        # A broker may refuse what is far from its clock.
+        # A broker may refuse timestamps that are far from its clock.
         given = int(time.time() * 1000) - 60_000
         await producer.send(at.topic, b"1", partition=0, timestamp=given)
     records = await read(at, 2)

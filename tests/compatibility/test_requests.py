@@ -96,7 +96,7 @@ async def test_versions(at: At) -> None:
         }
     known = versions_of(named(at.release))
     for key, theirs in known.items():
-        # Early access is listed only where it is on, and what KRaft alone has only there.
+        # Brokers list early-access versions only where they are enabled, and KRaft's own APIs only with KRaft.
         if key in ranges:
             assert (ranges[key].lowest, ranges[key].highest) == (theirs.lowest, theirs.highest), registry.api_name(key)
         else:

@@ -19,7 +19,7 @@ from tests.figures import LINES
 from tests.kafka.load import PLAIN, REPLICAS, Load, load
 from tests.kafka.releases import NEWEST, missing
 from tests.kafka.rolling import RollingKafka
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 OLD = "3.9.2"
 """The last release from which a cluster can be upgraded to 4.x: the first step of every upgrade."""
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.thorough, pytest.
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[RollingKafka]:
-    """Three brokers of the release before."""
+    """Three brokers of the previous release."""
     reason = missing(OLD)
     if reason and os.environ.get("CI"):
         pytest.fail(f"not to be skipped under CI: {reason}", pytrace=False)
@@ -50,7 +50,7 @@ async def test_clients_go_on_through_an_upgrade(cluster: RollingKafka, request: 
             await restart(cluster, node_id, NEWEST, clients)
         features = await newest_features(clients.client)
         assert {"metadata.version", "group.version", "transaction.version", "share.version"} <= features.keys()
-        # First: the others need it.
+        # This feature comes first, because the others need it.
         for name in sorted(features, key=lambda name: (name != "metadata.version", name)):
             await finalize(clients.client, name, features[name])
             await clients.progress()
@@ -60,7 +60,7 @@ async def test_clients_go_on_through_an_upgrade(cluster: RollingKafka, request: 
         await clients.progress()
         assert await group_type(clients.client, "mixed") == "consumer", "a new one has the new protocol"
         async with ShareConsumer(PLAIN, bootstrap_servers=cluster.bootstrap_servers, group_id="shared") as consumer:
-            while not await asyncio.wait_for(consumer.poll(1000), PATIENCE):
+            while not await asyncio.wait_for(consumer.poll(1000), LONG_TIMEOUT):
                 pass
         await clients.finish()
         report(request, clients)
@@ -85,7 +85,7 @@ async def restart(cluster: RollingKafka, node_id: int, release: str, clients: Lo
 
 
 async def api_versions(client: Client, node: int) -> ApiVersionsResponse:
-    """What a broker says of itself, and of the cluster's features."""
+    """Return what a broker says about itself and the cluster's features."""
     request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     response = await client.request(request, node=node)
     assert response.error_code == 0, response
@@ -95,23 +95,23 @@ async def api_versions(client: Client, node: int) -> ApiVersionsResponse:
 async def newest_features(client: Client) -> dict[str, int]:
     """The highest level of each feature, which all brokers support."""
     answers = [await api_versions(client, node) for node in client.brokers]
-    every = [{feature.name: feature.max_version for feature in answer.supported_features} for answer in answers]
+    every = [{feature.name: feature.max_version for feature in response.supported_features} for response in answers]
     assert all(each == every[0] for each in every)
     return every[0]
 
 
 async def finalized(client: Client) -> dict[str, int]:
     """The levels that the cluster uses."""
-    answer = await api_versions(client, min(client.brokers))
-    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    response = await api_versions(client, min(client.brokers))
+    return {feature.name: feature.max_version_level for feature in response.finalized_features}
 
 
 async def finalize(client: Client, name: str, level: int) -> None:
     """Have the cluster use a level of a feature."""
     update = FeatureUpdateKey(feature=name, max_version_level=level)
-    answer = await client.request(UpdateFeaturesRequest(feature_updates=[update]))
-    codes = [answer.error_code, *(result.error_code for result in answer.results)]
-    assert not any(codes), answer
+    response = await client.request(UpdateFeaturesRequest(feature_updates=[update]))
+    codes = [response.error_code, *(result.error_code for result in response.results)]
+    assert not any(codes), response
 
 
 async def group_type(client: Client, group_id: str) -> str:
@@ -122,7 +122,7 @@ async def group_type(client: Client, group_id: str) -> str:
 
 
 def report(request: pytest.FixtureRequest, clients: Load) -> None:
-    """Tell how long clients paused at most."""
+    """Print how long clients paused at most."""
     slowest = max(clients.works, key=lambda work: work.longest)
     pauses = ", ".join(f"{work.name} {work.longest:.1f}" for work in clients.works)
     request.config.stash[LINES].append(

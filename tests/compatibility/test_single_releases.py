@@ -22,10 +22,10 @@ async def test_a_cluster_without_topics_is_used_by_its_bootstrap_address() -> No
         servers = cluster.bootstrap_servers
         async with Client(bootstrap_servers=servers) as client:
             assert not client.brokers
-            # Any broker will do, and the address is one.
+            # The request may go to any broker, and the bootstrap address is one.
             assert (await client.request(MetadataRequest(topics=[]))).topics == []
         async with Producer(bootstrap_servers=servers) as producer:
-            # The name is not sent: the broker would refuse the other topic with it.
+            # The client doesn't send the name, because the broker would refuse the other topic, too.
             with pytest.raises(InvalidTopicError):
                 await producer.send("not a name!", b"0")
             assert (await producer.send("first", b"0", partition=0)).offset == 0

@@ -68,7 +68,7 @@ def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
 
 
 def test_every_option_is_read() -> None:
-    """An option that is declared and not read would be silently ignored."""
+    """An option that is declared but not read would be silently ignored."""
     read = {*connection._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context", *TLS_OPTIONS}
     read |= {"sasl_mechanism", *SASL_OPTIONS, "proxy_url", "no_proxy", "proxy_ssl_context"}
     assert set(ConnectionOptions.__annotations__) == read

@@ -52,7 +52,7 @@ NAMES = st.text(alphabet="abAB.-_019 ", min_size=1, max_size=6)
         ("a++", None),
         (r"a\Z", None),
         ("grün", None),
-        # Brokers would match their internal topics as well.
+        # A broker would match its internal topics, too.
         (".*", None),
         ("__consumer_.*", None),
     ],

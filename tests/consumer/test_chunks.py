@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import struct
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.damage import locate
 from aiokproto.errors import CorruptBatchError, CorruptRecordError
@@ -26,6 +27,7 @@ from aiokproto.fetched.chunk import (
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBatch, RecordBatch, decode, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 from tests.decompressions import count_decompressions
 
 AT = TopicPartition("t", 0)
@@ -111,7 +113,8 @@ def test_a_checksum_is_compared_once(
 
 
 def test_an_aborted_transaction_is_left_out_of_every_chunk() -> None:
-    """Producer 1 aborts a transaction that begins in the first chunk and ends in the last; later it begins another."""
+    """Producer 1 aborts a transaction that starts in the first chunk and ends in the last. Later it starts another
+    one."""
     last = 2 * MAX_BATCHES
     data = b"".join(batch(base, b"x", producer_id=1 if base in (3, last + 10) else -1) for base in range(last + 20))
     data += abort(last + 20, 1) + batch(last + 21, b"x", producer_id=1)
@@ -131,7 +134,7 @@ def test_damage_is_reported_after_the_good_records() -> None:
 
 @pytest.mark.parametrize("check_crc", [True, False])
 def test_damage_does_not_hide_a_batch(check_crc: bool) -> None:
-    """A wrong bit of its attributes makes it a control batch, which nobody would open."""
+    """A wrong bit in its attributes makes it a control batch, which the client wouldn't open."""
     hidden = bytearray(batch(1, b"x"))
     hidden[22] ^= 0x20
     data = memoryview(batch(0, b"x") + hidden + batch(2, b"x"))
@@ -149,7 +152,8 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     first, second = batch(0, b"a"), batch(1, b"b", compression=Compression.GZIP)
     answer[1000 : 1000 + len(first + second)] = first + second
     part = memoryview(answer)[1000 : 1000 + len(first + second)]
-    assignment = Assignment(Signals(*[lambda *_: None] * 3))
+    engine: Any = EngineStub()
+    assignment = Assignment(engine)
     assignment.add([AT], 0)
     cursor = assignment.get(AT)
     cursor.set_position(0)
@@ -185,7 +189,7 @@ def test_a_batch_whose_offset_is_the_last_number_stops_its_partition_only(magic:
     buffer.take(1)
     assert buffer.end == 2
     located = locate(AT, buffer, high_watermark, found.damage)
-    # Where it ends is not known, and so not guessed.
+    # Its end isn't known, so the client doesn't guess it.
     assert located in ("refetch", None)
 
 
@@ -200,9 +204,10 @@ def test_records_are_counted_without_decompressing_them(monkeypatch: pytest.Monk
     )
     calls = count_decompressions(monkeypatch)
     found = list(decode(data))
-    # Of the set that was fetched from its middle on, only the rest; the gap in the log counts with the set behind it.
+    # The first set was fetched from its middle on, so only its rest counts. The gap in the log counts with the set
+    # behind it.
     assert [record_count(found, position) for position in (0, 3)] == [4 + 4 + 2 + 6, 1 + 4 + 2 + 6]
-    # What a hostile broker sends does not count backwards.
+    # The response of a hostile broker doesn't make the count negative.
     assert record_count([found[0]], 100) == 0
     assert calls == []
 

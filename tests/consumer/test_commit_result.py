@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer import Consumer
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitResult, CommitStatus, to_commit
 from aiokproto.consumer.progress import Progress
@@ -15,7 +15,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, CommitError, CorruptBatchError, error_for
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.patch import set_leader_epoch
-from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition, UndecodableRecord
+from aiokproto.types import OffsetAndMetadata, Record, TopicPartition, UndecodableRecord
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -69,7 +69,7 @@ def test_a_record_that_stands_for_a_damaged_batch_is_committed_with_the_offset_b
     damaged = CorruptBatchError("damaged", *AT, base_offset=7, next_offset=12, raw=b"raw")
     standing = UndecodableRecord(record(0, 7), damaged)
     assert to_commit(standing) == to_commit([record(0, 3), standing]) == {AT: OffsetAndMetadata(12, "", 3)}
-    assignment = Assignment(Signals(lambda _: None, lambda: None, lambda: None))
-    assignment.add([AT], COMMITTED)
-    progress = Progress([record(0, 3), standing], assignment, lambda: GroupMetadata("g"), lambda _: None)
+    consumer = Consumer("t", bootstrap_servers="127.0.0.1:9", group_id="g")
+    consumer._engine.assignment.add([AT], COMMITTED)
+    progress = Progress(consumer._engine, [record(0, 3), standing])
     assert progress.positions() == {AT: OffsetAndMetadata(12, "", 3)}

@@ -91,7 +91,7 @@ async def test_a_message_larger_than_the_fetch_size_is_fetched_whole(codec: str)
         assert [(record.offset, record.value) for record in found] == list(enumerate(values))
         sizes_requested = [limits[0] for limits in fetches(broker)]
     assert max(sizes) > 150
-    # The message's own size for the message; the usual size before and after it.
+    # The request has the message's own size for the message, and the usual size before and after it.
     assert sizes_requested[:4] == [150, 150, max(sizes), 150]
 
 

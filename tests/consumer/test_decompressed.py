@@ -44,7 +44,7 @@ def test_an_uncompressed_batch_is_left_unchanged(codec: str, magic: int) -> None
 
 
 def test_a_batch_without_records_is_left_unchanged() -> None:
-    """Whatever follows its header is not read in either form."""
+    """Neither form reads the bytes behind the header."""
     batch = RecordBatch(batch_of(gzip.compress(b"no records"), 0, 1))
     [same] = decompress_ahead([batch])
     assert list(same) == list(batch) == []

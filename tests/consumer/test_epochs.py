@@ -72,7 +72,7 @@ class Leader:
     def __init__(self, log: Log, epoch: int) -> None:
         self._end = len(log)
         starts = {each: log.index(each) for each, _ in groupby(log)}
-        # The leader's own epoch begins at the end; an epoch without records there does not count any more.
+        # The leader's own epoch starts at the end. An epoch without records there doesn't count any more.
         self._starts = {**{each: first for each, first in starts.items() if first < self._end}, epoch: self._end}
 
     def end_of(self, epoch: int) -> EpochEnd:
@@ -112,7 +112,7 @@ STEPS = st.lists(
 @given(STEPS, st.integers(0, 3))
 @settings(max_examples=500)
 def test_elections_of_any_replica_are_detected_exactly(steps: list[tuple[object, ...]], start: int) -> None:
-    """Whatever was replicated and whoever is elected: the reader finds the first record that differs."""
+    """The reader finds the first record that differs, no matter what was replicated and which replica is elected."""
     logs: list[Log] = [[0] * start for _ in range(3)]
     leader, epoch = 0, 0
     fetched: Log = [0] * start
@@ -133,7 +133,7 @@ def test_elections_of_any_replica_are_detected_exactly(steps: list[tuple[object,
                 if made.last < 0:
                     continue
                 agreed, below = agree(made, Leader(logs[leader], epoch), len(fetched))
-                # Of what was not fetched nothing is known.
+                # Nothing is known about offsets that weren't fetched.
                 expected = common(fetched, logs[leader])
                 assert agreed == expected or (agreed == start > expected)
                 fetched = logs[leader][:agreed]

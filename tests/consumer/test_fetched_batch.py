@@ -38,7 +38,7 @@ def logs(draw: st.DrawFn) -> list[RecordBatch]:
     for _ in range(draw(st.integers(1, 3))):
         _, records = draw(record_lists(max_size=12))
         count, codec = len(records), draw(st.sampled_from(list(Compression)))
-        # Relative to the first one's time, 0.
+        # The delta is relative to the first record's time, which is 0.
         timed = [BatchRecord(0, time, it.key, it.value, it.headers) for time, it in enumerate(records)]
         body = bytearray(encode(timed)[HEADER.size :])
         damage = draw(st.sampled_from(["", "", "", "", "a record", "the count", "a compressed byte", "the length"]))
@@ -79,7 +79,7 @@ def read(source: Callable[[], Iterable[Row]]) -> tuple[list[Row], type[KafkaErro
 def at_once(batches: list[RecordBatch]) -> Iterator[Row]:
     """Records as one list for each batch, decompressed as a whole."""
     for one in batches:
-        yield from map(row, read_records(one.body(), one.count, *one.place[:3], BatchRecord))
+        yield from map(row, read_records(one.body(), one.count, *one.records_header[:3], BatchRecord))
 
 
 def in_arrow(tables: Iterable[Any]) -> Iterator[Row]:
@@ -119,9 +119,9 @@ def test_a_fetched_batch_is_the_same_however_it_is_read(
             read(lambda: map(row, fetch(decompress_ahead(log), start))),
             read(lambda: interleaved(fetch(log, start))),
         ]
-        # Arrow has no place for offsets of before the batch or behind it, nor for times beyond its range.
+        # Arrow can't have offsets before or behind the batch, or times beyond its range.
         in_range = all(0 <= one[0] < log[-1].next_offset and abs(one[1]) < 1 << 53 for one in whole)
-        # Headers of records that are left out are not read, and so their damage is not found.
+        # Headers of records that are left out aren't read, so their damage isn't found.
         if in_range and (wrong is None or not start):
             ways.append(read(lambda: in_arrow(fetch(log, start).to_arrow_batches(headers=True))))
         if in_range and wrong is None:
@@ -132,7 +132,7 @@ def test_a_fetched_batch_is_the_same_however_it_is_read(
         assert read(lambda: (row(record) for one in log for record in one))[1] is wrong
     for found, error in ways:
         assert error is wrong
-        # In slices, some of the damaged batch's records come before its damage.
+        # If the batch is read in slices, some of its records come before the damage.
         assert (found if error is None else found[: len(expected)]) == expected
     assert ways[0] == ways[1] == ways[2] == ways[-1]
 

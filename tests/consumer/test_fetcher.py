@@ -13,11 +13,14 @@ import pytest
 
 from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.broker_fetcher import MAX_CHANGES, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.offset_reset import ResetPolicy
+from aiokproto.consumer.offsets import OffsetLookup
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
@@ -25,6 +28,7 @@ from aiokproto.fetched.chunk import MAX_BATCHES
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import BatchBuilder
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 
 TOPIC_ID = b"t" * 16
 Answer = Callable[[int, FetchRequest], FetchResponse | None]
@@ -130,19 +134,29 @@ def offsets_in(request: FetchRequest) -> dict[int, int]:
     return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
 
 
+class FetcherEngine(EngineStub):
+    """An engine that has a fetcher alone."""
+
+    fetcher: Fetcher
+
+    def assignment_changed(self, cursors: Any = ()) -> None:
+        self.fetcher.changed(cursors)
+
+    def buffer_has_room(self) -> None:
+        self.fetcher.room()
+
+
 @asynccontextmanager
 async def fetching(kafka: Kafka, size: int, **config: Any) -> AsyncIterator[tuple[Fetcher, Assignment]]:
-    fetchers: list[Fetcher] = []
-
-    def changed(cursors: Any) -> None:
-        if fetchers:
-            fetchers[0].changed(cursors)
-
-    assignment = Assignment(Signals(changed, lambda: None, lambda: fetchers[0].room()))
+    stub = FetcherEngine()
+    engine: Any = stub
+    assignment = Assignment(engine)
     cluster: Any = kafka
-    validator = PositionValidator(cluster, assignment, lambda cursor, offset, epoch: None)
-    fetcher = Fetcher(cluster, assignment, FetchConfig(**config), lambda cursor, why: False, validator)
-    fetchers.append(fetcher)
+    resolver = PositionResolver(
+        engine, cluster, assignment, OffsetLookup(cluster, False), None, ResetPolicy.parse("none")
+    )
+    validator = PositionValidator(cluster, assignment, resolver)
+    stub.fetcher = fetcher = Fetcher(cluster, assignment, FetchConfig(**config), resolver, validator)
     assignment.add([TopicPartition("t", number) for number in range(size)], 0)
     for cursor in assignment.cursors.values():
         assignment.resolved(cursor, 5)

@@ -16,12 +16,12 @@ from aiokproto.types import Record
 from tests.behaviour.feed import EPOCH, append, fill
 from tests.clusters import BehaviourCluster, embedded_cluster
 from tests.net.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 MINUTES = 300_000
 
 
-# A backoff longer than any test: nothing fails here, so none must happen.
+# The backoff is longer than any test, because nothing fails here, so none must happen.
 def patient(broker: BehaviourCluster, *topics: str) -> Consumer:
     return Consumer(
         *topics,
@@ -41,7 +41,7 @@ async def one() -> AsyncIterator[BehaviourCluster]:
 
 
 async def first(consumer: Consumer) -> Record:
-    return await asyncio.wait_for(anext(consumer), PATIENCE)
+    return await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("start", ["earliest", "offset"])
@@ -78,5 +78,5 @@ async def test_a_consumer_at_the_end_keeps_no_fetch_response_in_memory(one: Beha
             pass
         assert await consumer.poll() == []
         await until(lambda: consumer.partition_state(("t", 0)).status is PartitionStatus.FETCHING)
-        # A thread that has just computed its checksum may hold it a moment longer.
+        # A thread that has just computed its checksum may still refer to it for a moment.
         await until(lambda: not frames_above(len(large)))

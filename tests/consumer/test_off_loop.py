@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
@@ -24,8 +24,9 @@ from aiokproto.fetched.decompressed import DecompressedBatch
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 from tests.decompressions import count_decompressions
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 AT = TopicPartition("t", 0)
 NOISE = random.Random(1).randbytes(4 * CHECKED_ON_LOOP)
@@ -43,24 +44,25 @@ class Counting(ThreadPoolExecutor):
         return super().submit(self.run, fn, *args, **kwargs)
 
     def run(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        assert self.may_run.wait(PATIENCE)
+        assert self.may_run.wait(LONG_TIMEOUT)
         return fn(*args, **kwargs)
 
 
-class Desk:
+class Desk(EngineStub):
     """A reader of one partition, and the threads it makes use of."""
 
     def __init__(self, *, check_crcs: bool = True) -> None:
-        def nothing(*_: object) -> None:
-            pass
-
-        self.assignment = Assignment(Signals(nothing, lambda: self.reader.wake(), nothing))
+        super().__init__()
+        engine: Any = self
+        self.assignment = Assignment(engine)
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.threads = Counting()
-        undecodable = Undecodable("raise", None)
-        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread, undecodable)
+        self.reader = Reader(engine, self.assignment, Undecodable("raise", None), check_crcs=check_crcs)
+
+    def records_arrived(self) -> None:
+        self.reader.wake()
 
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self.threads, work)
@@ -187,7 +189,7 @@ async def test_a_seek_while_a_thread_decompresses_drops_its_batch(how: str) -> N
 
 
 async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if each batch were at the address of the one before, and so had its id.
+    # Simulate that each batch is at the address of the one before, and so has its id.
     monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
     async with desk() as at:
         at.feed(stored(QUICK_BYTES, "gzip"))
@@ -213,5 +215,5 @@ async def test_a_partition_that_was_read_keeps_no_view_of_its_fetch_response() -
         at.assignment.take(9)
         assert not await at.reader.open(deadline=0)
         gc.collect()
-        # No view of it is left: it can be resized.
+        # It can be resized, because no view of it is left.
         data.clear()

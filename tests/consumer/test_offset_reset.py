@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.consumer.offset_reset import MAX_DAYS, ResetPolicy
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST, ResetReason
 from aiokproto.errors import ConfigurationError
 
 NOW = 1_800_000_000_000

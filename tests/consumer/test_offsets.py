@@ -14,7 +14,7 @@ PARTITIONS = [TopicPartition("flights", number) for number in (0, 1, 7)]
 
 
 @pytest.mark.parametrize("partitions", list(itertools.permutations(PARTITIONS)))
-async def test_a_partition_that_does_not_exist_is_named_whatever_the_order(
+async def test_a_partition_that_does_not_exist_is_named_in_any_order(
     partitions: tuple[TopicPartition, ...],
 ) -> None:
     async with Broker() as broker:

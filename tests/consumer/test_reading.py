@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import COMMITTED
@@ -14,6 +16,7 @@ from aiokproto.fetched.chunk import BufferedBytes, Chunk, chunks, open_batch
 from aiokproto.records import BatchBuilder, RecordBatch, decode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
+from tests.consumer.parts import EngineStub
 
 AT = TopicPartition("t", 0)
 
@@ -83,7 +86,8 @@ def test_aborted_transactions_are_left_out() -> None:
     part = chunk(data, 0, [(1, 2), (1, 8)])
     assert offsets(part) == [0, 1, 4, 6]
     assert part.end == 12
-    # With read_uncommitted there is no list of aborted transactions; all but control batches are returned.
+    # A response for read_uncommitted has no list of aborted transactions, so all batches except control batches are
+    # returned.
     assert offsets(chunk(data)) == [0, 1, 2, 3, 4, 6, 8, 9]
 
 
@@ -139,10 +143,8 @@ class Desk:
     """An assignment, and the two steps with which a consumer returns records."""
 
     def __init__(self, *partitions: TopicPartition) -> None:
-        def nothing(*_: object) -> None:
-            pass
-
-        self.assignment = Assignment(Signals(nothing, nothing, nothing))
+        engine: Any = EngineStub()
+        self.assignment = Assignment(engine)
         self.assignment.add(partitions, COMMITTED)
 
     def feed(self, partition: TopicPartition, data: bytes, position: int = 0) -> Cursor:

@@ -34,7 +34,7 @@ class Running(RuleBasedStateMachine):
         self.backlogs: dict[int, Backlog] = {}
         self.running: list[Work] = []
         self.postponed: list[Work] = []
-        # Of each backlog: the delivered offsets that are not done, the started ones in their order, all keys.
+        # Delivered offsets that aren't done, started ones in their order, and all keys, for each backlog.
         self.unfinished: dict[Backlog, set[int]] = defaultdict(set)
         self.handled: dict[tuple[Backlog, object], list[int]] = defaultdict(list)
         self.keys: dict[tuple[int, int], object] = {}
@@ -143,7 +143,7 @@ class Running(RuleBasedStateMachine):
             assert len(backlog.works) <= self.limits.span
 
     def teardown(self) -> None:
-        """Whatever happened, all that is left can be handled."""
+        """All records that are left can be handled, no matter what happened before."""
         for backlog in self.backlogs.values():
             self.scheduler.block(backlog, False)
         for work in self.postponed:

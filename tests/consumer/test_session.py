@@ -18,7 +18,7 @@ values = st.builds(
     leader_epoch=st.just(0),
     last_epoch=st.just(-1),
     max_bytes=st.just(1 << 20),
-    # A sought partition differs in its version alone.
+    # A sought partition differs only in its version.
     version=st.integers(0, 1),
 )
 steps = st.lists(

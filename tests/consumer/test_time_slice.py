@@ -29,7 +29,7 @@ async def others_ran(time_slice: TimeSlice) -> bool:
     ("worked", "pauses"), [(0.0, False), (LONG * 0.9, False), (LONG, True), (1.0, True), (-1.0, True)]
 )
 async def test_the_loop_gets_a_turn_after_enough_work(worked: float, pauses: bool) -> None:
-    """The clock of another thread may be behind the one in which the time slice began."""
+    """The clock of another thread may be behind the one in which the time slice started."""
     clock = Clock()
     time_slice = TimeSlice(clock)
     clock.now = worked

@@ -1,4 +1,4 @@
-"""Whatever cannot be decoded, and whenever a call is cancelled: each record is seen once, and committed after that."""
+"""Records that can't be decoded, and calls that are cancelled: each record is seen once, and committed after that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
@@ -30,6 +30,7 @@ from aiokproto.errors import (
 from aiokproto.fetched.chunk import BufferedBytes, chunks
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import Header, Record, TopicPartition
+from tests.consumer.parts import EngineStub
 
 AT = TopicPartition("t", 0)
 END = b'"end"'
@@ -94,10 +95,11 @@ class NoTopic:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Metadata")
 
 
-class World:
+class Partition(EngineStub):
     """One partition with these batches, and a consumer's reader of it."""
 
     def __init__(self, log: list[StoredBatch], policy: PolicyName, *, is_async: bool, failures: int = 0) -> None:
+        super().__init__()
         self.raw: list[tuple[int, bytes]] = []
         self.end = 0
         for batch in log:
@@ -106,21 +108,25 @@ class World:
         self.letters = Letters(failures)
         chosen: Policy = DeadLetterTopic("dead", self.letters) if policy == "dead letter" else policy
 
-        def soon() -> None:
-            # Not at once: a fetcher takes its time.
-            asyncio.get_running_loop().call_soon(self.pump)
-
-        self.assignment = Assignment(Signals(lambda _: soon(), lambda: self.reader.wake(), soon))
+        engine: Any = self
+        self.assignment = Assignment(engine)
         self.undecodable = Undecodable(chosen, "g")
-        self.reader = Reader(self.assignment, True, lambda: None, self._in_thread, self.undecodable)
+        self.reader = Reader(engine, self.assignment, self.undecodable)
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
         self.cursor.set_position(0)
         self.deserializers: Deserializers[bytes, Any] = Deserializers(None, later if is_async else json.loads)
         self.records = DeserializingReader(self.assignment, self.reader, self.deserializers, self.undecodable, 60.0)
 
-    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        raise AssertionError("all batches are small")
+    def assignment_changed(self, cursors: Any = ()) -> None:
+        self.buffer_has_room()
+
+    def buffer_has_room(self) -> None:
+        # A fetcher takes some time, so don't respond at once.
+        asyncio.get_running_loop().call_soon(self.pump)
+
+    def records_arrived(self) -> None:
+        self.reader.wake()
 
     def pump(self) -> None:
         """What the fetcher does: two batches at a time, from the one that has the offset on."""
@@ -150,29 +156,29 @@ def stored(batch: StoredBatch, base: int) -> bytes:
     if batch.damage == "records":
         raw[-1] ^= 0xFF
     elif batch.damage == "last offset":
-        # Claims far more offsets than it has.
+        # It claims far more offsets than it has.
         raw[23:27] = (1000).to_bytes(4, "big")
     elif batch.damage == "magic":
         raw[16] = 9
     elif batch.damage == "attributes":
-        # A control batch: it would be skipped.
+        # It's a control batch, which would be skipped.
         raw[22] ^= 0x20
     return bytes(raw)
 
 
-Read = Callable[[World], Awaitable[list[Record[Any, Any]]]]
+Read = Callable[[Partition], Awaitable[list[Record[Any, Any]]]]
 
 
-async def one(world: World) -> list[Record[Any, Any]]:
-    return [await world.records.__anext__()]
+async def one(partition: Partition) -> list[Record[Any, Any]]:
+    return [await partition.records.__anext__()]
 
 
-async def three(world: World) -> list[Record[Any, Any]]:
-    return await world.records.poll(asyncio.get_running_loop().time() + 60, 3)
+async def three(partition: Partition) -> list[Record[Any, Any]]:
+    return await partition.records.poll(asyncio.get_running_loop().time() + 60, 3)
 
 
-async def bytes_of_batches(world: World) -> list[Record[Any, Any]]:
-    batch = await world.reader.batch()
+async def bytes_of_batches(partition: Partition) -> list[Record[Any, Any]]:
+    batch = await partition.reader.batch()
     assert batch is not None
     return list(batch)
 
@@ -185,13 +191,13 @@ class Seen(NamedTuple):
     damaged: list[int]
 
 
-async def read_all(world: World, reads: list[Read], cancel: list[int]) -> Seen:
+async def read_all(partition: Partition, reads: list[Read], cancel: list[int]) -> Seen:
     """Read to the last record by these calls in turn; cancel each after so many iterations of the loop (0: never)."""
     seen = Seen({}, [], [])
     reached, processed_at_error = 0, [0]
     for turn in range(1000):
-        world.pump()
-        task = asyncio.ensure_future(reads[turn % len(reads)](world))
+        partition.pump()
+        task = asyncio.ensure_future(reads[turn % len(reads)](partition))
         patience = cancel[turn % len(cancel)] if cancel else 0
         if patience and turn < 100:
             for _ in range(patience):
@@ -202,16 +208,16 @@ async def read_all(world: World, reads: list[Read], cancel: list[int]) -> Seen:
         except asyncio.CancelledError:
             continue
         except DeadlineError:
-            # The dead letter could not be written: nothing is settled.
+            # The dead letter couldn't be written, so the record isn't counted.
             continue
         except RecordDeserializationError as error:
             seen.errors.append(error.record.offset)
-            # It is not processed yet: a process that ends here reads it again.
-            processed_at_error.append(world.committable() - error.record.offset)
+            # It isn't processed yet. A process that ends here reads it again.
+            processed_at_error.append(partition.committable() - error.record.offset)
             continue
         except CorruptBatchError as error:
             seen.damaged.append(error.base_offset)
-            world.assignment.seek(AT, error.next_offset)
+            partition.assignment.seek(AT, error.next_offset)
             continue
         for record in records:
             assert record.offset >= reached, "in order, and none twice"
@@ -223,9 +229,9 @@ async def read_all(world: World, reads: list[Read], cancel: list[int]) -> Seen:
                 assert record.value == record.raw_value
             else:
                 seen.values[record.offset] = record.value
-        # What was returned last is not processed.
+        # The records that were returned last aren't processed yet.
         assert max(processed_at_error) <= 0
-        assert not records or world.committable() <= records[0].offset
+        assert not records or partition.committable() <= records[0].offset
         if records and records[-1].raw_value == END:
             return seen
     raise AssertionError(f"no end: {seen}")
@@ -264,49 +270,50 @@ logs = st.lists(st.builds(StoredBatch, values, damages), max_size=6).map(lambda 
 def test_every_record_is_seen_once_or_settled(
     log: list[StoredBatch], policy: PolicyName, reads: list[Read], cancel: list[int], is_async: bool, failures: int
 ) -> None:
-    async def run() -> tuple[World, Seen]:
-        world = World(log, policy, is_async=is_async, failures=failures)
-        return world, await read_all(world, reads, cancel)
+    async def run() -> tuple[Partition, Seen]:
+        partition = Partition(log, policy, is_async=is_async, failures=failures)
+        return partition, await read_all(partition, reads, cancel)
 
-    world, seen = asyncio.run(run())
+    partition, seen = asyncio.run(run())
     wanted = expected(log, deserialized=True)
     assert seen.values == wanted.values
-    assert world.undecodable.count == len(wanted.errors) + len(wanted.damaged)
+    assert partition.undecodable.count == len(wanted.errors) + len(wanted.damaged)
     if policy in ("raise", "return"):
         assert (seen.errors, seen.damaged) == (wanted.errors, wanted.damaged)
     else:
         assert (seen.errors, seen.damaged) == ([], [])
     if policy == "dead letter":
-        # Once each, whatever was cancelled: a letter that is under way belongs to the next call.
-        assert world.letters.written == sorted(wanted.errors + wanted.damaged)
-        assert world.letters.acknowledged == set(world.letters.written)
+        # Each is written once, even if calls were cancelled, because the next call waits for a letter that is being
+        # written.
+        assert partition.letters.written == sorted(wanted.errors + wanted.damaged)
+        assert partition.letters.acknowledged == set(partition.letters.written)
 
 
 @settings(max_examples=150, deadline=None)
 @given(log=logs, policy=st.sampled_from(POLICIES), cancel=st.lists(st.integers(0, 6), max_size=5))
 def test_batches_leave_out_the_damaged_ones(log: list[StoredBatch], policy: PolicyName, cancel: list[int]) -> None:
-    async def run() -> tuple[World, Seen]:
-        world = World(log, policy, is_async=False)
-        return world, await read_all(world, [bytes_of_batches], cancel)
+    async def run() -> tuple[Partition, Seen]:
+        partition = Partition(log, policy, is_async=False)
+        return partition, await read_all(partition, [bytes_of_batches], cancel)
 
-    world, seen = asyncio.run(run())
+    partition, seen = asyncio.run(run())
     wanted = expected(log, deserialized=False)
     assert seen.values == wanted.values
     assert seen.damaged == (wanted.damaged if policy in ("raise", "return") else [])
-    assert world.undecodable.count == len(wanted.damaged)
+    assert partition.undecodable.count == len(wanted.damaged)
     if policy == "dead letter":
-        assert world.letters.written == wanted.damaged
+        assert partition.letters.written == wanted.damaged
 
 
 async def test_a_dead_letter_is_acknowledged_before_the_position_moves() -> None:
-    world = World([StoredBatch([b"bad", END])], "dead letter", is_async=False)
-    world.pump()
-    task = asyncio.ensure_future(one(world))
-    while not world.letters.written:
+    partition = Partition([StoredBatch([b"bad", END])], "dead letter", is_async=False)
+    partition.pump()
+    task = asyncio.ensure_future(one(partition))
+    while not partition.letters.written:
         await asyncio.sleep(0)
-    assert (world.committable(), world.letters.acknowledged) == (0, set())
+    assert (partition.committable(), partition.letters.acknowledged) == (0, set())
     [record] = await task
-    assert (record.offset, world.letters.acknowledged, world.committable()) == (1, {0}, 1)
+    assert (record.offset, partition.letters.acknowledged, partition.committable()) == (1, {0}, 1)
 
 
 @pytest.mark.parametrize("topic", ["dead", lambda record: f"{record.topic}ead"])
@@ -327,33 +334,33 @@ async def test_the_error_of_a_dead_letter_names_the_record_and_its_topic(
 
 
 async def test_an_undecodable_record_whose_letter_is_not_acknowledged_names_it() -> None:
-    world = World([StoredBatch([b"bad", END])], "dead letter", is_async=False, failures=1)
-    world.pump()
+    partition = Partition([StoredBatch([b"bad", END])], "dead letter", is_async=False, failures=1)
+    partition.pump()
     with pytest.raises(DeadlineError, match=r"the dead letter of t-0@0 .*: not acknowledged"):
-        await one(world)
-    [record] = await one(world)
+        await one(partition)
+    [record] = await one(partition)
     assert record.offset == 1
 
 
 async def test_a_seek_during_a_deserializer_drops_its_result() -> None:
-    world = World([StoredBatch([b"[1]", b"[22]", END])], "raise", is_async=True)
-    world.pump()
-    await one(world)
-    task = asyncio.ensure_future(one(world))
+    partition = Partition([StoredBatch([b"[1]", b"[22]", END])], "raise", is_async=True)
+    partition.pump()
+    await one(partition)
+    task = asyncio.ensure_future(one(partition))
     await asyncio.sleep(0)
-    world.assignment.seek(AT, 2)
-    world.pump()
+    partition.assignment.seek(AT, 2)
+    partition.pump()
     assert [record.value for record in await task] == ["end"]
 
 
 async def test_a_second_task_is_refused_during_a_deserializer() -> None:
-    world = World([StoredBatch([b"[1]", END])], "raise", is_async=True)
-    world.pump()
+    partition = Partition([StoredBatch([b"[1]", END])], "raise", is_async=True)
+    partition.pump()
     # The first call waits in the reader, the second one in the deserializer.
-    task = asyncio.ensure_future(three(world))
+    task = asyncio.ensure_future(three(partition))
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="another task"):
-        await one(world)
+        await one(partition)
     assert len(await task) == 2
 
 
@@ -370,26 +377,26 @@ async def test_what_is_not_about_the_record_is_raised_and_tried_again(error: Exc
     async def asked(raw: bytes) -> Any:
         return registry(raw)
 
-    world = World([StoredBatch([b"[1]", b"[2]", END])], "skip", is_async=is_async)
-    world.records._deserializers = Deserializers(None, asked if is_async else registry)
-    world.pump()
-    assert [record.value for record in await three(world)] == [[1]]
+    partition = Partition([StoredBatch([b"[1]", b"[2]", END])], "skip", is_async=is_async)
+    partition.records._deserializers = Deserializers(None, asked if is_async else registry)
+    partition.pump()
+    assert [record.value for record in await three(partition)] == [[1]]
     with pytest.raises(type(error)):
-        await three(world)
+        await three(partition)
     down = False
-    assert [record.value for record in await three(world)] == [[2], "end"]
-    assert world.undecodable.count == 0
+    assert [record.value for record in await three(partition)] == [[2], "end"]
+    assert partition.undecodable.count == 0
 
 
-def test_a_damaged_size_stops_the_partition_whatever_the_policy() -> None:
+def test_a_damaged_size_stops_the_partition_with_every_policy() -> None:
     async def run() -> None:
-        world = World([StoredBatch([b"1"]), StoredBatch([END])], "skip", is_async=False)
-        base, raw = world.raw[1]
-        world.raw[1] = (base, raw[:8] + b"\x00\x00\x00\x05" + raw[12:])
-        world.pump()
-        assert [record.value for record in await one(world)] == [1]
+        partition = Partition([StoredBatch([b"1"]), StoredBatch([END])], "skip", is_async=False)
+        base, raw = partition.raw[1]
+        partition.raw[1] = (base, raw[:8] + b"\x00\x00\x00\x05" + raw[12:])
+        partition.pump()
+        assert [record.value for record in await one(partition)] == [1]
         with pytest.raises(Exception, match="length 5 is too small"):
-            await one(world)
+            await one(partition)
 
     asyncio.run(run())
 
@@ -420,14 +427,14 @@ def test_deserializers_get_no_nulls_and_errors_have_the_record() -> None:
 
 @pytest.mark.parametrize("read", [one, three])
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_a_coroutine_that_nobody_awaits_is_no_value(read: Read, policy: PolicyName) -> None:
-    world = World([StoredBatch([b"1", END])], policy, is_async=False)
-    world.records._deserializers = Deserializers(None, lambda raw: later(raw))
-    world.pump()
+async def test_a_coroutine_that_is_not_awaited_is_not_a_value(read: Read, policy: PolicyName) -> None:
+    partition = Partition([StoredBatch([b"1", END])], policy, is_async=False)
+    partition.records._deserializers = Deserializers(None, lambda raw: later(raw))
+    partition.pump()
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=r"value_deserializer=.* is no coroutine function"):
-            await read(world)
-    assert (world.committable(), world.letters.written) == (0, [])
+            await read(partition)
+    assert (partition.committable(), partition.letters.written) == (0, [])
 
 
 @pytest.mark.parametrize("read", [one, three])
@@ -440,26 +447,26 @@ async def test_a_deserializer_that_does_not_return_has_a_deadline(read: Read, po
             await asyncio.Event().wait()
         return json.loads(raw)
 
-    world = World([StoredBatch([b"1", b"2", END])], policy, is_async=True)
-    world.records = DeserializingReader(
-        world.assignment, world.reader, Deserializers(None, hanging), world.undecodable, 0.01
+    partition = Partition([StoredBatch([b"1", b"2", END])], policy, is_async=True)
+    partition.records = DeserializingReader(
+        partition.assignment, partition.reader, Deserializers(None, hanging), partition.undecodable, 0.01
     )
-    world.pump()
-    # What was made until then is delivered.
-    assert [record.value for record in await read(world)] == [1]
+    partition.pump()
+    # The records that were made until then are delivered.
+    assert [record.value for record in await read(partition)] == [1]
     for _ in range(2):
-        task = asyncio.ensure_future(read(world))
-        while world.reader.awaited is None:
+        task = asyncio.ensure_future(read(partition))
+        while partition.reader.awaited is None:
             await asyncio.sleep(0)
-        assert str(world.reader.awaited) == "t-0: the record at offset 1 waits for value_deserializer"
+        assert str(partition.reader.awaited) == "t-0: the record at offset 1 waits for value_deserializer"
         with pytest.raises(DeadlineError, match="value_deserializer did not return for the record at offset 1 within"):
             await task
-        assert world.reader.awaited is None
+        assert partition.reader.awaited is None
     with pytest.raises(DeadlineError):
-        await world.records.deserialize(Record("t", 0, 1, 0, None, b"2"))
-    assert world.committable() == 1
+        await partition.records.deserialize(Record("t", 0, 1, 0, None, b"2"))
+    assert partition.committable() == 1
     hangs = False
-    assert (await read(world))[0].value == 2
+    assert (await read(partition))[0].value == 2
 
 
 async def test_what_poll_has_taken_is_not_processed_if_a_deserializer_ends_it() -> None:
@@ -470,10 +477,10 @@ async def test_what_poll_has_taken_is_not_processed_if_a_deserializer_ends_it() 
             raise KeyboardInterrupt
         return json.loads(raw)
 
-    world = World([StoredBatch([b"1"]), StoredBatch([b"2"]), StoredBatch([END])], "skip", is_async=False)
-    world.records._deserializers = Deserializers(None, load)
-    world.pump()
+    partition = Partition([StoredBatch([b"1"]), StoredBatch([b"2"]), StoredBatch([END])], "skip", is_async=False)
+    partition.records._deserializers = Deserializers(None, load)
+    partition.pump()
     with pytest.raises(KeyboardInterrupt):
-        # In place of the task, which would pass it on to the event loop.
-        three(world).send(None)
-    assert world.committable() == 0
+        # Send it directly, because a task would pass it on to the event loop.
+        three(partition).send(None)
+    assert partition.committable() == 0

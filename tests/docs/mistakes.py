@@ -483,7 +483,7 @@ CALLS = [
         "'auto.create.topic.enable'",
         "did you mean 'auto.create.topics.enable'?",
     ),
-    made("a broker of three", lambda: Broker(brokers=3), TypeError, "'brokers'", "use Cluster(brokers=...)"),  # type: ignore[call-arg]
+    made("a broker of three", lambda: Broker(brokers=3), TypeError, "Broker.__init__()", "'brokers'"),  # type: ignore[call-arg]
     made("a cluster of none", lambda: Cluster(brokers=0), ConfigurationError, "brokers", "at least 1"),
 ]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.docs.snippets import ROOT, shows
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PORT = "9092"
 """The port that the pages write. A run puts a free one in its place."""
@@ -93,7 +93,7 @@ class Running:
     def wait_until_it_shows(self, output: str) -> None:
         """Wait until it has printed what the page shows."""
         with self._changed:
-            done = self._changed.wait_for(lambda: shows_in_any_order(output, self.printed), PATIENCE)
+            done = self._changed.wait_for(lambda: shows_in_any_order(output, self.printed), LONG_TIMEOUT)
         assert done, f"{self.process.args!r} prints\n{self.printed}{self.errors}\ninstead of\n{output}"
 
     def end(self, interrupt: bool = False) -> int:
@@ -101,7 +101,7 @@ class Running:
         if interrupt:
             self.process.send_signal(signal.SIGINT)
         try:
-            code = self.process.wait(4 * PATIENCE)
+            code = self.process.wait(4 * LONG_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -55,7 +55,7 @@ def test_a_section_has_all_parts(name: str) -> None:
     assert SECTIONS[name].lstrip().startswith("- **Meaning:**")
 
 
-def test_the_tree_is_that_of_the_classes() -> None:
+def test_the_tree_matches_the_classes() -> None:
     block = PAGE[PAGE.index("```text\nKafkaError\n") :].split("```")[1]
     tree: dict[str, str] = {}
     path: list[str] = []
@@ -94,7 +94,7 @@ def test_the_data_of_an_error_is_named_and_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "number", "retriable", "error", "remedy"), CODES)
-def test_the_table_of_codes_is_that_of_the_code(
+def test_the_table_of_error_codes_matches_the_enum(
     name: str, number: str, retriable: str, error: str, remedy: str
 ) -> None:
     code = ErrorCode[name]

@@ -11,7 +11,7 @@ import pytest
 
 import aiokproto.errors
 from aiokproto import Client, Consumer, Producer, Record
-from aiokproto.application.foreign_options import HINTS
+from aiokproto.application.hints import OPTIONS
 from aiokproto.broker.security.acls import Operation, PatternType, Permission, ResourceType
 from aiokproto.codec.registry import api_keys, request
 from aiokproto.config import ConnectionOptions
@@ -120,7 +120,7 @@ def test_options_documented_as_existing_exist_and_others_do_not(page: str) -> No
 def test_options_that_are_not_here_have_a_hint(page: str) -> None:
     """The error for an option says what the page says: use something else, or leave it out."""
     names = {name.replace(".", "_") for names, _ in rows(page) for name in names}
-    missing = names - OWN - HINTS.keys()
+    missing = names - OWN - OPTIONS.keys()
     assert missing == set()
 
 
@@ -260,7 +260,7 @@ def test_every_exception_of_the_other_client_is_named(page: str) -> None:
         ("permission type", Permission, "ACLPermissionType"),
     ],
 )
-def test_the_numbers_of_acls_are_those_of_kafka_and_of_the_other_clients(field: str, enum: Any, theirs: str) -> None:
+def test_acls_have_the_numbers_of_kafka_and_the_other_clients(field: str, enum: Any, theirs: str) -> None:
     page = (ROOT / "docs" / "howto" / "admin.md").read_text()
     row = re.search(rf"^\| {field} \| (.+) \|$", page, re.MULTILINE)
     assert row is not None

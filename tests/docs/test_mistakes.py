@@ -23,7 +23,7 @@ from aiokproto.errors import (
 )
 from aiokproto.group.assignors import RangeAssignor
 from tests.docs.mistakes import CALLS, CONSUMING, OPTIONS, PRODUCING, SERVERS, Mistake, consumer, producer
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def check(mistake: Mistake, raised: BaseException) -> None:
@@ -51,7 +51,7 @@ async def servers() -> AsyncIterator[str]:
 async def outcome(call: Callable[..., Any], given: object) -> None:
     result = call(given)
     if inspect.isawaitable(result):
-        await asyncio.wait_for(result, PATIENCE)
+        await asyncio.wait_for(result, LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("mistake", PRODUCING)

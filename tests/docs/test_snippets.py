@@ -18,8 +18,8 @@ import pytest
 from aiokproto.broker import Broker, Cluster, Security, ThreadedCluster
 from tests.docs.calls import problems
 from tests.docs.snippets import ADDRESS, DOCS, PAGES, Snippet, shows, snippets
-from tests.patience import PATIENCE
 from tests.security.certificates import make
+from tests.timeouts import LONG_TIMEOUT
 
 EXAMPLES = DOCS / "examples.md"
 ALL = [snippet for page in PAGES for snippet in snippets(page)]
@@ -104,7 +104,7 @@ async def test_a_pages_snippets_run_in_their_order(page: Path, address: str) -> 
     namespace: dict[str, Any] = {"__name__": page.stem}
     for snippet in filter(runs, snippets(page)):
         scope = {"__name__": "__main__"} if "asyncio.run(" in snippet.code else namespace
-        printed = await asyncio.wait_for(snippet.execute(scope, address), PATIENCE)
+        printed = await asyncio.wait_for(snippet.execute(scope, address), LONG_TIMEOUT)
         assert shows(snippet.output or "", printed), f"{where(snippet)} prints\n{printed}"
     # What pytest would find on the page is a test, and not run by being defined.
     for name, test in namespace.items():

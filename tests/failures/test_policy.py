@@ -97,13 +97,13 @@ MEMBER_ONLY = {Action.REJOIN, Action.REJOIN_LOST, Action.REJOIN_AS_NEW}
 TRANSACTIONS = {INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT}
 
 
-def test_the_tables_are_those_of_their_apis() -> None:
+def test_the_tables_match_their_apis() -> None:
     assert {api: api_name(api) for api in TABLES} == NAMES
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
 def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
-    """Also that no API's failure leads to an action that only another API's caller can carry out."""
+    """No API's failure leads to an action that only another API's caller can carry out."""
     for code in Code:
         row = find_row(code, situation)
         assert row.why
@@ -128,10 +128,10 @@ def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
 def test_errors_that_kafka_calls_retriable_are_retried_with_few_exceptions(situation: Situation) -> None:
-    """The exceptions, all of them: what Java's client, too, does not simply send again."""
+    """These are all exceptions. Java's client doesn't simply send them again, either."""
     exceptions = {
         (None, Code.ELECTION_NOT_NEEDED),
-        # The caller has begun these sessions, and knows what they held.
+        # The caller has started these sessions, and knows what they held.
         (None, Code.FETCH_SESSION_ID_NOT_FOUND),
         (None, Code.INVALID_FETCH_SESSION_EPOCH),
         (None, Code.FETCH_SESSION_TOPIC_ID_ERROR),
@@ -184,7 +184,7 @@ def test_a_mistake_in_the_call_is_its_own(situation: Situation) -> None:
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
 def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situation) -> None:
-    """Save acknowledgements of a share consumer: the records went with the connection."""
+    """All but the acknowledgements of a share consumer: the records were released with the connection."""
     if situation.api == SHARE_ACKNOWLEDGE:
         assert classify(BrokerConnectionError("lost"), situation) is Action.FAIL
     else:
@@ -277,7 +277,7 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
         (AuthenticationError("refused"), Situation(METADATA, starting=True), Action.FAIL),
         (NotKafkaError("http"), Situation(METADATA, starting=True), Action.FAIL),
         (NotKafkaError("http"), Situation(METADATA), Action.REFRESH_METADATA),
-        # Whatever a user sends.
+        # These are requests of users.
         (Code.NOT_CONTROLLER, Situation(), Action.REFRESH_METADATA),
         (Code.NOT_COORDINATOR, Situation(coordinated=True), Action.FIND_COORDINATOR),
         (BrokerConnectionError("lost"), Situation(coordinated=True), Action.FIND_COORDINATOR),

@@ -17,11 +17,18 @@ from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from aiokproto.codec.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskIds
+from aiokproto.codec.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from aiokproto.error_codes import ErrorCode
 from tests.group.fake import committed, topic_id
 
 INTERVAL = 2.0
 """Seconds between heartbeats."""
+TASK_OFFSET_INTERVAL = 10.0
+"""Seconds between reports of a streams member's offsets."""
 
 
 class FakeEpochGroup:
@@ -54,7 +61,7 @@ class FakeEpochGroup:
         self.member = ""
 
     def answer(self, request: Any) -> Any:
-        """The response to any request of a member."""
+        """Return the response to any request of a member."""
         if isinstance(request, OffsetCommitRequest):
             return committed(request, self._check(request.member_id, request.generation_id_or_member_epoch))
         if isinstance(request, OffsetFetchRequest):
@@ -70,7 +77,7 @@ class FakeEpochGroup:
             return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
         full = joins
         if isinstance(request, ConsumerGroupHeartbeatRequest):
-            # A member that repeats an epoch, since it missed a response, has to say what it owns.
+            # A member that repeats an epoch because it missed a response has to report what it owns.
             if 0 < request.member_epoch < self._told and request.topic_partitions is None:
                 self.member = ""
                 return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
@@ -83,7 +90,7 @@ class FakeEpochGroup:
         return self._response(request, news)
 
     def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """No offset is committed. Who says no member id may read, as admin clients do."""
+        """No offset is committed. A client without a member id may read, as admin clients do."""
         (group,) = request.groups
         code = 0 if group.member_id is None else self._check(group.member_id, group.member_epoch)
         topics = [
@@ -117,4 +124,43 @@ class FakeEpochGroup:
             member_epoch=self.epoch,
             heartbeat_interval_ms=int(INTERVAL * 1000),
             assignment=module.Assignment(topic_partitions=topics) if news else None,
+        )
+
+
+class FakeStreamsGroup(FakeEpochGroup):
+    """A streams group with at most one member, all of whose tasks are of subtopology 0.
+
+    Attributes:
+        tasks: The partitions of its tasks, by the field of the response.
+        more: Further fields of the next response.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: dict[str, list[int]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+        self.more: dict[str, Any] = {}
+
+    def assign_tasks(self, **tasks: list[int]) -> None:
+        """Replace the tasks of some roles."""
+        self.tasks |= tasks
+        self.epoch, self._news = self.epoch + 1, True
+
+    def answer(self, request: Any) -> Any:
+        if isinstance(request, StreamsGroupTopologyDescriptionUpdateRequest):
+            return StreamsGroupTopologyDescriptionUpdateResponse()
+        return super().answer(request)
+
+    def _response(self, request: Any, news: bool) -> StreamsGroupHeartbeatResponse:
+        more, self.more = self.more, {}
+        tasks: dict[str, Any] = {
+            role: [TaskIds(subtopology_id="0", partitions=partitions)] if partitions else []
+            for role, partitions in self.tasks.items()
+        }
+        return StreamsGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=int(INTERVAL * 1000),
+            task_offset_interval_ms=int(TASK_OFFSET_INTERVAL * 1000),
+            **(tasks if news else {}),
+            **more,
         )

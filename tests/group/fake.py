@@ -251,7 +251,7 @@ class FakeCluster:
         max_version: int | None = None,
         channel: str = "main",
     ) -> Any:
-        # Encoded and decoded, as on the wire: a field that the version lacks does not arrive.
+        # It's encoded and decoded, as on the wire, so that a field that the version lacks doesn't arrive.
         version = await self.version(type(request), node, max_version=max_version)
         sent = type(request).decode(bytes(request.encode(version)), version)
         self.requests.append(sent)

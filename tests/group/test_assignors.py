@@ -25,7 +25,7 @@ from aiokproto.group.assignors import (
     Subscription,
     make_assignors,
 )
-from aiokproto.group.assignors.claims import decode_claim, encode_claim
+from aiokproto.group.assignors.member_data import decode_member_data, encode_member_data
 from aiokproto.types import TopicPartition
 
 NAMES = list(_BY_NAME)
@@ -63,7 +63,7 @@ def test_range(partitions: Mapping[str, int], who: dict[str, Subscription], expe
     [
         ({}, members(a="x"), {"a": ""}),
         ({"x": 3, "y": 3}, members(a="xy", b="xy"), {"a": "x0 x2 y1", "b": "x1 y0 y2"}),
-        # The example of unequal subscriptions in Kafka's documentation.
+        # This is the example of unequal subscriptions in Kafka's documentation.
         ({"x": 1, "y": 2, "z": 3}, members(a="x", b="xy", c="xyz"), {"a": "x0", "b": "y0", "c": "y1 z0 z1 z2"}),
         ({"x": 2}, members(b="x", a="x", c="x"), {"a": "x0", "b": "x1", "c": ""}),
         ({"x": 2, "unwanted": 5}, members(a="x"), {"a": "x0 x1"}),
@@ -127,7 +127,7 @@ def after(
 ) -> dict[str, Subscription]:
     """The subscriptions in the rebalance after ``dealt``; new members own nothing."""
     return {
-        who: Subscription(wanted, encode_claim(dealt[who], generation) if who in dealt else None)
+        who: Subscription(wanted, encode_member_data(dealt[who], generation) if who in dealt else None)
         for who, wanted in topics.items()
     }
 
@@ -170,9 +170,9 @@ def test_sticky_believes_the_latest_generation() -> None:
     """A member that was away claims partitions that were assigned to others since."""
     x = [TopicPartition("x", number) for number in range(4)]
     who = {
-        "back": Subscription(frozenset("x"), encode_claim(x, 1), generation=1),
-        "a": Subscription(frozenset("x"), encode_claim(x[:2], 2), generation=2),
-        "b": Subscription(frozenset("x"), encode_claim(x[2:], 2), generation=2),
+        "back": Subscription(frozenset("x"), encode_member_data(x, 1), generation=1),
+        "a": Subscription(frozenset("x"), encode_member_data(x[:2], 2), generation=2),
+        "b": Subscription(frozenset("x"), encode_member_data(x[2:], 2), generation=2),
     }
     dealt = StickyAssignor().assign({"x": 4}, who)
     assert set(dealt["a"]) <= set(x[:2])
@@ -212,20 +212,20 @@ def test_cooperative_never_assigns_an_owned_partition_and_ends_in_two_rebalances
 
 @given(st.lists(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99)), unique=True), st.integers(-1, 99))
 def test_owned_partitions_are_decoded_as_encoded(claimed: list[TopicPartition], generation: int) -> None:
-    partitions, decoded = decode_claim(encode_claim(claimed, generation))
+    partitions, decoded = decode_member_data(encode_member_data(claimed, generation))
     assert (sorted(partitions), decoded) == (sorted(claimed), generation)
 
 
 def test_owned_partitions_are_encoded_as_in_java() -> None:
     claimed = [TopicPartition("ab", 1), TopicPartition("ab", 2)]
     data = bytes.fromhex("00000001 0002 6162 00000002 00000001 00000002 00000007")
-    assert encode_claim(claimed, 7) == data
-    assert decode_claim(data[:-4]) == (claimed, -1)
+    assert encode_member_data(claimed, 7) == data
+    assert decode_member_data(data[:-4]) == (claimed, -1)
 
 
 @given(st.binary(max_size=60))
 def test_malformed_user_data_claims_no_partitions(data: bytes) -> None:
-    claimed, _ = decode_claim(data)
+    claimed, _ = decode_member_data(data)
     assert len(claimed) <= len(data)
 
 

@@ -21,24 +21,23 @@ from aiokproto.group.consumer_member import ConsumerMember
 from aiokproto.types import OffsetAndMetadata
 from tests.group.epoch_fake import INTERVAL, FakeEpochGroup
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run, topic_id
+from tests.group.harness import MemberHarness, running
 
 FIRST, SECOND = ALL = partitions("t", 0, 1)
 OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
 
 
-class Harness:
+class Harness(MemberHarness):
     """The only member of a consumer group."""
+
+    heartbeats = ConsumerGroupHeartbeatRequest
+    member: ConsumerMember
 
     def __init__(self, config: GroupConfig) -> None:
         cluster: Any = FakeCluster(t=4, u=1)
         cluster.group = self.group = FakeEpochGroup()
-        self.cluster, self.owner = cluster, FakeOwner()
-        self.member = ConsumerMember(cluster, config, self.owner)
-        self.task = asyncio.create_task(self.member.run())
-
-    @property
-    def beats(self) -> list[Any]:
-        return list(self.cluster.sent(ConsumerGroupHeartbeatRequest))
+        self.owner = FakeOwner()
+        super().__init__(cluster, ConsumerMember(cluster, config, self.owner))
 
     @property
     def commits(self) -> list[tuple[int, list[int]]]:
@@ -51,27 +50,15 @@ class Harness:
             for request in self.cluster.sent(OffsetCommitRequest)
         ]
 
-    def script(self, *answers: Any) -> None:
-        self.cluster.next[ConsumerGroupHeartbeatRequest].extend(answers)
-
-    async def subscribe(self, *topics: str) -> None:
-        self.member.set_topics(topics)
-        await asyncio.sleep(1)
-
 
 @asynccontextmanager
 async def harness(**options: Any) -> AsyncIterator[Harness]:
     made = Harness(replace(CONFIG, **options))
     made.group.assign("t", 0, 1)
-    await asyncio.sleep(0.1)
-    assert made.owner.kinds == ["LEFT"]
-    made.owner.changes.clear()
-    try:
+    async with running(made):
+        assert made.owner.kinds == ["LEFT"]
+        made.owner.changes.clear()
         yield made
-    finally:
-        made.task.cancel()
-        await asyncio.wait([made.task])
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 def test_the_first_heartbeat_says_everything() -> None:
@@ -103,7 +90,7 @@ def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again_in_full(
     run(program())
 
 
-def test_a_session_has_room_for_several_heartbeats_whatever_interval_the_coordinator_says() -> None:
+def test_a_session_has_room_for_several_heartbeats_with_any_interval_of_the_coordinator() -> None:
     async def program() -> None:
         async with harness() as it:
             answer = it.group.answer

@@ -20,7 +20,7 @@ def items(*numbers: int) -> frozenset[int]:
 
 
 class Member(EpochMembership[int]):
-    """A member of a group that learns what it owns, in a field of that name."""
+    """A member of a group that reports what it owns, in a field of that name."""
 
     def __init__(self, instance_id: str | None = None) -> None:
         super().__init__(instance_id, ("owned",))
@@ -178,7 +178,8 @@ def test_after_a_failure_the_heartbeat_carries_everything() -> None:
 
 
 def test_a_target_is_acknowledged_even_if_the_member_owns_the_same_as_before() -> None:
-    # The coordinator may have assigned a third partition and withdrawn it before the member knew: it waits for that.
+    # The coordinator may have assigned a third partition and withdrawn it before the member knew, and waits for this
+    # report.
     member = stable()
     member.beat(4, items(0, 1))
     assert member.now() is S.RECONCILING
@@ -197,7 +198,7 @@ def test_a_first_target_without_partitions_is_reconciled_too() -> None:
     assert member.now() is S.STABLE
 
 
-def test_a_response_to_an_earlier_heartbeat_is_no_acknowledgement() -> None:
+def test_a_response_to_an_earlier_heartbeat_is_not_an_acknowledgement() -> None:
     member = reconciling()
     member.heartbeat(member.fields)
     member.reconcile()
@@ -329,7 +330,7 @@ class Coordinator:
         max_size=40,
     )
 )
-def test_a_member_reaches_every_target_whatever_happens_before(events: list[frozenset[int] | str]) -> None:
+def test_a_member_reaches_every_target_after_any_history(events: list[frozenset[int] | str]) -> None:
     member, group = joining(), Coordinator()
     begun: frozenset[int] | None = None
     for event in events:

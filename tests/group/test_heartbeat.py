@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from aiokproto.codec.messages.join_group import JoinGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError
 from aiokproto.failures import Action
+from aiokproto.group.classic_member import ClassicMember
 from aiokproto.group.heartbeat import Heartbeat
 from aiokproto.group.membership import Membership, Phase
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, run
@@ -32,18 +33,12 @@ class Harness:
         self.member.joined(JoinGroupResponse(generation_id=1, member_id="member-1", leader="member-1"))
         self.member.synced(0)
         cluster.group.member, cluster.group.generation = "member-1", 1
-        self.heartbeat = Heartbeat(
-            cluster,
-            CONFIG,
-            self.member,
-            CoordinatorRequests(cluster, CoordinatorKind.GROUP, "g"),
-            self._take,
-            self.owner.session,
-        )
+        requests, member = CoordinatorRequests(cluster, CoordinatorKind.GROUP, "g"), cast("ClassicMember", self)
+        self.heartbeat = Heartbeat(cluster, CONFIG, self.member, requests, member, self.owner)
         self.heartbeat.session.confirm(asyncio.get_running_loop().time())
         self.task = asyncio.create_task(self.heartbeat.run())
 
-    def _take(self, action: Action, error: KafkaError) -> None:
+    def heartbeat_refused(self, action: Action, error: KafkaError) -> None:
         self.taken.append(action)
 
     @property

@@ -86,7 +86,7 @@ def test_a_topic_that_does_not_exist_by_the_metadata_is_not_waited_for() -> None
 
 
 class ThreadedCluster(FakeCluster):
-    """Knows whether what runs was given to a thread."""
+    """Knows whether the running code was given to a thread."""
 
     in_thread = False
 
@@ -102,7 +102,7 @@ class ThreadedCluster(FakeCluster):
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "loop", "thread"])
-def test_assignors_run_in_a_thread_and_those_of_the_application_in_the_loop_by_default(strategy: str) -> None:
+def test_assignors_run_in_a_thread_and_the_applications_own_in_the_loop_by_default(strategy: str) -> None:
     cluster = ThreadedCluster(t=4)
     ran: list[bool] = []
 

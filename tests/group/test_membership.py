@@ -99,7 +99,7 @@ def test_how_each_error_changes_the_member(code: ErrorCode, action: Action, memb
 
 
 def test_a_group_that_has_chosen_another_assignor_since_the_join_is_joined_again() -> None:
-    """A consumer group that becomes a classic one in between chooses one that all members have."""
+    """A consumer group that becomes a classic one in between chooses an assignor that all members have."""
     syncs, joins = syncing(), joining()
     assert syncs.synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) is Action.REJOIN
     assert (syncs.member_id, syncs.generation) == ("me", 1)
@@ -147,7 +147,7 @@ def test_subscriptions_are_decoded_as_encoded() -> None:
     said = decode_subscription(data, "instance")
     assert (said.topics, said.user_data, said.owned_partitions) == (frozenset("ab"), b"data", owned)
     assert (said.generation, said.rack_id, said.group_instance_id) == (7, "rack", "instance")
-    # A later version only adds to the end.
+    # A later version only appends fields.
     assert decode_subscription(b"\x00\x09" + data[2:] + b"more", "instance") == said
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -31,35 +31,25 @@ from aiokproto.group.protocol import decode_subscription
 from aiokproto.runtime.timeouts import timeout
 from aiokproto.simulation import Simulation
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
+from tests.group.harness import MemberHarness, running
 
 ALL = partitions("t", 0, 1)
 
 
-class Harness:
-    """The only member of a group."""
+class Harness(MemberHarness):
+    """The only member of a classic group."""
+
+    heartbeats = HeartbeatRequest
+    member: ClassicMember
 
     def __init__(self, assignors: Sequence[Assignor], config: GroupConfig) -> None:
         cluster: Any = FakeCluster(t=2, u=1)
-        self.cluster, self.owner = cluster, FakeOwner()
-        self.group = self.cluster.group
-        self.member = ClassicMember(cluster, config, assignors, self.owner)
-        self.task = asyncio.create_task(self.member.run())
-
-    async def subscribe(self, *topics: str) -> None:
-        self.member.set_topics(topics)
-        await asyncio.sleep(1)
+        self.group, self.owner = cluster.group, FakeOwner()
+        super().__init__(cluster, ClassicMember(cluster, config, assignors, self.owner))
 
 
-@asynccontextmanager
-async def harness(*strategies: str, config: GroupConfig = CONFIG) -> AsyncIterator[Harness]:
-    made = Harness(make_assignors(strategies or ("range",)), config)
-    await asyncio.sleep(0.1)
-    try:
-        yield made
-    finally:
-        made.task.cancel()
-        await asyncio.wait([made.task])
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+def harness(*strategies: str, config: GroupConfig = CONFIG) -> AbstractAsyncContextManager[Harness]:
+    return running(Harness(make_assignors(strategies or ("range",)), config))
 
 
 def test_a_member_joins_when_it_has_a_subscription_and_leaves_without_one() -> None:
@@ -310,7 +300,7 @@ def test_the_pause_after_an_assignment_that_cannot_be_decoded_ends_with_what_com
             await it.subscribe("t")
             it.group.rebalancing = True
             it.cluster.next[SyncGroupRequest] = [unreadable(it)] * 6
-            # The next pause would be of 16 s.
+            # The next pause would last 16 s.
             async with timeout(60):
                 while len(it.cluster.sent(SyncGroupRequest)) < 7:
                     await asyncio.sleep(0.1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -16,42 +15,29 @@ from aiokproto.group.share_member import ShareMember
 from aiokproto.types import TopicPartition
 from tests.group.epoch_fake import INTERVAL, FakeEpochGroup
 from tests.group.fake import FakeCluster, partitions, run
+from tests.group.harness import MemberHarness, running
 
 
-class Harness:
-    """The only member of a share group."""
+class Harness(MemberHarness):
+    """The only member of a share group.
+
+    Attributes:
+        seen: Its assignments, in order.
+    """
+
+    heartbeats, collection = ShareGroupHeartbeatRequest, frozenset
+    member: ShareMember
 
     def __init__(self) -> None:
         cluster: Any = FakeCluster(t=3, u=1)
         cluster.group = self.group = FakeEpochGroup()
-        self.cluster = cluster
+        self.group.assign("t", 0, 1)
         self.seen: list[list[TopicPartition]] = []
-        self.member = ShareMember(cluster, "g", "r1", lambda each: self.seen.append(sorted(each)))
-        self.task = asyncio.create_task(self.member.run())
-
-    @property
-    def beats(self) -> list[Any]:
-        return list(self.cluster.sent(ShareGroupHeartbeatRequest))
-
-    def script(self, *answers: Any) -> None:
-        self.cluster.next[ShareGroupHeartbeatRequest].extend(answers)
-
-    async def subscribe(self, *topics: str) -> None:
-        self.member.set_topics(frozenset(topics))
-        await asyncio.sleep(1)
+        super().__init__(cluster, ShareMember(cluster, "g", "r1", lambda each: self.seen.append(sorted(each))))
 
 
-@asynccontextmanager
-async def harness() -> AsyncIterator[Harness]:
-    made = Harness()
-    made.group.assign("t", 0, 1)
-    await asyncio.sleep(0.1)
-    try:
-        yield made
-    finally:
-        made.task.cancel()
-        await asyncio.wait([made.task])
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+def harness() -> AbstractAsyncContextManager[Harness]:
+    return running(Harness())
 
 
 def test_the_first_heartbeat_says_everything_and_the_next_ones_nothing() -> None:

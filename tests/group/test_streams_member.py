@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -14,13 +14,11 @@ from aiokproto.codec.messages.streams_group_heartbeat import (
     EndpointToPartitions,
     Status,
     StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
     TaskIds,
     TopicPartition,
 )
 from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
-    StreamsGroupTopologyDescriptionUpdateResponse,
     TopologyDescription,
 )
 from aiokproto.error_codes import ErrorCode
@@ -38,53 +36,16 @@ from aiokproto.group.streams_topology import (
     TaskRole,
 )
 from aiokproto.types import TopicPartition as Partition
+from tests.group.epoch_fake import INTERVAL, FakeStreamsGroup
 from tests.group.fake import FakeCluster, run
+from tests.group.harness import MemberHarness, running
 
 ACTIVE, STANDBY, WARMUP = TaskRole
-INTERVAL, OFFSET_INTERVAL = 2.0, 10.0
 TOPOLOGY = StreamsTopology((Subtopology("0", ("b", "a"), (InternalTopic("r"),), copartitioned=(frozenset("ar"),)),))
 
 
 def tasks(role: TaskRole, *numbers: int) -> frozenset[StreamsTask]:
     return frozenset(StreamsTask(role, "0", number) for number in numbers)
-
-
-class Coordinator:
-    """A group with one member.
-
-    Attributes:
-        more: Further fields of the next response.
-    """
-
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.owned: dict[str, list[int]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-        self.more: dict[str, Any] = {}
-        self._news = False
-
-    def assign(self, **roles: list[int]) -> None:
-        self.owned |= roles
-        self.epoch, self._news = self.epoch + 1, True
-
-    def answer(self, request: Any) -> Any:
-        if isinstance(request, StreamsGroupTopologyDescriptionUpdateRequest):
-            return StreamsGroupTopologyDescriptionUpdateResponse()
-        joins = request.member_epoch == 0
-        self.epoch += joins
-        news, self._news = self._news or joins, False
-        more, self.more = self.more, {}
-        ids: dict[str, Any] = {
-            name: [TaskIds(subtopology_id="0", partitions=numbers)] if numbers else []
-            for name, numbers in self.owned.items()
-        }
-        return StreamsGroupHeartbeatResponse(
-            member_id=request.member_id,
-            member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
-            heartbeat_interval_ms=int(INTERVAL * 1000),
-            task_offset_interval_ms=int(OFFSET_INTERVAL * 1000),
-            **(ids if news else {}),
-            **more,
-        )
 
 
 class Recorder(StreamsListener):
@@ -112,47 +73,39 @@ class Recorder(StreamsListener):
         self.events.append(("endpoints", endpoints))
 
 
-class Harness:
-    def __init__(self, options: dict[str, Any]) -> None:
-        cluster: Any = FakeCluster()
-        cluster.group = self.group = Coordinator()
-        self.cluster, self.listener = cluster, options.pop("listener", None) or Recorder()
-        self.member = StreamsMember(cluster, "g", TOPOLOGY, self.listener, **options)
-        self.task = asyncio.create_task(self.member.run())
+class Harness(MemberHarness):
+    """The only member of a streams group."""
 
-    @property
-    def beats(self) -> list[Any]:
-        return list(self.cluster.sent(StreamsGroupHeartbeatRequest))
+    heartbeats = StreamsGroupHeartbeatRequest
+    member: StreamsMember
+
+    def __init__(self, listener: Recorder | None = None, **options: Any) -> None:
+        cluster: Any = FakeCluster()
+        cluster.group = self.group = FakeStreamsGroup()
+        self.group.assign_tasks(active_tasks=[0, 1])
+        self.listener = listener or Recorder()
+        super().__init__(cluster, StreamsMember(cluster, "g", TOPOLOGY, self.listener, **options))
 
     @property
     def events(self) -> list[tuple[str, Any]]:
         return self.listener.events
 
 
-@asynccontextmanager
-async def harness(**options: Any) -> AsyncIterator[Harness]:
-    made = Harness(options)
-    made.group.assign(active_tasks=[0, 1])
-    await asyncio.sleep(0.5)
-    try:
-        yield made
-    finally:
-        made.task.cancel()
-        await asyncio.wait([made.task])
-        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+def harness(**options: Any) -> AbstractAsyncContextManager[Harness]:
+    return running(Harness(**options), 0.5)
 
 
 def test_only_a_heartbeat_that_joins_carries_the_topology() -> None:
     async def program() -> None:
         async with harness(process_id="p", endpoint=StreamsEndpoint("h", 7), client_tags={"zone": "a"}) as it:
-            it.cluster.next[StreamsGroupHeartbeatRequest] = [BrokerConnectionError("lost")]
+            it.script(BrokerConnectionError("lost"))
             await asyncio.sleep(2 * INTERVAL)
             first, *others = it.beats
             assert (first.process_id, first.user_endpoint) == ("p", Endpoint(host="h", port=7))
             assert (first.active_tasks, first.standby_tasks, first.warmup_tasks) == ([], [], [])
             assert first.topology == TOPOLOGY.encode()
             assert all(beat.topology is None for beat in others)
-            # Everything else again after a failure, since nobody knows what has arrived.
+            # All other fields are sent again after a failure, because the member can't know what has arrived.
             assert len([beat for beat in others if beat.process_id == "p"]) == 1
 
     run(program())
@@ -169,7 +122,7 @@ def test_the_topology_is_encoded_in_kafkas_order() -> None:
 def test_tasks_of_all_roles_are_reported_together() -> None:
     async def program() -> None:
         async with harness() as it:
-            it.group.assign(standby_tasks=[3])
+            it.group.assign_tasks(standby_tasks=[3])
             await asyncio.sleep(INTERVAL + 0.5)
             reports = [beat for beat in it.beats if beat.active_tasks is not None]
             assert all(None not in (beat.standby_tasks, beat.warmup_tasks) for beat in reports)
@@ -181,7 +134,7 @@ def test_tasks_of_all_roles_are_reported_together() -> None:
 def test_a_task_that_changes_its_role_is_revoked_and_assigned() -> None:
     async def program() -> None:
         async with harness() as it:
-            it.group.assign(active_tasks=[0], warmup_tasks=[1])
+            it.group.assign_tasks(active_tasks=[0], warmup_tasks=[1])
             await asyncio.sleep(INTERVAL + 0.5)
             assert it.events == [
                 ("assigned", tasks(ACTIVE, 0, 1)),
@@ -196,7 +149,7 @@ def test_a_task_that_changes_its_role_is_revoked_and_assigned() -> None:
 def test_a_fenced_member_stops_at_once_and_joins_again() -> None:
     async def program() -> None:
         async with harness() as it:
-            it.cluster.next[StreamsGroupHeartbeatRequest] = [ErrorCode.FENCED_MEMBER_EPOCH]
+            it.script(ErrorCode.FENCED_MEMBER_EPOCH)
             await asyncio.sleep(INTERVAL + 0.5)
             names = [name for name, _ in it.events]
             assert names == ["assigned", "removed", "lost", "assigned"]
@@ -208,7 +161,7 @@ def test_a_fenced_member_stops_at_once_and_joins_again() -> None:
 def test_offsets_are_sent_at_the_interval_that_the_broker_sets() -> None:
     async def program() -> None:
         async with harness() as it:
-            # With the interval of ten seconds, three times: at once, and with the next heartbeats after 10 and 20.
+            # An interval of ten seconds makes three: at once, and with the next heartbeats after 10 and 20.
             for offset in range(25):
                 it.member.report_offsets({("0", 1): offset}, {("0", 1): 100})
                 await asyncio.sleep(1)
@@ -266,7 +219,7 @@ def test_a_listener_can_await_what_changes_while_the_member_goes_on() -> None:
                 await asyncio.sleep(INTERVAL)
             await asyncio.sleep(5 * INTERVAL)
             missing = StatusCode.MISSING_SOURCE_TOPICS
-            # What has changed twice while the first call ran is reported once, as it is then.
+            # A change that happened twice while the first call ran is reported once, in its newest state.
             assert it.events[1:] == [("status", (StreamsStatus(missing, detail),)) for detail in ("first", "third")]
             assert len(it.beats) > 6
             it.group.more = {"status": [Status(status_code=1, status_detail="fail")]}
@@ -305,7 +258,7 @@ def test_the_topology_is_described_when_the_broker_asks_for_it(code: ErrorCode, 
 def test_a_topology_that_the_group_refuses_ends_the_member(code: ErrorCode) -> None:
     async def program() -> None:
         async with harness() as it:
-            it.cluster.next[StreamsGroupHeartbeatRequest] = [code]
+            it.script(code)
             with pytest.raises(KafkaError, match=code.name):
                 await it.task
 
@@ -320,7 +273,7 @@ def test_an_exception_of_the_listener_ends_the_member() -> None:
                 raise ZeroDivisionError
 
             it.listener.revoked = fail  # type: ignore[method-assign]
-            it.group.assign(active_tasks=[0])
+            it.group.assign_tasks(active_tasks=[0])
             with pytest.raises(ZeroDivisionError):
                 await it.task
 

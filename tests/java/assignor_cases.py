@@ -11,9 +11,9 @@ from typing import Any
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.codec.payloads.consumer_protocol import TopicPartition as TopicPartitions
 from aiokproto.group.assignors import Assignment, Assignor, Subscription, make_assignors
-from aiokproto.group.assignors.claims import Claim
 from aiokproto.group.assignors.hash_order import hash_order
-from aiokproto.group.assignors.sticky import cooperative_claim, eager_claim
+from aiokproto.group.assignors.member_data import MemberData
+from aiokproto.group.assignors.sticky import cooperative_member_data, eager_member_data
 from aiokproto.group.protocol import decode_subscription
 from aiokproto.types import TopicPartition
 
@@ -24,7 +24,7 @@ RARE = [("sticky", 2465), ("sticky", 3250), ("cooperative-sticky", 2129), ("coop
 """Histories in which a partition moves back to a member from which more than twelve others of its topic have moved: the
 table that decides which one has grown then."""
 CLIENTS = ("consumer-report-1", "c", "größe", "客户", "\U0001f680", "\uff21")
-"""Client ids begin the member ids. The last two sort differently by UTF-16 units and by code points."""
+"""A member id starts with the client id. The last two sort differently by UTF-16 units and by code points."""
 
 
 @dataclass
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def claims(self) -> list[TopicPartition]:
-        """What all members say that they own."""
+        """Return what all members claim to own."""
         return [partition for said in self.subscriptions.values() for partition in self.claim_of(said).partitions]
 
-    def claim_of(self, said: Subscription) -> Claim:
-        """What a member says that it owns."""
-        return eager_claim(said) if self.assignor == "sticky" else cooperative_claim(said)
+    def claim_of(self, said: Subscription) -> MemberData:
+        """Return what a member claims to own."""
+        return eager_member_data(said) if self.assignor == "sticky" else cooperative_member_data(said)
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:
@@ -189,7 +189,7 @@ class History:
             first.generation = second.generation
 
     def _take_over(self) -> None:
-        """Let a member own what others claim of earlier generations, so that it has far more than they."""
+        """Let a member own what others claim from earlier generations, so that it has far more than they have."""
         newest, *others = self._random.sample(list(self._members.values()), min(6, len(self._members)))
         newest.generation = self._generation
         newest.assigned = self._all_of(newest)
@@ -214,7 +214,7 @@ class History:
         assignor = self._with_history(member)
         user_data = assignor.user_data(member.topics)
         if user_data and self._careless:
-            # Of versions before the generation was there, and of clients that send something else.
+            # Older versions send no generation, and some clients send something else.
             user_data = self._random.choice(
                 [user_data] * 6 + [user_data[:-4], b"", b"\x00\x00\x00\x05abc", user_data + b"x"]
             )
@@ -242,7 +242,7 @@ def histories(count: int) -> list[Case]:
 
 
 def violation(case: Case, assignment: Assignment) -> str:
-    """Return why an assignment is not valid; empty if it is."""
+    """Return why an assignment is invalid; empty if it's valid."""
     members = case.subscriptions
     seen: set[TopicPartition] = set()
     for member, assigned in assignment.items():
@@ -258,7 +258,7 @@ def violation(case: Case, assignment: Assignment) -> str:
     wanted = {topic for said in members.values() for topic in said.topics}
     for topic in sorted(wanted):
         for number in range(case.partitions.get(topic, 0)):
-            # In a cooperative group its owner has to give it up first.
+            # In a cooperative group, the owner has to give the partition up first.
             if (topic, number) not in seen and (topic, number) not in owned:
                 return f"{topic}-{number} is not assigned"
     return ""

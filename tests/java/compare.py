@@ -11,9 +11,9 @@ from tools.schema.names import snake
 
 
 class Comparison:
-    """Compares messages of one version. ``seen`` takes note of what they had: (field's path, "null" | "set" | "plain").
+    """Compares messages of one version. ``seen`` collects their values: (field's path, "null" | "set" | "plain").
 
-    ``old_fields`` gives the names here of fields that Java has under others.
+    ``old_fields`` maps Java's names of fields to ours where they differ.
     """
 
     def __init__(self, version: int, old_fields: Mapping[str, str], seen: set[tuple[str, str]]) -> None:
@@ -33,7 +33,7 @@ class Comparison:
             if spec.name in rest:
                 yield from self._field(spec, ours, rest.pop(spec.name), where)
             elif size in rest:
-                # Of record sets the JSON has the size alone. That the bytes are the same is seen when they are encoded.
+                # Java's JSON has only the size of a record set. Encoding shows whether the bytes are the same.
                 if (java := rest.pop(size)) != len(ours):
                     yield f"{where}: ours has {len(ours)} bytes, Java's {java}"
             elif spec.tag is None:
@@ -68,14 +68,14 @@ class Comparison:
 
 
 def kind_of_value(spec: FieldSpec, value: Any) -> str:
-    """What a value shows of its field; one at its default might as well not have been read."""
+    """Return what a value shows about its field. A default value might as well not have been read."""
     if value is None:
         return "null"
     return "plain" if value == spec.default_value() else "set"
 
 
 def unknown_tags(struct: Struct) -> Iterator[dict[int, bytes]]:
-    """The unknown tagged fields of each struct that has any, outer structs first."""
+    """Yield the unknown tagged fields of each struct that has any, outer structs first."""
     if struct.unknown_tags:
         yield struct.unknown_tags
     for spec in type(struct).fields():
@@ -86,7 +86,7 @@ def unknown_tags(struct: Struct) -> Iterator[dict[int, bytes]]:
 
 
 def to_be_seen(message: type[Message], version: int) -> Iterator[tuple[str, str]]:
-    """What vectors must have shown of a message-version: every field set, and null where it can be."""
+    """Return what vectors must have shown of a message-version: every field set, and null where possible."""
     yield from _to_be_seen(message, version, message.__name__)
 
 

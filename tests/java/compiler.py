@@ -1,4 +1,4 @@
-"""Compiles and names the tests' Java programs. A JDK need not be there: the compiler is among the jars of the tests."""
+"""Compiles and names the tests' Java programs. They need no JDK, because the compiler is among the tests' jars."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tools.setup.system import find_java
 
 PROGRAMS = Path(__file__).parent
 SILENT = "-Dorg.apache.logging.log4j.level=OFF"
-"""An option for programs whose output is read: brokers have a Log4j that would write errors among it."""
+"""An option for programs whose output tests read, because the brokers' Log4j would write errors into it."""
 
 
 def command(source: Path, program: str, *options: str, jars: Path | None = None) -> list[str]:
-    """Return the command that runs a program, with what a folder of jars has: by default that of Kafka's newest.
+    """Return the command that runs a program with the jars of a folder, by default the newest Kafka's.
 
-    Its source, a file or all in a folder, is compiled if need be. Arguments follow.
+    The source, a file or a folder, is compiled if need be. The caller appends the arguments.
     """
     jars = jars or kafka_jars()
     classes = compiled(source, sorted(jars.glob("*.jar")))

@@ -1,6 +1,6 @@
 """Exceptions to the comparison with Java: what a release renamed, renumbered or redefined, and what neither has.
 
-Each entry is checked to be needed still.
+A test checks that each entry is still needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECORD_TYPE_AS_VERSION: dict[str, set[int]] = {
     "ShareGroupMemberMetadataKey": {10},
     "ShareGroupMetadataKey": {11},
 }
-"""Until 4.0 a coordinator's key had its record type for a version. The bytes are those of version 0 now."""
+"""Until 4.0 a coordinator's key had its record type as its version. The bytes are the same as version 0's now."""
 
 REDEFINED: dict[str, int] = {
     "ReadShareGroupStateSummaryResponse": 0,

@@ -26,7 +26,7 @@ class Vector(NamedTuple):
     values: dict[str, Any]
     """Kafka's JSON of it."""
     unknown_tags: list[dict[int, bytes]]
-    """Of every struct that has some, in the order in which the structs are met."""
+    """The unknown tagged fields of every struct that has any, in the order of the structs."""
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version} ({self.release}, {self.style})"

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aiokproto.types import TopicPartition
 from tests.java import compiler
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 PROGRAM = compiler.PROGRAMS / "groups" / "Members.java"
 
@@ -17,7 +17,7 @@ class JavaMembers:
     """Members of groups, by name.
 
     Attributes:
-        assigned: What each of them was assigned last; those that left the group are absent.
+        assigned: The last assignment of each member. Members that have left are absent.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -34,14 +34,14 @@ class JavaMembers:
     async def stop(self, name: str) -> None:
         """Let a member leave its group."""
         self._tell(f"stop {name}")
-        await asyncio.wait_for(self._stopped[name].wait(), PATIENCE)
+        await asyncio.wait_for(self._stopped[name].wait(), LONG_TIMEOUT)
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
     async def read(self) -> None:
-        """Take note of what the members write, until they end."""
+        """Collect what the members write, until they end."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             name, *words = line.decode().split()
@@ -69,7 +69,7 @@ async def java_members() -> AsyncIterator[JavaMembers]:
         yield members
         assert process.stdin is not None
         process.stdin.close()
-        await asyncio.wait_for(reading, PATIENCE)
+        await asyncio.wait_for(reading, LONG_TIMEOUT)
     finally:
         reading.cancel()
         if process.returncode is None:

@@ -10,7 +10,7 @@ from tests.java.starting import OPTIONS, QUICK
 
 
 def pytest_configure() -> None:
-    # Most of what brokers, Spark and tools do in a test is starting.
+    # Brokers, Spark and tools spend most of a test's time on starting.
     given = os.environ.get(OPTIONS, "")
     if QUICK not in given:
         os.environ[OPTIONS] = f"{given} {QUICK}".strip()

@@ -1,8 +1,8 @@
 """How the tests' Java processes start fast: options for all of them, and an archive of Kafka's classes (AppCDS).
 
-Loading and verifying classes is most of what a broker or a client does until it is there. Java can write them to an
-archive as they are then in memory, and other processes map it. It is made for one Java and one class path; a path that
-goes on after it may have it too, and Java leaves it alone if anything does not fit.
+A broker or a client spends most of its start on loading and verifying classes. Java can write the loaded classes to an
+archive, which other processes map into memory. An archive is made for one Java and one class path. A longer class path
+that starts with it can use it, too, and Java ignores an archive that doesn't fit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ OPTIONS = "JDK_JAVA_OPTIONS"
 """The environment variable with options of every ``java`` that is started."""
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For processes that end soon: compiling less, and collecting with one thread, takes half the CPU time."""
+"""Options for processes that end soon. Compiling less, and collecting with one thread, takes half the CPU time."""
 
 
 def archive_of(java: Path, jars: Path) -> Path:
-    """Where the archive is of the classes in a folder with jars: `tests.kafka.template` makes that of a broker's."""
+    """Return the archive's path for the classes in a folder of jars. `tests.kafka.template` makes the brokers'."""
     program = java.resolve()
     return jars / f"classes-{program.parts[-3]}-{program.stat().st_mtime_ns:x}.jsa"
 
@@ -29,7 +29,7 @@ def java_command(java: Path, jars: Path, *more: Path) -> list[str]:
     Its options and its class to run follow.
     """
     archive = archive_of(java, jars)
-    # Benchmarks run the same brokers with nothing that is for tests.
+    # Benchmarks run the same brokers without options for tests.
     shares = QUICK in os.environ.get(OPTIONS, "") and archive.exists()
     path = os.pathsep.join(map(str, (*sorted(jars.glob("*.jar")), *more)))
     return [str(java), *([f"-XX:SharedArchiveFile={archive}"] if shares else []), "-cp", path]

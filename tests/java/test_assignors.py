@@ -38,7 +38,7 @@ def assignment(result: dict[str, Any]) -> Assignment | None:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_the_assignment_is_javas(judged: list[tuple[Case, dict[str, Any]]], assignor: str) -> None:
-    """To the order of each member's partitions. Where Java's goes wrong, for a known reason, ours is valid."""
+    """The order of each member's partitions is the same, too. Where Java's has a known defect, ours is valid."""
     defects: Counter[str] = Counter()
     cases = [(case, result) for case, result in judged if case.assignor == assignor]
     for case, result in cases:
@@ -53,7 +53,7 @@ def test_the_assignment_is_javas(judged: list[tuple[Case, dict[str, Any]]], assi
 
 
 def test_the_cases_are_of_all_kinds(judged: list[tuple[Case, dict[str, Any]]]) -> None:
-    """A judge of easy cases would prove nothing."""
+    """Easy cases would prove nothing."""
     kinds: Counter[str] = Counter()
     for case, _ in judged:
         members = case.subscriptions.values()

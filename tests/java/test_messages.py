@@ -1,4 +1,4 @@
-"""Java's bytes of every message in every version: each value is ours too, and the bytes come back the same."""
+"""Java's bytes of every message in every version decode to the same values, and encode to the same bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def faults(vector: generated_vectors.Vector, seen: Seen, *, without: str | None 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda message: message.__name__)
 def test_every_value_is_decoded_as_java_wrote_it(message: type[Message], vectors: Vectors) -> None:
-    """Nothing is left out: all fields of all versions were seen set, and null where they can be."""
+    """The vectors set all fields of all versions, and have nulls where possible."""
     seen: Seen = {}
     assert not [fault for vector in vectors[message.__name__] for fault in faults(vector, seen)]
     for version, kinds in seen.items():
@@ -117,7 +117,7 @@ def test_every_exception_is_needed(generated: generated_vectors.Generated) -> No
     assert not [name for name, v in renumbered if v in registry.lookup(name).versions]
 
 
-def test_header_versions_are_those_of_java(generated: generated_vectors.Generated) -> None:
+def test_header_versions_are_the_same_as_in_java(generated: generated_vectors.Generated) -> None:
     assert generated.headers
     for row in generated.headers:
         request, response = registry.request(row.api_key), registry.response(row.api_key)
@@ -126,7 +126,7 @@ def test_header_versions_are_those_of_java(generated: generated_vectors.Generate
 
 
 def test_differences_are_named(vectors: Vectors) -> None:
-    """Each kind of difference in turn, made by changing what Java said."""
+    """Each kind of difference is made by changing what Java wrote."""
     right = next(it for it in vectors["MetadataResponse"] if it.version == 12 and it.style == "set0")
     assert faults(right, {}) == []
 

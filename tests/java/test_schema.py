@@ -1,4 +1,4 @@
-"""Our declarations beside the definitions in Kafka's jars; and that the comparison finds what it is there to find."""
+"""Our declarations beside the definitions in Kafka's jars; and that the comparison finds every kind of difference."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def field(json: Json, name: str) -> Json:
     raise KeyError(name)
 
 
-def test_declarations_are_those_of_kafka(kafka: list[list[definitions.Definition]]) -> None:
+def test_declarations_are_the_same_as_in_kafka(kafka: list[list[definitions.Definition]]) -> None:
     report = check(kafka)
     assert report.findings == []
     assert report.known == list(KNOWN)
     assert len(report.compared) == 838
-    # Kafka publishes those of its metadata log without definitions: their bytes are judged all the same.
+    # Kafka publishes no definitions of its metadata log's records, but their bytes are compared.
     assert all(name.endswith("Record") for name in report.uncovered)
 
 
 @pytest.mark.parametrize("release", MESSAGES_RELEASES)
 def test_every_message_of_a_release_is_declared(kafka: list[list[definitions.Definition]], release: str) -> None:
-    """Also where the newer release has the last word on what the older one had already."""
+    """It's true even for messages whose definition comes from a newer release."""
     defined = {
         (it.identity, version) for found in kafka for it in found if it.release == release for version in range_of(it)
     }
@@ -135,7 +135,7 @@ def test_a_changed_declaration_is_reported(
 
 
 def test_one_jar_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code tells whether there are findings, which name the release."""
+    """The exit code says whether there are findings, which name the release."""
     jar = tmp_path / "kafka-clients-9.8.7-rc1.jar"
     text = """{  // http://kafka.apache.org
       "apiKey": 12, "type": "response", "name": "HeartbeatResponse", "validVersions": "0-5", "flexibleVersions": "4+",

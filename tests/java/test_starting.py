@@ -33,15 +33,15 @@ def archived() -> bool:
     return archive_of(java, kafka_jars()).exists()
 
 
-def test_classes_are_those_of_the_archive(tmp_path: Path) -> None:
-    """Also where the class path goes on, as for the programs of tests."""
+def test_classes_come_from_the_archive(tmp_path: Path) -> None:
+    """The archive also serves a longer class path, as the programs of tests have."""
     (tmp_path / "Program.class").touch()
     assert (IN_ARCHIVE in run(tmp_path, "-Xlog:class+load")) == archived()
     assert len(run(tmp_path).splitlines()) == 1
 
 
 def test_outside_of_tests_there_is_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks start brokers as a user does."""
+    """Benchmarks start brokers as users do."""
     monkeypatch.setenv(OPTIONS, "-Xshare:auto")
     assert IN_ARCHIVE not in run("-Xlog:class+load")
 

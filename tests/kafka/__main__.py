@@ -1,4 +1,4 @@
-"""``python -m tests.kafka [--brokers N] [--config name=value ...]``: a cluster in the foreground, until Ctrl-C.
+"""``python -m tests.kafka [--brokers N] [--config name=value ...]`` runs a cluster in the foreground, until Ctrl-C.
 
 ``python -m tests.kafka --release 0.10.2.2`` runs one broker of an earlier release.
 """
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--release", choices=RELEASES, default=NEWEST, help="an earlier release, with one broker")
     arguments = parser.parse_args()
     config = dict(pair.split("=", 1) for pair in arguments.config)
-    # Ctrl-C and a plain kill end it alike, also while it is still starting.
+    # Ctrl-C and a plain kill end it in the same way, even while it is still starting.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         earlier = arguments.release != NEWEST

@@ -33,7 +33,7 @@ UNCLEAN = 1
 def create_topic(
     cluster: RunningKafka, name: str, partitions: int, replication: int, config: Mapping[str, str] | None
 ) -> None:
-    """Create a topic; returns once every running broker knows a leader for each of its partitions."""
+    """Create a topic, and return once every running broker knows a leader for each of its partitions."""
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
     topic = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=replication, assignments=[], configs=configs
@@ -45,7 +45,7 @@ def create_topic(
 
 
 def move_leader(cluster: RunningKafka, topic: str, partition: int) -> int:
-    """Make another broker the leader of a partition, moving its data there if need be; returns the new leader."""
+    """Make another broker the leader of a partition, move its data there if necessary, and return the new leader."""
     before = _partition(cluster, topic, partition)
     others = cluster.running - {before.leader_id}
     if not others:
@@ -69,7 +69,7 @@ def move_leader(cluster: RunningKafka, topic: str, partition: int) -> int:
 
 
 def elect_unclean(cluster: RunningKafka, topic: str, partition: int) -> int:
-    """Have a replica lead that is not in sync, once it is known that no other is there; returns it."""
+    """Let a replica lead that isn't in sync, once the controller knows that no other is there. Return the replica."""
     _await(f"{topic}-{partition} to lose its leader", partial(_is_led_by, -1, cluster, topic, partition))
     _elect(cluster, UNCLEAN, topic, partition)
     for node_id in cluster.running:
@@ -79,7 +79,7 @@ def elect_unclean(cluster: RunningKafka, topic: str, partition: int) -> int:
 
 
 def replicas(cluster: RunningKafka, topic: str, partition: int) -> tuple[int, list[int]]:
-    """The leader of a partition, and its followers."""
+    """Return the leader of a partition, and its followers."""
     found = _partition(cluster, topic, partition)
     return found.leader_id, [node_id for node_id in found.replica_nodes if node_id != found.leader_id]
 
@@ -90,7 +90,7 @@ def _elect(cluster: RunningKafka, how: int, topic: str, partition: int) -> None:
     _check("electing leaders", answer.error_code, None)
     for result in answer.replica_election_results:
         for outcome in result.partition_result:
-            # Not needed: the old leader is no replica any more, so the new one leads already.
+            # No election is needed if the old leader is no longer a replica, because the new one already leads.
             if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 _check(f"electing the leader of {topic}-{partition}", outcome.error_code, outcome.error_message)
 
@@ -124,7 +124,8 @@ def _partitions(cluster: RunningKafka, topic: str, node_id: int | None = None) -
 
 
 def _ask(cluster: RunningKafka, request: Request[R], version: int, node_id: int | None = None) -> R:
-    """One request to one broker, any if it does not matter: in KRaft a broker forwards to the controller itself."""
+    """Send one request to one broker, or to any if it doesn't matter: in KRaft a broker forwards requests to the
+    controller itself."""
     address = cluster.address(min(cluster.running) if node_id is None else node_id)
     with socket.create_connection(address, timeout=WAIT_SECONDS) as connection, connection.makefile("rb") as replies:
         connection.sendall(frames.encode_request(request, version, 1, "tests"))

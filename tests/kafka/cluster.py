@@ -1,4 +1,4 @@
-"""A cluster of real Kafka brokers (KRaft), each a Java process of ours, gone when we are."""
+"""A cluster of real Kafka brokers (KRaft), each in a Java process that ends with this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tools.setup.system import find_java
 
 START_SECONDS = 180.0
 STOP_SECONDS = 60.0
-# Below the ports that Linux (from 32768) and others (from 49152) hand out by themselves.
+# These are below the ports that Linux (from 32768) and other systems (from 49152) assign by themselves.
 BROKER_PORTS = range(20_000, 32_000)
 
 
@@ -34,7 +34,7 @@ class KafkaError(Exception):
 
 
 def missing() -> str | None:
-    """What this machine lacks to run a cluster, with the way to get it, or None."""
+    """Return what this machine lacks to run a cluster, and how to get it; None if it lacks nothing."""
     if find_java() is None:
         return "real Kafka needs Java 17 or later"
     if not kafka_ready():
@@ -43,10 +43,10 @@ def missing() -> str | None:
 
 
 class KafkaCluster:
-    """Brokers 1 to ``brokers``, every one of them also a controller, on free ports of 127.0.0.1.
+    """Brokers 1 to ``brokers``, which are also controllers, on free ports of 127.0.0.1.
 
-    Synchronous, so that tests of any kind and benchmarks can use it: every method returns when the thing is done, or
-    raises `KafkaError`. ``config`` goes over the configuration of each broker, ``heap`` is each one's ``-Xmx``;
+    It is synchronous, so that tests of any kind and benchmarks can use it: every method returns when it is done, or
+    raises `KafkaError`. ``config`` overrides the configuration of each broker, ``heap`` is each one's ``-Xmx``, and
     ``jvm`` has further options of Java. ``classpath`` has folders with plug-ins.
     """
 
@@ -105,7 +105,7 @@ class KafkaCluster:
             raise
 
     def stop(self) -> None:
-        """Kill all brokers and remove the data, which is not read again: no broker needs to close its logs."""
+        """Kill all brokers and remove the data. No broker needs to close its logs, because they aren't read again."""
         for node_id in list(self._processes):
             self.stop_broker(node_id, hard=True)
         if self._folder is not None:
@@ -116,7 +116,7 @@ class KafkaCluster:
             self._watchdog = None
 
     def stop_broker(self, node_id: int, *, hard: bool = False) -> None:
-        """Stop one broker: in good order, handing over its partitions; or ``hard``, as a power cut would."""
+        """Stop one broker cleanly, so that it hands over its partitions, or with ``hard``, as a power cut would."""
         process = self._processes.pop(node_id)
         process.send_signal(signal.SIGKILL if hard else signal.SIGTERM)
         try:
@@ -136,7 +136,7 @@ class KafkaCluster:
         self._await_known(self.running)
 
     def data_folder(self, node_id: int) -> Path:
-        """Where a broker keeps its logs."""
+        """Return the folder of a broker's logs."""
         return Path(self._config.get("log.dirs", self._node_folder(node_id) / "data"))
 
     def _node_folder(self, node_id: int) -> Path:
@@ -144,7 +144,7 @@ class KafkaCluster:
         return self._folder / f"node-{node_id}"
 
     def _jars(self, node_id: int) -> Path:
-        """The jars of a node's release."""
+        """Return the jars of a node's release."""
         return kafka_jars()
 
     def _write_config(self, node_id: int) -> None:
@@ -163,7 +163,7 @@ class KafkaCluster:
             *arguments,
         ]
         with (folder / "console.log").open("ab") as console:
-            # In a session of its own a broker does not get the terminal's Ctrl-C: its owner decides when it stops.
+            # The broker has its own session, so it doesn't get the terminal's Ctrl-C: its owner decides when it stops.
             process = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
             )
@@ -179,7 +179,7 @@ class KafkaCluster:
                 format_storage(template, self.data_folder(node_id), cluster_id, node_id)
             else:
                 unformatted.append(node_id)
-        # All at once: each is a slow process of Java.
+        # All nodes are formatted at the same time: each takes a slow Java process.
         arguments = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties")
         formatting = {node_id: self._java(node_id, *arguments) for node_id in unformatted}
         for node_id, process in formatting.items():
@@ -237,10 +237,10 @@ def _start_watchdog(folder: Path) -> subprocess.Popen[str]:
 
 
 def free_ports(node_ids: tuple[int, ...]) -> dict[int, Ports]:
-    """Two free ports for every node.
+    """Return two free ports for every node.
 
-    Not those the system hands out for port 0: between our look and the broker's start, or while a broker is down, any
-    outgoing connection on this machine could be given one of them.
+    They aren't ports that the system assigns for port 0: between this check and the broker's start, or while a broker
+    is down, any outgoing connection on this machine could be given one of them.
     """
     candidates = random.SystemRandom().sample(BROKER_PORTS, len(BROKER_PORTS))
     free = itertools.islice(filter(_is_free, candidates), 2 * len(node_ids))

@@ -1,4 +1,4 @@
-"""What a broker of the test cluster is configured with."""
+"""The configuration of the test cluster's brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 HOST = "127.0.0.1"
 
 HEARTBEAT_MS = 200
-"""The interval of heartbeats of consumer, share and streams groups: members learn of a new assignment by them."""
+"""The heartbeat interval of consumer, share and streams groups: members learn about a new assignment from
+heartbeats."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Ports:
 def server_properties(
     node_id: int, nodes: Mapping[int, Ports], folder: Path, overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """The configuration of one node, which is broker and controller at once, of a cluster of ``nodes``."""
+    """Return the configuration of one node, which is both broker and controller, of a cluster of ``nodes``."""
     copies = str(len(nodes))
     safe = str(min(2, len(nodes)))
     return {
@@ -43,7 +44,7 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.num.partitions": "3",
         "share.coordinator.state.topic.min.isr": safe,
-        # What a person would wait for in production, a test should not.
+        # A test shouldn't wait as production does.
         "group.initial.rebalance.delay.ms": "0",
         "group.streams.initial.rebalance.delay.ms": "0",
         "group.consumer.assignment.interval.ms": "100",
@@ -77,7 +78,7 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def log4j_yaml(log: Path) -> str:
-    """Kafka's log goes to one file, which is quoted when a broker does not come up."""
+    """Return a logging configuration with one file, which is quoted if a broker doesn't start."""
     return f"""\
 Configuration:
   status: error

@@ -1,4 +1,4 @@
-"""A Kerberos realm: an MIT KDC of ours in a folder, on a free port of 127.0.0.1."""
+"""A Kerberos realm: an MIT KDC in a folder, on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kafka.config import HOST
 
 REALM = "AIOKPROTO.TEST"
 START_SECONDS = 60.0
-# Administrators' programs are not on every user's path.
+# Administrators' programs aren't on every user's path.
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 
@@ -24,7 +24,7 @@ class KdcError(Exception):
 
 
 def missing() -> str | None:
-    """What this machine lacks to run a KDC, or None."""
+    """Return what this machine lacks to run a KDC, or None."""
     lacking = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
     if lacking:
         return f"{' and '.join(lacking)} not found: install MIT Kerberos (Debian: krb5-kdc krb5-admin-server krb5-user)"
@@ -32,9 +32,9 @@ def missing() -> str | None:
 
 
 class Kdc:
-    """A realm with its KDC in a folder. `start` makes both; another process can use them with the same folder.
+    """A realm with its KDC in a folder. `start` makes both. Another process can use them with the same folder.
 
-    ``options`` go over those in the section ``[libdefaults]`` of ``krb5.conf``.
+    ``options`` override those in the section ``[libdefaults]`` of ``krb5.conf``.
     """
 
     def __init__(self, folder: Path, port: int = 0, options: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,8 @@ class Kdc:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which Kerberos' library and programs find this realm, and no tickets of this machine."""
+        """Return the variables with which Kerberos' library and programs find this realm, and none of this machine's
+        tickets."""
         return {
             "KRB5_CONFIG": str(self.krb5_conf),
             "KRB5_KDC_PROFILE": str(self._folder / "kdc.conf"),
@@ -59,11 +60,11 @@ class Kdc:
         }
 
     def start(self) -> int:
-        """Make the realm, and start its KDC; return its process id."""
+        """Make the realm, and start its KDC. Return the KDC's process id."""
         self._folder.mkdir(parents=True, exist_ok=True)
         defaults = {
             "default_realm": REALM,
-            # Names are taken as they are: no test depends on this machine's DNS.
+            # Names are used as they are, so that no test depends on this machine's DNS.
             "dns_lookup_kdc": "false",
             "dns_lookup_realm": "false",
             "dns_canonicalize_hostname": "false",
@@ -86,7 +87,7 @@ class Kdc:
         return self.run()
 
     def run(self) -> int:
-        """Start the KDC of a realm that is there; return its process id."""
+        """Start the KDC of an existing realm. Return its process id."""
         program = shutil.which("krb5kdc", path=_PATH)
         assert program is not None, "checked by missing()"
         with (self._folder / "console.log").open("ab") as console:
@@ -111,7 +112,7 @@ class Kdc:
                 return self._process.pid
 
     def stop(self) -> None:
-        """Kill the KDC; the realm stays."""
+        """Kill the KDC. The realm stays."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -132,7 +133,7 @@ class Kdc:
         return self._run("kadmin.local", "-r", REALM, "-q", query)
 
     def kinit(self, name: str, principal: str, keytab: Path, *options: str) -> Path:
-        """Get a ticket; return the file of the credential cache."""
+        """Get a ticket. Return the file of the credential cache."""
         file = self._folder / f"{name}.ccache"
         self._run("kinit", "-c", f"FILE:{file}", "-k", "-t", str(keytab), *options, principal)
         return file
@@ -144,7 +145,7 @@ class Kdc:
         done = subprocess.run(
             [path, *arguments], env=environment, capture_output=True, text=True, timeout=START_SECONDS
         )
-        # kadmin.local ends with 0 whatever happened, and says "command: cause".
+        # kadmin.local always exits with 0, and reports an error as "command: cause".
         if done.returncode or (program == "kadmin.local" and ": " in done.stderr):
             raise KdcError(f"{program} {' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout

@@ -1,7 +1,8 @@
-"""Clients that work on a cluster all the time, and check what they read: nothing lost or repeated, each key in order.
+"""Clients that work on a cluster all the time, and check what they read: nothing is lost or repeated, and each key is
+in order.
 
-What is written has one of a few keys, and counts up for each of them. So whoever reads sees at once whether a number is
-missing, comes again, or comes too early. No client is ever restarted; an exception that reaches its user ends the load.
+Records have one of a few keys, and count up for each of them. Every reader therefore sees at once whether a number is
+missing, comes again, or comes too early. No client is ever restarted. An exception that reaches its user ends the load.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffs
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.producer import Transaction
 from aiokproto.types import Record
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 KEYS = [b"key %d" % number for number in range(8)]
-"""Each partition has one of them at least, so that each reader always has something to read."""
+"""Each partition has at least one of these keys, so that each reader always has something to read."""
 PARTITIONS, REPLICAS = 4, 3
 PLAIN, TRANSACTIONAL, COPIED = "plain", "transactional", "copied"
 ABORTED = b"aborted"
 PACE = 0.03
-"""Seconds between the records of a key: the load of a service, and not all that the machine can do."""
+"""Seconds between the records of a key, which is the load of a service rather than the most that the machine can do."""
 IN_FLIGHT = 4
-"""Rounds of records that are not acknowledged yet."""
+"""The number of rounds of records that may be unacknowledged."""
 
 GROUPS: dict[str, list[dict[str, Any]]] = {
     "eager": [{"partition_assignment_strategy": "range"}] * 2,
@@ -46,9 +47,9 @@ class Work:
     """What one client has done.
 
     Attributes:
-        name: Which client it is.
-        steps: How many of its steps are done.
-        longest: The longest time between two of them (s). Joining a group comes before the first.
+        name: The name of the client.
+        steps: The number of steps that it has done.
+        longest: The longest time between two steps (s). Joining a group comes before the first.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +59,7 @@ class Work:
         self._at: float | None = None
 
     def step(self) -> None:
-        """Note that a step is done."""
+        """Record that a step is done."""
         now = asyncio.get_running_loop().time()
         if self._at is not None:
             self.longest = max(self.longest, now - self._at)
@@ -66,20 +67,20 @@ class Work:
 
 
 Run = Callable[[Any, Work], Coroutine[Any, Any, None]]
-"""Has a client work until it is cancelled."""
+"""Lets a client work until it is cancelled."""
 
 
 class Numbers:
     """The numbers of each key in a topic, as one reader or all members of a group read them."""
 
     def __init__(self, name: str, source: str) -> None:
-        """``source`` is the topic whose numbers these are, maybe copied."""
+        """``source`` is the topic that the numbers, which may be copies, come from."""
         self.source = source
         self.next: Counter[bytes | None] = Counter()
         self._name = name
 
     def take(self, record: Record) -> None:
-        """The next record of its key; any other is an error."""
+        """Take a record, which must be the next one of its key."""
         expected = b"%d" % self.next[record.key]
         assert record.value == expected, f"{self._name}: {record} came, not {expected!r}"
         self.next[record.key] += 1
@@ -89,8 +90,8 @@ class Load:
     """The clients, what they have written, and what they have read.
 
     Attributes:
-        client: Asks the cluster what it is made of. One of the clients, too.
-        works: What each client has done.
+        client: Requests the cluster's metadata. It is one of the clients, too.
+        works: The work of each client.
     """
 
     def __init__(self, bootstrap_servers: str, stack: AsyncExitStack) -> None:
@@ -100,7 +101,7 @@ class Load:
         self._servers = bootstrap_servers
         self._stack = stack
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # How many numbers of each key are acknowledged, or committed, by topic.
+        # The number of acknowledged or committed numbers of each key, by topic.
         self._written: Counter[str] = Counter()
         self._read: dict[str, Numbers] = {}
         self._stopping = False
@@ -134,7 +135,7 @@ class Load:
         return consumer
 
     async def progress(self, steps: int = 3) -> None:
-        """Wait until every client has done some more steps, and everything is read that was written before."""
+        """Wait until every client has done some more steps, and has read everything that was written before."""
         goals, written = {work: work.steps + steps for work in self.works}, Counter(self._written)
         await self._until(lambda: self._has_read(written) and all(work.steps >= goal for work, goal in goals.items()))
 
@@ -149,7 +150,7 @@ class Load:
             ):
                 await asyncio.sleep(0.1)
 
-        await asyncio.wait_for(replicated(), PATIENCE)
+        await asyncio.wait_for(replicated(), LONG_TIMEOUT)
 
     async def finish(self) -> None:
         """Stop writing, and wait until everything is read."""
@@ -159,7 +160,7 @@ class Load:
         await self._until(lambda: self._has_read(self._written))
 
     async def stop(self) -> None:
-        """Cancel what still runs."""
+        """Cancel the clients that still run."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -168,9 +169,9 @@ class Load:
         return all(numbers.next[key] >= written[numbers.source] for numbers in self._read.values() for key in KEYS)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for the condition. Raises what ended a client."""
+        """Wait for the condition. Raise the error that ended a client."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + LONG_TIMEOUT
         while not condition():
             for name, task in self._tasks.items():
                 if task.done() and (error := task.exception()):
@@ -188,7 +189,7 @@ class Load:
             "bootstrap_servers": self._servers,
             "auto_offset_reset": "earliest",
             # A machine with little to spare must not expire a session: the records would come again.
-            "session_timeout_ms": PATIENCE * 1000,
+            "session_timeout_ms": LONG_TIMEOUT * 1000,
             "auto_commit_interval_ms": 500,
         }
         return Consumer(topic, **given | options)
@@ -223,7 +224,7 @@ class Load:
             await asyncio.sleep(PACE)
 
     async def _transact(self, producer: Producer, work: Work) -> None:
-        """Every fourth transaction is aborted."""
+        """Write in transactions, and abort every fourth one."""
         for number in itertools.count():
             if self._stopping:
                 return
@@ -255,7 +256,7 @@ class Load:
                 work.step()
 
     async def _ask(self, client: Client, work: Work) -> None:
-        """Requests to any broker, to leaders, and to coordinators."""
+        """Send requests to any broker, to leaders, and to coordinators."""
         latest = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(PARTITIONS)]
         while True:
             response = await client.request(DescribeClusterRequest())
@@ -270,7 +271,7 @@ class Load:
 
 @asynccontextmanager
 async def load(bootstrap_servers: str) -> AsyncIterator[Load]:
-    """Clients that work on the cluster meanwhile."""
+    """Let clients work on the cluster within the block."""
     async with AsyncExitStack() as stack:
         made = Load(bootstrap_servers, stack)
         try:

@@ -1,4 +1,4 @@
-"""A pytest plugin: the clusters of real Kafka that all tests of a run share, be it in one process or in several."""
+"""A pytest plugin: the clusters of real Kafka that all tests of a run share, in one process or in several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWNED = pytest.StashKey[tuple[LocalPool, PoolServer]]()
 
 
 def _secured() -> KafkaCluster:
-    # It needs the codec, which must not be loaded before a run has said in which form.
+    # This import needs the codec, which must not be loaded before the run has chosen its form.
     from tests.behaviour.secured import SecuredKafka
 
     return SecuredKafka()
@@ -36,7 +36,7 @@ def _kerberos() -> KafkaCluster:
 
 
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
-"""What two-phase commit needs (KIP-939)."""
+"""The options that two-phase commit needs (KIP-939)."""
 
 CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
     "kafka1": lambda: KafkaCluster(1),

@@ -1,9 +1,9 @@
-"""Real clusters that all tests of a run share, whatever process these run in.
+"""Real clusters that all tests of a run share, in all its processes.
 
-The process that began the run owns the clusters: each starts when a test asks for it, and stops when none has done so
-for a while, or with the run. A test takes a lease for its duration, together with others or, when it stops brokers or
-changes what others would see, alone. Worker processes take theirs through a connection, which is the lease: if the
-worker dies, so does it.
+The process that started the run owns the clusters. A cluster starts when a test needs it, and stops when no test has
+needed it for a while, or with the run. A test takes a lease for its duration, together with others or, if it stops
+brokers or changes what others would see, alone. Worker processes take theirs through a connection, which is the lease:
+if the worker dies, the lease ends.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class KafkaPool(Protocol):
     """Gives leases of clusters by name."""
 
     def lease(self, name: str, *, alone: bool = False) -> AbstractContextManager[RunningKafka]:
-        """A context with the running cluster, which is started if it was not."""
+        """Return a context with the running cluster, which is started if it wasn't running."""
         ...
 
 
 class ReadersWriter:
-    """A lock that many hold together, or one alone. Who wants it alone comes before those who come later."""
+    """A lock that many hold together, or one alone. A caller that wants it alone comes before later ones."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -77,16 +77,16 @@ class ReadersWriter:
 
 
 class SharedCluster:
-    """A cluster which starts when the first lease of it begins, and stops when there was none for some seconds.
+    """A cluster that starts with its first lease, and stops when it had no lease for some seconds.
 
-    Three brokers that nobody uses take a tenth of a core, and much memory: more than to start them again.
+    Three unused brokers take a tenth of a core, and much memory, which is more than starting them again takes.
     """
 
     def __init__(self, make: Callable[[], KafkaCluster], idle_seconds: float) -> None:
         self._make = make
         self._idle_seconds = idle_seconds
         self._lock = ReadersWriter()
-        # Held while the cluster starts or stops; it guards what follows.
+        # This lock is held while the cluster starts or stops, and guards the attributes below.
         self._changing = threading.Lock()
         self._leases = 0
         self._cluster: KafkaCluster | None = None
@@ -116,13 +116,13 @@ class SharedCluster:
             self._leases -= 1
             if not self._leases:
                 self._timer = threading.Timer(self._idle_seconds, self._stop_idle)
-                # The run must not wait for it.
+                # The run must not wait for the timer.
                 self._timer.daemon = True
                 self._timer.start()
 
     def _stop_idle(self) -> None:
         with self._changing:
-            # A lease may have begun, and another ended, since the time had passed.
+            # A lease may have started, and another one ended, since the timer fired.
             if self._timer is threading.current_thread():
                 self._stop()
 
@@ -187,7 +187,7 @@ class LeasedKafka:
 
 
 class PoolServer:
-    """Serves the leases of a `LocalPool` to other processes, each in a thread of its own."""
+    """Serves the leases of a `LocalPool` to other processes, each in its own thread."""
 
     def __init__(self, pool: LocalPool) -> None:
         self._pool = pool
@@ -197,7 +197,7 @@ class PoolServer:
 
     @property
     def address(self) -> tuple[str, int, str]:
-        """Where `RemotePool` finds it, and the key it needs."""
+        """The address at which `RemotePool` finds it, and the key that it needs."""
         host, port = cast("tuple[str, int]", self._listener.address)
         return host, port, self._key.hex()
 
@@ -213,7 +213,7 @@ class PoolServer:
             threading.Thread(target=self._serve, args=(connection,), name="kafka-lease", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        """One lease: it lasts as long as the connection."""
+        """Serve one lease, which lasts as long as the connection."""
         with connection, ExitStack() as stack:
             try:
                 name, alone = connection.recv()

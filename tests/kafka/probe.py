@@ -1,6 +1,6 @@
-"""Two requests to a broker that is starting.
+"""Requests to a broker that is starting.
 
-Written out by hand: the harness must work also when the codec under test does not.
+They are written out by hand, because the harness must work even if the codec under test doesn't.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ API_VERSIONS, METADATA = 18, 3
 
 
 def answers(address: tuple[str, int]) -> bool:
-    """Whether the broker completes an ApiVersions handshake (v0: an error code, then an array)."""
+    """Return whether the broker completes an ApiVersions handshake (v0: an error code, then an array)."""
     reply = _ask(address, API_VERSIONS, 0, b"")
     return reply is not None and struct.unpack_from(">h", reply)[0] == 0
 
 
 def connects(address: tuple[str, int]) -> bool:
-    """Whether something accepts connections there."""
+    """Return whether something accepts connections there."""
     try:
         socket.create_connection(address, timeout=2).close()
     except OSError:
@@ -27,12 +27,12 @@ def connects(address: tuple[str, int]) -> bool:
 
 
 def answers_metadata(address: tuple[str, int]) -> bool:
-    """Whether the broker answers Metadata v0, as those before 0.10 do, which have no ApiVersions."""
+    """Return whether the broker answers Metadata v0, as brokers before 0.10 do, which have no ApiVersions."""
     return _ask(address, METADATA, 0, struct.pack(">i", 0)) is not None
 
 
 def known_brokers(address: tuple[str, int]) -> set[int]:
-    """The node ids in this broker's metadata (Metadata v1 for no topics), empty while it has none."""
+    """Return the node ids in this broker's metadata (Metadata v1 for no topics); empty while it has none."""
     reply = _ask(address, METADATA, 1, struct.pack(">i", 0))
     if reply is None:
         return set()
@@ -47,7 +47,7 @@ def known_brokers(address: tuple[str, int]) -> set[int]:
 
 
 def _ask(address: tuple[str, int], api_key: int, version: int, body: bytes) -> bytes | None:
-    """The response's body, or None when there is no broker to give one."""
+    """Return the response's body, or None if no broker answers."""
     request = struct.pack(">hhih", api_key, version, 1, -1) + body
     try:
         with socket.create_connection(address, timeout=2) as connection:

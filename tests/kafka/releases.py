@@ -1,4 +1,4 @@
-"""One broker of an earlier release of Kafka, with its ZooKeeper: for what clients do on brokers of any age."""
+"""One broker of an earlier release of Kafka, with its ZooKeeper, for tests of clients on brokers of any age."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ RELEASES = (*SCALA, NEWEST)
 """The releases that tests can run, oldest first."""
 FIRST_WITH_API_VERSIONS = (0, 10)
 FIRST_WITHOUT_ZOOKEEPER = (3, 9)
-"""KRaft was for production from 3.3 on; of the releases here the older ones use ZooKeeper, as most did then."""
+"""KRaft was for production from 3.3 on. The older releases here use ZooKeeper, as most clusters did then."""
 CREATES_TOPICS = {"auto.create.topics.enable": "true", "num.partitions": "2"}
-"""The first releases have no request for it."""
-# What old releases reach into, and Java 17 has closed.
+"""The first releases have no request to create topics."""
+# The packages that old releases access, and that Java 17 has closed.
 OPENED = ("--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
 
 
 def number(release: str) -> tuple[int, ...]:
-    """A release's number, for comparisons: those before 1.0 have four parts."""
+    """Return a release's number for comparisons. Numbers before 1.0 have four parts."""
     return tuple(map(int, release.split(".")))
 
 
 def missing(release: str) -> str | None:
-    """What this machine lacks to run a broker of the release, with the way to get it, or None."""
+    """Return what this machine lacks to run a broker of the release, and how to get it; None if it lacks nothing."""
     if find_java() is None:
         return "real Kafka needs Java 17 or later"
     if release != NEWEST and not release_ready(release):
@@ -41,10 +41,10 @@ def missing(release: str) -> str | None:
 
 
 def old_properties(port: int, zookeeper: int, folder: Path) -> dict[str, str]:
-    """The configuration of a broker that has a ZooKeeper. Each release ignores what it does not know."""
+    """Return the configuration of a broker that has a ZooKeeper. Each release ignores options that it doesn't know."""
     return {
         "broker.id": "1",
-        # The first two are the form of 0.8, which knows no listeners.
+        # The first two are the options of 0.8, which has no listeners.
         "host.name": HOST,
         "port": str(port),
         "listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -66,7 +66,7 @@ def old_properties(port: int, zookeeper: int, folder: Path) -> dict[str, str]:
 
 
 class ReleasedKafka(KafkaCluster):
-    """Broker 1 of an earlier release on free ports of 127.0.0.1. It creates topics that are named to it."""
+    """Broker 1 of an earlier release on free ports of 127.0.0.1. It creates topics that requests name."""
 
     def __init__(self, release: str, *, heap: str = "320m") -> None:
         super().__init__(1, config=CREATES_TOPICS, heap=heap)
@@ -80,7 +80,7 @@ class ReleasedKafka(KafkaCluster):
         super().start()
 
     def stop(self) -> None:
-        # The broker first: without its ZooKeeper it would fill its log.
+        # The broker stops first: without its ZooKeeper it would fill its log.
         for node_id in list(self._processes):
             self.stop_broker(node_id, hard=True)
         if self._zookeeper is not None:
@@ -101,7 +101,7 @@ class ReleasedKafka(KafkaCluster):
         super()._write_config(node_id)
         folder, ports = self._node_folder(node_id), self._ports[node_id]
         if self._has_zookeeper:
-            # The port that would be the controller's.
+            # ZooKeeper gets the port that would be the controller's.
             properties = old_properties(ports.broker, ports.controller, folder)
             (folder / "server.properties").write_text(render(properties))
             (folder / "zookeeper.properties").write_text(render(_zookeeper_properties(ports.controller, folder)))
@@ -123,18 +123,19 @@ class ReleasedKafka(KafkaCluster):
         return probe.answers_metadata(address) if old else super()._answers(address)
 
     def _knows(self, node_id: int, nodes: set[int]) -> bool:
-        # A broker of 0.8 lists itself only once there is a topic.
+        # A 0.8 broker lists itself only once there is a topic.
         return self._number < FIRST_WITH_API_VERSIONS or super()._knows(node_id, nodes)
 
 
 def old_logging(folder: Path) -> Sequence[str]:
-    """The options of Java for a release before 4.0, which logs by Log4j 1; writes the configuration to the folder."""
+    """Return the options of Java for a release before 4.0, which logs with Log4j 1, and write the configuration to the
+    folder."""
     configuration = folder / "log4j.properties"
     configuration.write_text(_LOG4J)
     return (
         f"-Dlog4j.configuration={configuration.as_uri()}",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        # ZooKeeper would register the loggers of a Log4j that is not there.
+        # ZooKeeper would register the loggers of a Log4j that isn't there.
         "-Dzookeeper.jmx.log4j.disable=true",
     )
 
@@ -151,14 +152,15 @@ def _zookeeper_properties(port: int, folder: Path) -> Mapping[str, str]:
 
 
 def cluster_of(release: str) -> KafkaCluster:
-    """A cluster of one broker of a release, not started yet."""
+    """Return a cluster of one broker of a release, which isn't started yet."""
     if release == NEWEST:
         return KafkaCluster(1, config=CREATES_TOPICS)
     return ReleasedKafka(release)
 
 
 def wanted(text: str) -> Sequence[str]:
-    """The releases that ``--releases`` names, oldest first; without it, the oldest, one of between and the newest."""
+    """Return the releases that ``--releases`` names, oldest first. The default is the oldest, one in between and the
+    newest."""
     names = set(wanted_releases(text))
     if text in ("", "all") or NEWEST in text.split(","):
         names.add(NEWEST)

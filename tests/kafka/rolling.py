@@ -1,4 +1,4 @@
-"""A cluster whose brokers are restarted as those of another release, one after the other, over the same data."""
+"""A cluster whose brokers are restarted as brokers of another release, one after the other, over the same data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tools.setup.project import kafka_jars, release_jars
 
 
 class RollingKafka(KafkaCluster):
-    """Brokers of a release without ZooKeeper, each of which is also a controller.
+    """Brokers of a release without ZooKeeper, which are also controllers.
 
     Attributes:
-        releases: What each broker is, or was before it was stopped.
+        releases: The release of each broker, which a stopped broker keeps.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RollingKafka(KafkaCluster):
         super().start()
 
     def restart_as(self, node_id: int, release: str) -> None:
-        """Shut a broker down in good order, and start it again as another release."""
+        """Shut a broker down cleanly, and start it again as another release."""
         self.stop_broker(node_id)
         self.releases[node_id] = release
         self.start_broker(node_id)
@@ -41,6 +41,6 @@ class RollingKafka(KafkaCluster):
         return kafka_jars() if release == NEWEST else release_jars(release)
 
     def _java(self, node_id: int, *arguments: str) -> subprocess.Popen[bytes]:
-        # Those of Log4j 2 do not disturb them.
+        # The options of Log4j 2 don't disturb them.
         old = () if self.releases[node_id] == NEWEST else old_logging(self._node_folder(node_id))
         return super()._java(node_id, *old, *arguments)

@@ -1,4 +1,5 @@
-"""The storage of brokers before their first start, as Kafka's own tool formats it, but without a Java process each."""
+"""The storage of brokers before their first start, as Kafka's own tool formats it, but without a Java process for
+each."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ IDENTITY = "meta.properties"
 
 
 def template_of(jars: Path) -> Path:
-    """Where the formatted folder of a release is, less what is one node's own; `tests.kafka.template` makes it."""
+    """Return the formatted folder of a release, without the parts that belong to one node. `tests.kafka.template` makes
+    it."""
     return jars / "formatted"
 
 
 def new_id() -> str:
-    """An id as Kafka makes them."""
-    # A name that begins with a dash would be taken for an option; a first bit of 0 rules that out.
+    """Return an id of the kind that Kafka makes."""
+    # A name that starts with a dash would be taken for an option. A first bit of 0 rules that out.
     return base64.urlsafe_b64encode(secrets.randbits(127).to_bytes(16, "big")).decode().rstrip("=")
 
 

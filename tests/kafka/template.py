@@ -1,8 +1,8 @@
-"""Makes what lets brokers of the newest release start fast: ``python -m tests.kafka.template``.
+"""``python -m tests.kafka.template`` makes the files with which brokers of the newest release start fast.
 
-That is the archive of a broker's classes (`tests.java.starting`), and the storage of a new cluster
-(`tests.kafka.storage`), each of which takes a Java process to write. Both are kept with the jars, and go with them.
-Without them brokers start as well, in twice the time.
+These are the archive of a broker's classes (`tests.java.starting`), and the storage of a new cluster
+(`tests.kafka.storage`), each of which takes a Java process to write. Both are kept with the jars, and are removed with
+them. Brokers start without them as well, in twice the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Formatted(KafkaCluster):
     """A broker whose storage is copied before it starts."""
 
     def __init__(self, copy: Path, archive: Path) -> None:
-        # Java writes the archive when it ends in good order.
+        # Java writes the archive when it ends cleanly.
         super().__init__(1, jvm=[f"-XX:ArchiveClassesAtExit={archive}"])
         self._copy = copy
 

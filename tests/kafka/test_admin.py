@@ -1,4 +1,4 @@
-"""Changes to real Kafka have happened, and are visible, once the call returns."""
+"""Changes to real Kafka are done, and are visible, once the call returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness of real Kafka: what it starts answers, and what it started is gone when it should be."""
+"""The harness of real Kafka: the brokers that it starts answer, and are gone when they should be."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_storage_is_formatted_also_without_a_template(monkeypatch: pytest.Monkey
     with KafkaCluster(1) as kafka:
         identity = (kafka.data_folder(1) / IDENTITY).read_text()
         assert probe.known_brokers(kafka.address(1)) == {1}
-    # Java wrote it: its files of properties begin with the time.
+    # Java wrote this file: its properties files start with the time.
     assert identity.startswith("#")
 
 
 def test_brokers_and_files_are_removed_when_the_owner_is_killed(tmp_path: Path) -> None:
-    """A killed test run cannot clear up: the watchdog does."""
+    """A killed test run cannot clean up, but the watchdog does."""
     command = [sys.executable, "-m", "tests.kafka"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as owner:
@@ -66,7 +66,7 @@ def test_brokers_and_files_are_removed_when_the_owner_is_killed(tmp_path: Path) 
         host, port = owner.stdout.readline().strip().split(":")
         assert probe.answers((host, int(port)))
         owner.send_signal(signal.SIGKILL)
-        # The watchdog holds the other end of this pipe too: end of file means that its work is done.
+        # The watchdog holds the other end of this pipe too, so end of file means that its work is done.
         assert owner.stdout.read() == ""
     assert not any(tmp_path.iterdir())
     assert not probe.answers((host, int(port)))

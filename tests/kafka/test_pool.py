@@ -1,4 +1,5 @@
-"""Leases of shared clusters: together or alone, from any process, started once, given back however the holder ends."""
+"""Leases of shared clusters: together or alone, from any process, started once, and given back however the holder
+ends."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ import pytest
 
 from tests.kafka import KafkaCluster, KafkaError
 from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class FakeCluster:
-    """Counts what is done with it."""
+    """Counts the calls of its methods."""
 
     broker_ids = (1,)
     bootstrap_servers = "127.0.0.1:1"
@@ -88,13 +89,13 @@ def test_a_leased_cluster_starts_once_and_is_used_like_a_local_one(pool: KafkaPo
     assert fake.started == 1
 
 
-def test_a_cluster_that_nobody_uses_is_stopped_until_it_is_asked_for(fake: FakeCluster) -> None:
+def test_an_unused_cluster_is_stopped_until_a_test_needs_it(fake: FakeCluster) -> None:
     pool = LocalPool({"one": lambda: cast("KafkaCluster", fake)}, idle_seconds=0)
     try:
         for number in (1, 2):
             with pool.lease("one") as kafka, pool.lease("one"):
                 assert kafka.running == {1}
-            assert fake.stopped.wait(PATIENCE)
+            assert fake.stopped.wait(LONG_TIMEOUT)
             assert (fake.started, fake.running) == (number, set())
     finally:
         pool.stop()
@@ -126,7 +127,7 @@ def test_the_error_for_a_cluster_that_does_not_start_has_the_cause(pool: KafkaPo
 
 
 def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
-    """Who wants it alone waits for those who have it, and those who come later wait for that one."""
+    """A caller that wants the cluster alone waits for those that have it, and later ones wait for that caller."""
     order: list[str] = []
 
     def hold(name: str, alone: bool) -> threading.Thread:
@@ -141,15 +142,15 @@ def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
     with ExitStack() as held:
         held.enter_context(pool.lease("one"))
         together = hold("together", False)
-        together.join(PATIENCE)
+        together.join(LONG_TIMEOUT)
         assert order == ["together"]
         alone = hold("alone", True)
-    alone.join(PATIENCE)
+    alone.join(LONG_TIMEOUT)
     assert order == ["together", "alone"]
 
 
 def test_a_lease_ends_with_its_connection(local: LocalPool) -> None:
-    """…as it does when the process that has it is killed."""
+    """This is also what happens when the process that has the lease is killed."""
     server = PoolServer(local)
     remote = RemotePool(*server.address)
     lease = remote.lease("one", alone=True)

@@ -1,10 +1,10 @@
-"""Outlives the process that runs a cluster, to clear up after it however it died.
+"""Outlives the process that runs a cluster, and cleans up after it however it died.
 
-Run with the cluster's folder as argument. Its standard input is a pipe of which only the owner holds the other end;
-each line is ``+pid`` (a broker was started) or ``-pid`` (it ended). The end of the input means that the owner is gone,
-even if it was killed: then the brokers left are killed, and the folder is removed.
+It is run with the cluster's folder as argument. Its standard input is a pipe, and only the owner holds the other end.
+Each line is ``+pid`` (a broker was started) or ``-pid`` (it ended). The end of the input means that the owner has
+ended, even if it was killed. The remaining brokers are then killed, and the folder is removed.
 
-The kernel's own "signal me when my parent dies" will not do: it means the parent *thread*, and tests restart brokers
+The kernel's own "signal me when my parent dies" isn't enough: it means the parent *thread*, and tests restart brokers
 from worker threads that come and go.
 """
 
@@ -18,7 +18,7 @@ import time
 
 
 def main() -> None:
-    # Ctrl-C and a closed terminal reach the whole process group; the owner must have its chance to stop in good order.
+    # Ctrl-C and a closed terminal reach the whole process group, and the owner must have its chance to stop cleanly.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     alive: set[int] = set()
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _remove(folder: str) -> None:
-    # A killed broker may still be creating a file while the tree is being removed.
+    # A killed broker may still be creating a file while the tree is removed.
     for _ in range(50):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):  # noqa: PTH110 - as little as possible is imported here

@@ -28,7 +28,7 @@ class KerberosKafka(KafkaCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where users log in."""
+        """The address where users log in."""
         return self._address
 
     def stop(self) -> None:
@@ -40,7 +40,7 @@ class KerberosKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        # The ports assigned to this node are also free until it has started.
+        # The ports assigned to this node stay free until it has started.
         more = [port for each in free_ports((0, 1)).values() for port in (each.broker, each.controller)]
         login, kdc = [port for port in more if port not in (ports.broker, ports.controller)][:2]
         self._address = f"{HOST}:{login}"

@@ -45,7 +45,7 @@ def user() -> str:
 
 @pytest.fixture
 def keytab(realm: Kdc, user: str) -> Path:
-    """Its keys."""
+    """The file with the principal's keys."""
     realm.add(user)
     return realm.keytab(user, user)
 

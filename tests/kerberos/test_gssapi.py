@@ -24,7 +24,7 @@ from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM, Kdc
 from tests.kerberos.acceptor import NO_LAYER, Acceptor, converse
 from tests.kerberos.cluster import SERVICE
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kerberos
 
@@ -99,10 +99,10 @@ def issued(realm: Kdc, user: str) -> int:
 
 async def test_tickets_from_a_keytab_are_renewed_before_they_expire(realm: Kdc, user: str) -> None:
     """Every exchange has a valid ticket, beyond the lifetime of the first."""
-    # Long enough for a slow machine to use the ticket that it has just got.
+    # The lifetime is long enough for a slow machine to use a new ticket.
     realm.add(user, '-maxlife "6 seconds"')
     mechanism = Gssapi(keytab=realm.keytab(user, user))
-    end, until = time.monotonic() + 7, time.monotonic() + PATIENCE
+    end, until = time.monotonic() + 7, time.monotonic() + LONG_TIMEOUT
     while time.monotonic() < end or issued(realm, user) < 3:
         assert time.monotonic() < until
         assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
@@ -138,16 +138,16 @@ async def test_an_offer_that_is_malformed(realm: Kdc, keytab: Path, offer: bytes
 
 
 async def test_a_peer_without_the_key_is_not_the_broker(realm: Kdc, keytab: Path) -> None:
-    """Whatever it answers: nothing, noise, what it has heard, or what the broker has said to another."""
+    """It may answer nothing, noise, what it has heard, or what the broker has said to another client."""
     mechanism = Gssapi(keytab=keytab)
     other = acceptor(realm).accept(await mechanism.exchange(HOST).start())
     heard = await mechanism.exchange(HOST).start()
-    for answer in (b"", b"noise", heard, other):
-        assert answer is not None
+    for response in (b"", b"noise", heard, other):
+        assert response is not None
         exchange = mechanism.exchange(HOST)
         await exchange.start()
         with pytest.raises(AuthenticationError, match=r"proves nothing: .*; it may not be the broker"):
-            await exchange.respond(answer)
+            await exchange.respond(response)
 
 
 async def test_an_offer_that_was_changed_on_the_way(realm: Kdc, keytab: Path) -> None:
@@ -271,7 +271,7 @@ def of_another(realm: Kdc, user: str) -> Gssapi:
 async def test_why_there_is_no_ticket(
     realm: Kdc, user: str, make: Callable[[Kdc, str], Gssapi], error: type[KafkaError], texts: tuple[str, ...]
 ) -> None:
-    """What the KDC refuses is final; what can be mended without a restart is tried again."""
+    """A refusal of the KDC is final. A problem that can be fixed without a restart is tried again."""
     mechanism = make(realm, user)
     with pytest.raises(KafkaError) as raised:
         await mechanism.exchange(HOST).start()
@@ -286,21 +286,21 @@ async def start_for_ever(mechanism: Gssapi) -> None:
 
 
 async def test_a_ticket_that_has_expired(realm: Kdc, keytab: Path, user: str) -> None:
-    """And after another kinit, the same client goes on."""
+    """After another kinit, the same client continues."""
     mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "1s"))
     with pytest.raises(BrokerConnectionError, match="Ticket expired: run kinit, or set sasl_kerberos_keytab"):
-        await asyncio.wait_for(start_for_ever(mechanism), PATIENCE)
+        await asyncio.wait_for(start_for_ever(mechanism), LONG_TIMEOUT)
     realm.kinit(user, user, keytab)
     assert await authenticated(mechanism, realm) == f"{user}@{REALM}"
 
 
 async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Path, user: str) -> None:
-    """Whatever the broker answers then is no fault of the broker's: the attempt is repeated, with another ticket."""
+    """The broker isn't to blame for its answer then, so the client tries again with another ticket."""
     mechanism = Gssapi(ccache=realm.kinit(user, user, keytab, "-l", "2s"))
     exchange = mechanism.exchange(HOST)
     await exchange.start()
     assert isinstance(exchange, GssapiExchange)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LONG_TIMEOUT
     while not module._expired(exchange._credentials):
         assert time.monotonic() < until
     text = rf"the ticket for {SERVICE} has expired during the exchange: "
@@ -313,12 +313,12 @@ async def test_a_ticket_that_expires_during_the_exchange(realm: Kdc, keytab: Pat
 
 @pytest.mark.parametrize("challenge", [None, b"", b"noise"])
 async def test_challenges_without_end(realm: Kdc, keytab: Path, challenge: bytes | None) -> None:
-    """Of a peer that repeats itself, or the client, and of one that begins again with what the broker has said."""
+    """The peer repeats itself or the client, or starts again with what the broker has said."""
     service, exchange = acceptor(realm), Gssapi(keytab=keytab).exchange(HOST)
     first = await exchange.start()
-    answer = service.accept(first) if challenge is None else challenge
+    response = service.accept(first) if challenge is None else challenge
     with pytest.raises(AuthenticationError, match=r"proves nothing|malformed"):
-        await repeated(exchange, answer or b"")
+        await repeated(exchange, response or b"")
 
 
 async def repeated(exchange: SaslExchange, challenge: bytes) -> None:
@@ -423,7 +423,7 @@ async def test_cancelling_does_not_wait_for_a_kdc(
 
 
 async def test_a_library_without_credential_stores(realm: Kdc, keytab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Heimdal is."""
+    """Heimdal is one."""
 
     def refuses(*_: Any, **__: Any) -> None:
         raise NotImplementedError("Your GSSAPI implementation does not have support for manipulating credential stores")

@@ -18,7 +18,7 @@ from tests.kafka.config import HOST
 from tests.kafka.kdc import REALM
 from tests.kerberos.cluster import SESSION_MS
 from tests.kerberos.conftest import Kerberized
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kerberos]
 
@@ -33,7 +33,7 @@ def login(kerberized: Kerberized, **options: Any) -> dict[str, Any]:
 
 
 def keytab_of(kerberized: Kerberized, principal: str, *options: str) -> Path:
-    """Return a file with the keys of a principal, which is there from then on."""
+    """Create a principal; return a file with its keys."""
     realm = kerberized.realm
     file = realm.krb5_conf.with_name(f"{principal.replace('/', '-')}.keytab")
     if f"{principal}@{REALM}" not in realm.kadmin(f"listprincs {principal}@{REALM}"):
@@ -50,7 +50,7 @@ def alice(kerberized: Kerberized) -> dict[str, Any]:
 
 @pytest.fixture
 async def created(alice: dict[str, Any], topic: str) -> str:
-    """A topic that is there."""
+    """A topic that exists."""
     async with Client(**alice) as client:
         new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
         assert (await client.request(CreateTopicsRequest(topics=[new]))).topics[0].error_code == 0
@@ -136,7 +136,7 @@ async def test_a_missing_ticket_is_named_at_the_start(kerberized: Kerberized, tm
 async def test_a_client_starts_once_a_kdc_can_be_reached(
     kerberized: Kerberized, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A KDC that is away is a connection that fails: it is tried again, as a broker that is away."""
+    """If the KDC is unreachable, the connection fails and is tried again, as for an unreachable broker."""
     keytab = keytab_of(kerberized, user)
     nowhere = re.sub(r"kdc = .*", f"kdc = {HOST}:1", kerberized.realm.krb5_conf.read_text())
     (tmp_path / "krb5.conf").write_text(nowhere)
@@ -166,7 +166,7 @@ class Counting(Hooks):
 async def test_sessions_are_renewed_with_new_tickets_on_the_connections_in_use(
     kerberized: Kerberized, alice: dict[str, Any], created: str, user: str
 ) -> None:
-    """The tickets expire meanwhile, and so do the sessions; no connection is made again."""
+    """Tickets and sessions expire meanwhile. No connection is opened again."""
     principal = "alice/short"
     # Its short name is alice, too (auth_to_local).
     keytab = keytab_of(kerberized, principal, '-maxlife "6 seconds"')
@@ -196,19 +196,19 @@ async def test_sessions_are_renewed_with_new_tickets_on_the_connections_in_use(
 
 
 async def test_a_client_whose_ticket_has_expired_goes_on_after_kinit(kerberized: Kerberized, user: str) -> None:
-    """Meanwhile its calls end with their deadline, and name the ticket."""
+    """Meanwhile its calls end at their deadline, and their errors name the ticket."""
     realm, keytab = kerberized.realm, keytab_of(kerberized, user)
     ccache = realm.kinit(user, user, keytab, "-l", "3s")
     options = login(kerberized, sasl_kerberos_ccache=ccache, default_api_timeout_ms=1000)
     async with Client(**options) as client:
         await client.metadata()
-        await asyncio.wait_for(until_a_call_says("Ticket expired", client), PATIENCE)
+        await asyncio.wait_for(until_a_call_says("Ticket expired", client), LONG_TIMEOUT)
         realm.kinit(user, user, keytab)
-        await asyncio.wait_for(again(client), PATIENCE)
+        await asyncio.wait_for(again(client), LONG_TIMEOUT)
 
 
 async def until_a_call_says(text: str, client: Client) -> None:
-    """Some may end in the middle of an attempt, and say what they wait for."""
+    """Some calls may end in the middle of an attempt; their errors say what they waited for."""
     while True:
         try:
             await client.metadata()

@@ -17,13 +17,13 @@ from tests.kerberos.acceptor import NO_LAYER, Acceptor
 from tests.net.authenticating import beat
 from tests.net.bare import bare, framed
 from tests.net.peer import connected, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kerberos
 
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: Acceptor, token: bytes) -> None:
-    """Accept tokens that are frames of their own, of which the last has no answer; then answer a heartbeat."""
+    """Accept tokens in frames of their own; don't answer the last one; then answer a heartbeat."""
     while (challenge := service.accept(token)) is not None:
         writer.write(framed(challenge))
         token = await bare(reader)
@@ -38,7 +38,7 @@ async def test_tokens_without_requests(realm: Kdc, user: str, keytab: Path, hand
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await bare(reader)
-        # A GSSAPI token begins with 0x60 (RFC 2743 §3.1), and a request with its ApiKey.
+        # A GSSAPI token starts with 0x60 (RFC 2743 §3.1), and a request starts with its ApiKey.
         if first[0] != 0x60:
             if not handshake:
                 raise ConnectionResetError
@@ -56,6 +56,6 @@ async def test_tokens_without_requests(realm: Kdc, user: str, keytab: Path, hand
     mechanism = Gssapi(keytab=keytab)
     async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
         assert bool(line.versions.assumed) != handshake
-        assert (await line.send(beat(), timeout=PATIENCE)).error_code == 3
+        assert (await line.send(beat(), timeout=LONG_TIMEOUT)).error_code == 3
     assert [service.client for service in services] == [f"{user}@{REALM}"]
     assert services[0].selection == NO_LAYER + f"{user}@{REALM}".encode()

@@ -1,4 +1,4 @@
-"""Whatever a batch becomes, reading it takes bounded memory, and bounded work of the event loop.
+"""Reading a batch takes bounded memory, and bounded work of the event loop, however large it gets.
 
 Each reader is a process, which reads all bombs one after the other: two to six seconds of one core.
 """
@@ -18,7 +18,7 @@ from tests.records.bombs import MIB, bombs
 pytest.importorskip("pyarrow")
 
 MOST = 64 * MIB
-"""Bytes by which the memory of the process may grow."""
+"""By how many bytes the memory of the process may grow."""
 
 
 def read_bombs(reader: str, *count: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def check(reader: str, count: int | None = None) -> None:
     grown = found["grown"]
     assert len(grown) == count or (count is None and len(grown) >= 22)
     assert {name: size // MIB for name, size in grown.items() if size > MOST} == {}
-    # With the others it is the application that iterates, in one step of its own.
+    # With the other readers the application iterates by itself, in one step.
     if reader in ("poll", "iterate", "run", "share", "search", "load"):
         assert found["quick"], found["steps"]
 

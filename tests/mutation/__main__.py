@@ -34,7 +34,7 @@ FOLDER = CACHE / "mutation"
 MAP = FOLDER / "map"
 DRAWN = FOLDER / "drawn.jsonl"
 MARKS = "not kafka and not java and not spark and not kerberos and not thorough"
-# Wide enough for the table, and no line is wrapped: places are to be copied.
+# The console is wide enough for the table and wraps no line, so that places can be copied.
 CONSOLE = Console(width=120, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -57,7 +57,7 @@ def draw_mutants(count: int, seed: int) -> None:
 
 
 def drawn() -> list[Mutant]:
-    """Return the drawn mutants, which must still be some of their modules."""
+    """Return the drawn mutants. Their modules must not have changed since."""
     mutants = [Mutant(**json.loads(line)) for line in DRAWN.read_text().splitlines()]
     now = {
         mutant for file in {each.file for each in mutants} for mutant in mutants_of(file, (PACKAGE / file).read_text())
@@ -68,7 +68,7 @@ def drawn() -> list[Mutant]:
 
 
 def run(selection: Selection, limit: float, jobs: int, most: int | None) -> None:
-    """Try the drawn mutants, but for those whose result is known."""
+    """Try the drawn mutants whose result isn't known yet."""
     coverage_map = CoverageMap(MAP)
     if coverage_map.is_outdated():
         raise SystemExit("modules have changed since the map was made: make it again")
@@ -125,7 +125,7 @@ def main() -> None:
     command = commands.add_parser("map", help="record which tests run which lines")
     command.add_argument("--tests", nargs="*", default=[], help="files or folders (default: all)")
     command.add_argument("-m", dest="marks", default=MARKS, help="expression of marks (default: %(default)s)")
-    # With more, each test would take longer than in a trial.
+    # More processes than cores would make each test slower than in a trial.
     cores = os.cpu_count() or 1
     command.add_argument("--workers", type=int, default=cores, help="processes (default: %(default)s)")
     command = commands.add_parser("draw", help="draw mutants at random")

@@ -1,8 +1,9 @@
 """The map of the suite: which tests run which lines, and how long each takes. Which tests try a mutant follows from it.
 
 A mutant is tried with the tests that run its statement. Some statements run outside of tests, or once for all tests of
-a process: those of modules, which run at the import, and those of caches. Which tests depend on them is not recorded,
-so the tests that run anything of the module follow, then those of the modules that import it, and so on.
+a process: a module's own statements, which run at the import, and the ones that fill caches. Which tests depend on them
+isn't recorded. So the tests that run anything of the module follow, then the tests of the modules that import it, and
+so on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CACHED = ("codec/compiler.py", "codec/entities.py", "codec/generate/", "codec/li
 
 
 def record(folder: Path, tests: Sequence[str], marks: str, workers: int) -> None:
-    """Run the suite on a copy of the tree, as trials are run: what fails there anyway is known then."""
+    """Run the suite on a copy of the tree, as trials do. That also finds the tests that fail there anyway."""
     with tempfile.TemporaryDirectory(prefix="aiokproto-map-") as made:
         copy = Path(made)
         copy_tree(copy)
@@ -48,7 +49,7 @@ def record(folder: Path, tests: Sequence[str], marks: str, workers: int) -> None
 
 
 def _digest(package_folder: Path) -> str:
-    """Return what changes with every module."""
+    """Return a digest that changes with every module."""
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(package_folder.rglob("*.py"))]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
@@ -71,9 +72,9 @@ class CoverageMap:
     def __init__(self, folder: Path, package_folder: Path = PACKAGE) -> None:
         tests = (folder / TESTS).read_text()
         self.name = hashlib.sha256(tests.encode()).hexdigest()[:12]
-        """Tells it from other maps."""
+        """Tells it apart from other maps."""
         recorded: dict[str, tuple[float, str]] = json.loads(tests)
-        # One that fails without a mutant cannot notice any.
+        # A test that fails without a mutant can't notice one.
         self.seconds = {test: seconds for test, (seconds, outcome) in recorded.items() if outcome == PASSED}
         self.failed = [test for test, (_, outcome) in recorded.items() if outcome == "failed"]
         self._sources = folder / SOURCES
@@ -90,7 +91,7 @@ class CoverageMap:
         return self._sources.read_text() != _digest(self._package_folder)
 
     def choose(self, mutant: Mutant, taken: Callable[[str], bool], limit: float) -> Choice:
-        """Return the tests for a mutant, among those that are taken, with a sum of seconds up to the limit."""
+        """Return the selected tests for a mutant, as many as fit into the limit of seconds."""
         chosen: dict[str, float] = {}
         cut, left = 0, limit
         for group in self._groups(mutant):
@@ -121,7 +122,7 @@ class CoverageMap:
         return importers(self._package_folder)
 
     def _running(self, file: str, first: int = 0, last: int = -1) -> set[str]:
-        """Return the contexts that run one of some lines; without lines, those that run any of the file."""
+        """Return the contexts that run one of the lines; without lines, the contexts that run any line of the file."""
         lines = range(first, last + 1)
         condition = " or ".join(f"num_in_numbits({line}, numbits)" for line in lines) or "true"
         query = (

@@ -1,11 +1,11 @@
-"""A limit of the memory of a process: a loop without an end must not take that of the machine."""
+"""A limit of the memory of a process, because an endless loop must not take the memory of the machine."""
 
 from __future__ import annotations
 
 import sys
 
 MAX_BYTES = 8 << 30
-"""Bytes of address space. What a test of the suite takes is far less; threads and allocators reserve some."""
+"""Bytes of address space. A test of the suite takes far less, but threads and allocators reserve some."""
 
 
 def limit_memory() -> None:

@@ -23,8 +23,8 @@ class Mutant(NamedTuple):
     Attributes:
         file: The module, below the package.
         line: Line of the change.
-        operator: The name of what made it, one of `OPERATORS`.
-        start: Index of the replaced text in the module's.
+        operator: The name of the operator that made it, one of `OPERATORS`.
+        start: Index of the replaced text in the module's text.
         old: The replaced text.
         new: The text that takes its place.
         change: The line before and after, for people.
@@ -46,7 +46,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Tells it from all other mutants of the module's text."""
+        """Tells it apart from all other mutants of the module's text."""
         return f"{self.file}:{self.start}:{self.operator}:{self.new.strip()}"
 
     @property
@@ -75,13 +75,13 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
             for start, end, new in operator(source, node):
                 old, change = text[start:end], _change(source, start, end, new)
                 place = (file, source.line(start), name, start, old, new, change)
-                # Two operators may come to the same text.
+                # Two operators may produce the same text.
                 found.setdefault((start, end, new), Mutant(*place, first, last, at_import))
     return sorted(found.values(), key=lambda mutant: (mutant.start, mutant.operator, mutant.new))
 
 
 def is_program(mutant: Mutant, text: str) -> bool:
-    """Whether it compiles, and not to the module as it is."""
+    """Whether the mutant compiles, and to another program than the module."""
     mutated = mutant.applied_to(text)
     try:
         compile(mutated, mutant.file, "exec", dont_inherit=True)
@@ -91,7 +91,8 @@ def is_program(mutant: Mutant, text: str) -> bool:
 
 
 def _places(parent: ast.AST, at_import: bool) -> Iterator[Place]:
-    """Yield the nodes below one that has statements, but for what no test can notice, or all do."""
+    """Yield the nodes below one that has statements. Leave out nodes whose mutants no test can notice, or every
+    test."""
     for child in ast.iter_child_nodes(parent):
         if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case) and not _is_left_out(child):
             first, last = _head(child)
@@ -118,7 +119,7 @@ def _is_left_out(node: ast.AST) -> bool:
 
 
 def _own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement and its expressions, without those of the statements in it."""
+    """Yield a statement and its expressions, without the expressions of nested statements."""
     pending = [statement]
     while pending:
         node = pending.pop()
@@ -130,15 +131,15 @@ def _own_nodes(statement: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_computed(node: ast.AST) -> bool:
-    """Whether a node is an expression, or a part of one, that decides something but a text."""
+    """Whether a node is an expression, or a part of one, that decides more than a text."""
     if isinstance(node, ast.Call):
         return _name(node.func) not in TYPING_CALLS
-    # The positions of what an f-string has in it are wrong before Python 3.12.
+    # Before Python 3.12, the nodes within an f-string have wrong positions.
     return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case | ast.JoinedStr)
 
 
 def _head(statement: ast.stmt | ast.ExceptHandler | ast.match_case) -> tuple[int, int]:
-    """Return the first and last line of what runs of a statement before the statements in it."""
+    """Return the first and last line of a statement's head, which runs before the nested statements."""
     lines = [
         line
         for node in _own_nodes(statement)
@@ -160,7 +161,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _change(source: SourceText, start: int, end: int, new: str) -> str:
-    """Return a line before and after a change, without what is far from it."""
+    """Return a line before and after a change, without the parts that are far from it."""
     left, right = source.around(start, end)
     left = left if len(left) <= SHOWN else f"...{left[-SHOWN:]}"
     right = right if len(right) <= SHOWN else f"{right[:SHOWN]}..."

@@ -93,7 +93,7 @@ def condition(source: SourceText, node: ast.AST) -> Iterator[Edit]:
 
 
 def _negated_elsewhere(test: ast.expr) -> bool:
-    """Whether another operator negates it, or nothing decides: a constant condition is no line of its own."""
+    """Whether another operator negates it, or it decides nothing: a constant condition has no line of its own."""
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and isinstance(test.ops[0], NEGATED_BY_COMPARISON)
     return isinstance(test, ast.Constant) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
@@ -101,7 +101,7 @@ def _negated_elsewhere(test: ast.expr) -> bool:
 
 def arithmetic(source: SourceText, node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        # Every test of a text or list that cannot be computed would notice.
+        # Every test would notice a text or list that can't be computed.
         if not _is_sequence(node.left) and not _is_sequence(node.right):
             yield from _between(source, node.left, node.right, *ARITHMETIC[type(node.op)])
     elif isinstance(node, ast.AugAssign) and type(node.op) in ARITHMETIC and not _is_sequence(node.value):
@@ -173,7 +173,7 @@ OPERATORS: dict[str, Operator] = {
 
 
 def _between(source: SourceText, left: ast.expr, right: ast.expr, old: str, new: str) -> Iterator[Edit]:
-    """Replace the operator between two operands. Beside it there are parentheses at most, or it is passed over."""
+    """Replace the operator between two operands. It's skipped if anything but parentheses stands beside it."""
     start = source.end(left)
     gap = source.text[start : source.start(right)]
     words = old.replace(" ", r"\s+")

@@ -1,7 +1,7 @@
 """A pytest plugin that records which test runs which lines, how long each takes, and its outcome.
 
-Every process that runs tests writes a file of coverage.py, whose contexts are the tests. The context of what runs
-outside of tests, as modules do when they are imported, is empty.
+Every process that runs tests writes a file of coverage.py, whose contexts are the tests. Code that runs outside of
+tests has the empty context, such as modules that are imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PASSED = "passed"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    # Before any conftest.py imports the package.
+    # Start now, because a conftest.py may import the package.
     limit_memory()
     folder = Path(os.environ[FOLDER])
     early_config.pluginmanager.register(Lines(folder), "mutation-lines")
@@ -64,7 +64,7 @@ class Lines:
 
 
 class Durations:
-    """Adds up the seconds of each test. Of the processes that share the tests, only the first hears of all."""
+    """Adds up the seconds of each test. If several processes share the tests, only the first gets all reports."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What became of mutants: a file for each selection of tests, a JSON object a line, written as the trials end."""
+"""The results of mutants: a file for each selection of tests, with a JSON object a line, written as the trials end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAUGHT, SURVIVED, NOT_REACHED, TIMEOUT = "caught", "survived", "not reached", "t
 DRAWN, BY_TIMEOUT, NOT_CAUGHT = "drawn", "by a timeout", "not caught"
 COLUMNS = (DRAWN, CAUGHT, BY_TIMEOUT, NOT_CAUGHT, SURVIVED, NOT_REACHED, TIMEOUT)
 ANY = "any test"
-"""Stands for the test where none can run: what all of them import cannot be imported."""
+"""Stands for the test if no test can run, because a module that all of them import can't be imported."""
 
 
 class Result(NamedTuple):
@@ -53,7 +53,7 @@ class Result(NamedTuple):
 
     @property
     def is_caught(self) -> bool:
-        """Whether a test failed: also by its timeout, but not if the trial was killed."""
+        """Whether a test failed, or didn't end within its timeout; not if the trial was killed."""
         return self.test is not None
 
     @property
@@ -67,7 +67,8 @@ class Result(NamedTuple):
 
 
 def result_of(mutant: Mutant, trial: Trial | None, choice: Choice, seconds: float, run: tuple[str, float]) -> Result:
-    """Return what a trial says of a mutant. There is none if no test reaches it, or if those that do are not there."""
+    """Return the result of a mutant's trial. There is no trial if no test reaches the mutant, or if such tests are
+    missing."""
     if trial is None or (trial.ending is Ending.PASSED and not trial.ran):
         outcome, test, ran = NOT_REACHED, None, 0
     else:
@@ -92,7 +93,7 @@ def append(path: Path, result: Result) -> None:
 
 
 def read(path: Path, run: tuple[str, float] | None = None) -> dict[str, Result]:
-    """Return the results of a run, by mutant; by default those of the last one. Others do not compare."""
+    """Return the results of a run (by default the last one), by mutant. Results of different runs can't be compared."""
     lines = path.read_text().splitlines() if path.exists() else []
     results = [Result(**json.loads(line)) for line in lines]
     run = run or (results[-1].run if results else None)
@@ -100,7 +101,7 @@ def read(path: Path, run: tuple[str, float] | None = None) -> dict[str, Result]:
 
 
 def holds_for(result: Result, selection: Selection) -> bool:
-    """Whether a result of all tests is that of some of them, too: a trial would show nothing new."""
+    """Whether a result of all tests also holds for a selection of them, so that a trial would show nothing new."""
     if result.test is None:
         return not result.cut
     return result.test == ANY or selection.takes(result.test)

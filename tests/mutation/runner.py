@@ -17,7 +17,7 @@ from tests.mutation.trial import PYTEST_OPTIONS, VARIABLES, Ending, Trial, copy_
 FIRST_FILES = 10
 """Files of tests that run before all others: most mutants need no more, and importing all files takes long."""
 HANGS_AFTER = 20.0
-"""Seconds that any test may take, on top of `SLOWER` for each second that it took without a mutant."""
+"""Seconds that any test may take, in addition to `SLOWER` for each second that it took without a mutant."""
 SLOWER = 10.0
 
 
@@ -55,7 +55,7 @@ class Runner:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _check(self, tree: Path) -> None:
-        """Raise unless tests run without a mutant: otherwise each would seem to be caught."""
+        """Raise unless the tests run without a mutant, because otherwise each mutant would seem to be caught."""
         quickest = min(self._map.seconds, key=self._map.seconds.__getitem__)
         trial = await self._try(tree, [quickest])
         if trial.ending is not Ending.PASSED or not trial.ran:
@@ -75,7 +75,7 @@ class Runner:
         return self._selection.takes(test) and (tree / file_of(test)).exists()
 
     async def _try(self, tree: Path, tests: Sequence[str]) -> Trial:
-        """Run tests until one fails, those of few files first."""
+        """Run tests until one fails, starting with the tests of a few files."""
         trial = Trial(Ending.PASSED, None, 0, "")
         for part in in_parts(tests):
             timeouts = {test: HANGS_AFTER + SLOWER * self._map.seconds[test] for test in part}
@@ -88,7 +88,7 @@ class Runner:
 
 
 def in_parts(tests: Sequence[str]) -> list[list[str]]:
-    """Divide tests into those of the `FIRST_FILES` that the order begins with, and the others."""
+    """Divide tests into the ones of `FIRST_FILES` at the start of the order, and the others."""
     first = set(files_of(tests)[:FIRST_FILES])
     parts: tuple[list[str], list[str]] = ([], [])
     for test in tests:

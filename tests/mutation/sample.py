@@ -10,9 +10,9 @@ from tests.mutation.mutants import Mutant, is_program, mutants_of
 
 PACKAGES = ("codec", "records", "producer", "consumer", "group", "broker")
 DECLARATIONS = ("codec/messages/", "codec/payloads/")
-"""Modules without decisions: Kafka's own vectors are what tests them."""
+"""Modules without decisions, which Kafka's own vectors test."""
 LEAST = 20
-"""Mutants of each package, so that its figure means something."""
+"""How many mutants each package has at least, so that its figure means something."""
 
 
 def draw(package_folder: Path, count: int, seed: int) -> list[Mutant]:
@@ -36,7 +36,7 @@ def shares(places: Mapping[str, int], count: int) -> dict[str, int]:
     """Divide a count by the number of places of each package; none gets less than `LEAST`, if there are as many."""
     found = {name: min(LEAST, count // len(places), number) for name, number in places.items()}
     for _ in range(min(count, sum(places.values())) - sum(found.values())):
-        # Each goes to the package that has the fewest for its size: the method of highest averages.
+        # Each mutant goes to the package that has the fewest for its size (the method of highest averages).
         open_places = (name for name, number in places.items() if found[name] < number)
         found[max(open_places, key=lambda name: places[name] / (found[name] + 1))] += 1
     return found

@@ -12,9 +12,9 @@ class Selection(NamedTuple):
     """Tests of the suite.
 
     Attributes:
-        name: Tells it from others, whatever the names of their files.
-        only: Node ids, or their beginnings, of which one a test must have; empty: all.
-        without: Those that none may have.
+        name: Tells it apart from selections whose files have the same names.
+        only: Node ids, or prefixes of them: a test must match one. Empty: all tests.
+        without: Node ids or prefixes that no test may match.
     """
 
     name: str = "all"
@@ -23,7 +23,7 @@ class Selection(NamedTuple):
 
     @classmethod
     def of_files(cls, only: Path | None, without: Path | None) -> Selection:
-        """Read the files: a node id, or its beginning, a line. A line that begins with ``#`` is a comment."""
+        """Read the files: each line is a node id or a prefix of one. A line that starts with ``#`` is a comment."""
         names, parts = [], []
         for kind, path in (("only", only), ("without", without)):
             lines = frozenset(_lines(path)) if path is not None else frozenset[str]()

@@ -97,7 +97,7 @@ def test_what_no_test_is_about_is_not_mutated(text: str) -> None:
     assert mutants_of("codec/a.py", text) == []
 
 
-def test_what_does_not_compile_or_changes_nothing_is_no_program() -> None:
+def test_a_mutant_that_does_not_compile_or_changes_nothing_is_not_a_program() -> None:
     text = "f(\n  a\n); g()"
     broken, dropped = mutants_of("codec/a.py", text)
     assert not is_program(broken, text)

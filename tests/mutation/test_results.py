@@ -1,4 +1,4 @@
-"""What became of mutants, and what a smaller suite does not catch any more."""
+"""The results of mutants, and which ones a smaller suite doesn't catch any more."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ WITHOUT = Selection(without=frozenset({"tests/a.py"}))
     ],
 )
 def test_a_smaller_suite_repeats_only_what_it_may_change(found: Result, selection: Selection, holds: bool) -> None:
-    """What was cut may run now: others have left it the time."""
+    """Tests that were cut may run now, because others have left them the time."""
     assert holds_for(found, selection) is holds
 
 

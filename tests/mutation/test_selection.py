@@ -33,7 +33,7 @@ def test_a_test_is_named_by_itself_or_by_what_it_is_in(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["tests/net/test_a", "tests/net/test_a.py::TestA::test_", "tests/n", "tests/other"])
-def test_a_name_that_only_begins_alike_is_another(name: str, tmp_path: Path) -> None:
+def test_a_name_with_the_same_prefix_is_another_name(name: str, tmp_path: Path) -> None:
     assert not selection(tmp_path, "only", name).takes(TEST)
     assert selection(tmp_path, "without", name).takes(TEST)
 

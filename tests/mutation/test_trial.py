@@ -1,4 +1,4 @@
-"""What a trial runs, what it says, and that nothing of it stays."""
+"""What a trial runs and reports, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mutation.trial import Ending, replaced, run_all, run_trial, verdict
 from tools.setup.project import ROOT
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
-"""The plugin that reports is that of this tree."""
+"""The plugin that reports comes from this tree."""
 TESTS = """import subprocess
 
 def test_first():
@@ -43,7 +43,7 @@ async def test_only_chosen_tests_run_in_their_order_and_what_they_started_ends(t
     trial = await run_trial(tmp_path, ["test_here.py"], ENVIRONMENT, chosen)
     assert trial[:3] == (Ending.FAILED, "test_here.py::test_first", 3)
     os.set_blocking(reader, True)
-    # It has an end when the last process that could write to it has ended.
+    # The pipe ends when the last process that could write to it has ended.
     assert os.read(reader, 1) == b""
     os.close(reader)
 
@@ -61,7 +61,7 @@ def test_a_trial_is_killed_when_the_process_that_runs_it_is_terminated(tmp_path:
         asyncio.get_running_loop().call_later(0.1, signal.raise_signal, signal.SIGTERM)
         await run_trial(tmp_path, ["test_here.py"], ENVIRONMENT)
 
-    # It comes to an end only if the trial has.
+    # It ends only if the trial has ended.
     with pytest.raises(SystemExit):
         run_all(run())
 
@@ -87,7 +87,7 @@ def test_only_a_test_that_fails_has_noticed_the_change(
 
 
 def test_a_module_is_what_it_was_also_for_those_that_import_it(tmp_path: Path) -> None:
-    """Texts of one size that are written in the same second are one text to Python, by its bytecode."""
+    """Python takes texts of one size that are written in the same second for the same, and keeps its bytecode."""
     module = tmp_path / "module.py"
     module.write_text("print(1)")
 

@@ -28,7 +28,8 @@ from tools.setup.project import ROOT
 FOLDERS = ("benchmarks", "docs", "examples", "src", "tests", "tools")
 OPTIONS = (
     *("-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "tests.mutation.trial_plugin"),
-    # The thread ends the process. What a signal raises can be caught: an event loop reports it, and goes on.
+    # The thread ends the process. An exception that a signal raises can be caught: an event loop reports it and
+    # continues.
     "--timeout-method=thread",
 )
 DROPPED = {"CI", "PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE"}
@@ -57,7 +58,7 @@ class Trial(NamedTuple):
     Attributes:
         ending: How it ended.
         test: Node id of the test that failed or hung; of its file, if that could not be imported.
-        ran: How many tests began.
+        ran: How many tests started.
         output: What pytest printed.
     """
 
@@ -84,7 +85,7 @@ def variables_of(tree: Path) -> dict[str, str]:
 
 @contextmanager
 def replaced(path: Path, text: str) -> Iterator[None]:
-    """Have another text in a module meanwhile."""
+    """Replace a module's text within the block."""
     before = path.read_text()
     try:
         _replace(path, text)
@@ -95,12 +96,12 @@ def replaced(path: Path, text: str) -> Iterator[None]:
 
 def _replace(path: Path, text: str) -> None:
     path.write_text(text)
-    # Python compares the size and the second of a change only, and would take the bytecode of the text before.
+    # Python compares only the size and the second of a change, and would take the former text's bytecode.
     Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def run_all(trials: Coroutine[object, object, T]) -> T:
-    """Run what runs trials. All of them are killed also where this process is terminated, or interrupted."""
+    """Run a coroutine that runs trials. All trials are killed, even if this process is terminated or interrupted."""
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         return asyncio.run(trials)
@@ -109,7 +110,7 @@ def run_all(trials: Coroutine[object, object, T]) -> T:
 
 
 def _terminated(signum: int, frame: object) -> None:
-    # As an interrupt: the tasks are cancelled.
+    # Raise as an interrupt does, so that the tasks are cancelled.
     raise SystemExit(128 + signum)
 
 
@@ -120,14 +121,14 @@ async def run_trial(
     chosen: Mapping[str, float] | None = None,
     limit: float | None = None,
 ) -> Trial:
-    """Run tests of a copy of the tree. Whatever they started is killed at the end, and on cancellation.
+    """Run tests of a copy of the tree. All processes that they started are killed at the end, and on cancellation.
 
     Args:
         tree: The copy.
-        arguments: Of pytest: files and more options.
-        environment: Variables besides those of this process.
+        arguments: Arguments of pytest: files and more options.
+        environment: Variables to add to the environment of this process.
         chosen: The only tests that run, in their order, each with its timeout in seconds.
-        limit: Most seconds of all of them.
+        limit: The most seconds that all of them may take together.
     """
     with tempfile.TemporaryDirectory(prefix="aiokproto-trial-", ignore_cleanup_errors=True) as made:
         scratch = Path(made)
@@ -146,7 +147,7 @@ async def _run_group(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, limit: float | None
 ) -> int | None:
     """Run a process in a group of its own, which is killed at the end; return its status, or None at the limit."""
-    # Not a pipe: children that outlive the process would keep it open.
+    # A file and not a pipe, because children that outlive the process would keep a pipe open.
     with output.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -162,10 +163,10 @@ async def _run_group(
         done, _ = await asyncio.wait({ended}, timeout=limit)
         return process.returncode if done else None
     finally:
-        # No other group can have the number while one of its processes lives.
+        # No other group can have this number while one of the group's processes lives.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # Not on `ended`: where the loop comes to its end, all tasks are cancelled.
+        # Don't wait for `ended` here, because all tasks are cancelled when the loop ends.
         await process.wait()
 
 
@@ -183,6 +184,6 @@ def verdict(status: int | None, events: Sequence[Sequence[str]], output: str) ->
     if unfinished and "+ Timeout +" in output:
         return Trial(Ending.HUNG, begun[-1], len(begun), output)
     if unfinished:
-        # It ended the process.
+        # The test ended the process.
         return Trial(Ending.FAILED, begun[-1], len(begun), output)
     return Trial(Ending.BROKEN, None, len(begun), output)

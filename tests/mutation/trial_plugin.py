@@ -14,8 +14,8 @@ from tests.mutation.memory import limit_memory
 CHOSEN = "MUTATION_CHOSEN"
 """Variable with the name of a file: a JSON object of node ids, in their order, each with its timeout in seconds.
 
-Without it all collected tests run. pytest resolves node ids as arguments one by one; a single one that is not there,
-since what a mutant changes is in a parameter's name, would end the run.
+Without it all collected tests run. pytest resolves node ids as arguments one by one; a single missing one would end the
+run, for example when a mutant changes what a parameter's name shows.
 """
 LOG = "MUTATION_LOG"
 """Variable with the name of the file for the log: JSON arrays of an event and a node id, one a line."""
@@ -29,19 +29,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    # After all other plugins: some have an order of their own.
+    # Other plugins go first, because some of them reorder the tests.
     yield
     if CHOSEN in os.environ:
         chosen: dict[str, float] = json.loads(Path(os.environ.pop(CHOSEN)).read_text())
         found = {item.nodeid: item for item in items}
         items[:] = [found[node] for node in chosen if node in found]
         for item in items:
-            # Before what the test has itself: the closest mark is the first.
+            # Insert it before the test's own marks, because pytest takes the first one as the closest.
             item.add_marker(pytest.mark.timeout(chosen[item.nodeid]), append=False)
 
 
 class TrialLog:
-    """Writes what happens as it happens: a test may end the process."""
+    """Writes events at once, because a test may end the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

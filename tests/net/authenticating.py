@@ -17,7 +17,7 @@ SASL = {"SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "Heartbeat": (0, 4)
 
 @dataclass
 class Counting:
-    """A mechanism that counts the challenges, and is complete after so many tokens."""
+    """A mechanism that counts the challenges, and is complete after a number of tokens."""
 
     name: str = "COUNTING"
     tokens: int = 1

@@ -1,4 +1,4 @@
-"""A gateway on a real socket: one address for several TLS servers, of which the server name (SNI) chooses one."""
+"""A gateway on a real socket: one address for several TLS servers. The server name (SNI) chooses the server."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Gateway:
 
 def server_name(hello: bytes) -> str | None:
     """Return the server name in a ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3)."""
-    # Type and length, version, random.
+    # Skip type and length, version, random.
     at = 4 + 2 + 32
-    # Session id, cipher suites, compression methods: each behind its length.
+    # Skip session id, cipher suites and compression methods, each behind its length.
     for size in (1, 2, 1):
         at += size + int.from_bytes(hello[at : at + size], "big")
     at += 2
     while at < len(hello):
         kind, size = int.from_bytes(hello[at : at + 2], "big"), int.from_bytes(hello[at + 2 : at + 4], "big")
         if kind == 0:
-            # The length of the list, the type of the name, its length.
+            # Skip the length of the list, the type of the name, and its length.
             return hello[at + 4 + 5 : at + 4 + size].decode()
         at += 4 + size
     return None

@@ -1,4 +1,4 @@
-"""A scripted broker on a real socket: its responses, also malformed, late or missing ones, come from a table."""
+"""A scripted broker on a real socket: its responses, even malformed, late or missing ones, come from a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.config import ClusterConfig
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Answer = Callable[[Any, int], Response | bytes | None]
 """Maps request and version to the response, to raw bytes to send instead, or to None for no response."""
@@ -83,7 +83,7 @@ class Peer:
         request = registry.request(frame.api_key).decode(frame.body, frame.api_version)
         self.requests.append((request, frame.api_version))
         if frame.api_key not in self.answers:
-            # As brokers do with an API that they do not know: a client that finds this one slow asks for more.
+            # Brokers do so with an API that they don't know. A client that finds this one slow sends more requests.
             raise HangUp
         answer = self.answers[frame.api_key](request, frame.api_version)
         if isinstance(answer, Response):
@@ -156,9 +156,9 @@ def config(**changes: Any) -> ClusterConfig:
     """A configuration for tests: short backoffs and long timeouts."""
     values: dict[str, Any] = {
         "bootstrap_servers": (("127.0.0.1", 1),),
-        "request_timeout": PATIENCE,
-        "api_timeout": PATIENCE,
-        "connect_timeout": PATIENCE,
+        "request_timeout": LONG_TIMEOUT,
+        "api_timeout": LONG_TIMEOUT,
+        "connect_timeout": LONG_TIMEOUT,
         "retry_backoff": 0.001,
         "retry_backoff_max": 0.005,
         "reconnect_backoff": 0.001,
@@ -169,7 +169,7 @@ def config(**changes: Any) -> ClusterConfig:
 
 
 @asynccontextmanager
-async def connected(port: int, timeout: float = PATIENCE, **changes: Any) -> AsyncIterator[Connection]:
+async def connected(port: int, timeout: float = LONG_TIMEOUT, **changes: Any) -> AsyncIterator[Connection]:
     """A connection to a local port."""
     name = f"127.0.0.1:{port}"
     connection = await open_connection("127.0.0.1", port, name, config(**changes), timeout)

@@ -1,4 +1,4 @@
-"""Proxies on real sockets: SOCKS5 and CONNECT, which forward, refuse, or answer what the test says."""
+"""Proxies on real sockets: SOCKS5 and CONNECT, which forward, refuse, or answer as the test says."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ from aiokproto.security import AwsCredentials, AwsMskIam, OAuthBearer, Plain, Sa
 from tests.net.authenticating import Counting, answers, beat, refused
 from tests.net.bare import bare, framed
 from tests.net.peer import HangUp, config, connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])
 async def test_tokens_and_challenges_take_turns(tokens: int) -> None:
     mechanism = Counting(tokens=tokens)
     async with peer(answers()) as broker, connected(broker.port, sasl=mechanism) as line:
-        assert (await line.send(beat(7), timeout=PATIENCE)).error_code == 7
+        assert (await line.send(beat(7), timeout=LONG_TIMEOUT)).error_code == 7
     expected = [b"token %d" % (number + 1) for number in range(tokens)]
     assert mechanism.challenges == expected
     assert mechanism.hosts == ["127.0.0.1"]
@@ -46,7 +46,7 @@ async def test_tokens_and_challenges_take_turns(tokens: int) -> None:
 
 @pytest.mark.parametrize("answered", [True, False])
 async def test_a_broker_before_1_0_gets_bare_tokens(answered: bool) -> None:
-    """Whether or not it responds to the last; Event Hubs does with some bytes."""
+    """The broker may respond to the last token; Event Hubs does, with some bytes."""
     mechanism = Counting(tokens=3, complete_early=not answered)
     tokens: list[bytes] = []
 
@@ -67,7 +67,7 @@ async def test_a_broker_before_1_0_gets_bare_tokens(answered: bool) -> None:
         await reader.read()
 
     async with raw_peer(serve) as port, connected(port, sasl=mechanism) as line:
-        assert (await line.send(beat(), timeout=PATIENCE)).error_code == 3
+        assert (await line.send(beat(), timeout=LONG_TIMEOUT)).error_code == 3
     assert tokens == [b"token 1", b"token 2", b"token 3"]
     assert mechanism.challenges[0] == b"challenge"
 
@@ -99,7 +99,7 @@ async def test_a_broker_before_0_10_gets_gssapi_tokens_at_once() -> None:
 
 
 async def test_what_closes_every_connection_can_be_a_broker_before_0_10_or_one_that_is_away() -> None:
-    """Nothing tells them apart, and only a retry can succeed."""
+    """The client can't tell them apart, and only a retry can succeed."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await before_0_10(reader)
@@ -213,7 +213,7 @@ async def test_the_methods_of_an_own_mechanism_need_not_be_coroutines() -> None:
 
 
 class Broken(Counting):
-    """A mechanism of an application that is wrong in one place."""
+    """An application's mechanism with a mistake in one place."""
 
     def __init__(self, **methods: Any) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ def fails(*_: object) -> Any:
 
 
 async def cancelled(*_: object) -> bytes:
-    """As a library does whose own task was cancelled."""
+    """A library does so if its own task was cancelled."""
     task = asyncio.ensure_future(asyncio.Event().wait())
     asyncio.get_running_loop().call_soon(task.cancel)
     await task
@@ -252,7 +252,7 @@ async def cancelled(*_: object) -> bytes:
     ],
 )
 async def test_a_mechanism_of_an_application_that_is_wrong(methods: Any, error: type[KafkaError], text: str) -> None:
-    """Its errors are a failed attempt; what no retry mends is the option's."""
+    """Its errors make the attempt fail. An error that no retry fixes is an error of the option."""
     async with peer(answers()) as broker:
         with pytest.raises(error, match=text) as raised:
             async with connected(broker.port, sasl=Broken(**methods)):
@@ -271,7 +271,7 @@ async def test_an_explanation_that_fails() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
 @pytest.mark.parametrize("method", ["start", "respond"])
 async def test_a_mechanism_that_is_cancelled_by_itself(method: str) -> None:
-    """The task that connects is not: it would end the client."""
+    """The task that connects isn't cancelled, because that would end the client."""
     async with peer(answers()) as broker:
         with pytest.raises(BrokerConnectionError, match=": CancelledError"):
             async with connected(broker.port, sasl=Broken(**{method: cancelled})):
@@ -401,7 +401,7 @@ async def test_cancelling_closes_the_socket() -> None:
 
     async with peer(answers(authenticate=silent)) as broker:
         opening = asyncio.ensure_future(
-            open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), PATIENCE)
+            open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=Counting()), LONG_TIMEOUT)
         )
         await asked.wait()
         opening.cancel()

@@ -28,7 +28,7 @@ class Behind(NamedTuple):
 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncIterator[Behind]:
-    """Each broker's certificate has one name for all of them, as that of a gateway's domain has."""
+    """Each broker's certificate has one name for all brokers, as a certificate for a gateway's domain does."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     authority.issue_cert("*.kafka.example").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
@@ -71,7 +71,7 @@ async def test_names_go_through_a_proxy_too(behind: Behind) -> None:
 
 
 async def test_a_gateway_that_mixes_up_the_brokers_gets_no_records(behind: Behind) -> None:
-    """The certificate is right for each of them: only KIP-1242 shows it."""
+    """The certificate is right for each broker, so only KIP-1242 shows the mistake."""
     names = list(behind.names.values())
     ports = [behind.gateway.routes[name] for name in names]
     behind.gateway.routes = dict(zip(names, [*ports[1:], ports[0]], strict=True))

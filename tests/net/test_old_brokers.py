@@ -1,4 +1,5 @@
-"""Brokers before 0.10, which do not tell their versions: how they are recognized, and what is not taken for one."""
+"""Brokers before 0.10, which don't report their versions: how they are recognized, and which peers aren't taken for
+one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from aiokproto.errors import BrokerConnectionError, DeadlineError, DecodeError, 
 from aiokproto.net.open import SILENCE, open_connection
 from tests.net.peer import Answer, HangUp, connected, peer, serves
 from tests.net.test_connection import VERSIONS, beat, echo, hangs_up, silent
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 def no_groups(request: object, version: int) -> ListGroupsResponse:
@@ -31,7 +32,7 @@ def no_offsets(request: object, version: int) -> ListOffsetsResponse:
 
 
 async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
-    """It is asked again in version 0, and once more after ListGroups, which 0.9 answers."""
+    """The client asks it again in version 0, and once more after ListGroups, which 0.9 answers."""
     async with (
         peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo, ListGroupsRequest: no_groups}) as broker,
         connected(broker.port) as line,
@@ -44,7 +45,7 @@ async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> N
         ]
         assert line.versions.assumed
         assert broker.connections == 4
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert broker.requests[-1][1] == 0
 
 
@@ -54,7 +55,7 @@ async def test_a_broker_of_0_8_closes_the_connection_on_list_groups_too() -> Non
     async with peer(closed | answered) as broker, connected(broker.port) as line:
         assert broker.connections == 5
         with pytest.raises(UnsupportedVersionError, match=r"needs Kafka 0\.9 or later.*is like Kafka 0\.8\.2"):
-            await line.send(beat(5), timeout=PATIENCE)
+            await line.send(beat(5), timeout=LONG_TIMEOUT)
 
 
 async def test_what_closes_every_connection_is_not_taken_for_an_old_broker() -> None:
@@ -68,7 +69,7 @@ async def test_what_closes_every_connection_is_not_taken_for_an_old_broker() -> 
 
 @pytest.mark.parametrize("closed", range(1, 4))
 async def test_a_broker_that_is_back_while_it_is_probed_is_asked(closed: int) -> None:
-    """Whichever connection is the first that a proxy forwards again."""
+    """Any of the connections may be the first that a proxy forwards again."""
     turns: list[int] = []
 
     def away(answer: Answer) -> Answer:
@@ -94,9 +95,9 @@ async def test_a_broker_of_0_9_ignores_api_versions_and_answers_list_groups(monk
     monkeypatch.setattr("aiokproto.net.open.SILENCE", 0.01)
     ignores: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: silent, ListGroupsRequest: no_groups}
     async with peer({**ignores, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert line.versions.ranges == versions_of("0.9")
-        # The one that was ignored, the probe, and the one in use.
+        # There are three: the one whose request was ignored, the probe, and the one in use.
         assert broker.connections == 3
 
 
@@ -118,7 +119,7 @@ async def test_a_slow_broker_is_not_taken_for_one_of_0_9(monkeypatch: pytest.Mon
 
 async def test_a_broker_whose_release_is_given_is_not_asked() -> None:
     async with peer({HeartbeatRequest: echo}) as broker, connected(broker.port, broker_version="0.9") as line:
-        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=LONG_TIMEOUT)).error_code == 5
         assert [type(request) for request, _ in broker.requests] == [HeartbeatRequest]
 
 
@@ -132,7 +133,7 @@ async def test_what_another_release_does_is_said_to_be_due_to_the_option(
     """Brokers close the connection on versions that they do not have, and 0.8 answers in another form than 0.9."""
     async with peer({HeartbeatRequest: answer}) as broker, connected(broker.port, broker_version="0.9") as line:
         with pytest.raises(error, match=r"broker_version='0\.9' may be wrong"):
-            await line.send(beat(), timeout=PATIENCE)
+            await line.send(beat(), timeout=LONG_TIMEOUT)
 
 
 async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:
@@ -174,7 +175,7 @@ async def test_a_broker_that_has_reported_its_versions_is_not_taken_for_an_old_o
         peer(served) as broker,
         Client(bootstrap_servers=broker.address) as client,
     ):
-        # Longer than it takes until a broker that is silent would be probed.
+        # It's longer than the time after which a silent broker would be probed.
         with pytest.raises(KafkaError):
             await client.request(ListGroupsRequest(), node=0, timeout_ms=2 * SILENCE * 1000)
         assert not any(isinstance(request, ListGroupsRequest) for request, _ in broker.requests)
@@ -184,5 +185,5 @@ async def test_the_error_of_a_broker_that_closes_connections_now_says_so() -> No
     async with peer({ApiVersionsRequest: hangs_up, ListGroupsRequest: no_groups}) as broker:
         config = ClusterConfig.parse({"bootstrap_servers": broker.address})
         with pytest.raises(BrokerConnectionError, match="on the first request: it is starting, or stopping"):
-            await open_connection("127.0.0.1", broker.port, broker.address, config, PATIENCE, answers=True)
+            await open_connection("127.0.0.1", broker.port, broker.address, config, LONG_TIMEOUT, answers=True)
         assert [type(request) for request, _ in broker.requests] == [ApiVersionsRequest, ApiVersionsRequest]

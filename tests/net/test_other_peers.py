@@ -14,7 +14,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import BootstrapError, BrokerConnectionError, DeadlineError, KafkaError, NotKafkaError
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from tests.net.peer import connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -74,7 +74,7 @@ POSTGRES = b"E\0\0\0\x91SFATAL\0VFATAL\0C0A000\0Munsupported frontend protocol 1
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_peer_is_named_by_what_it_sends(serve: Serve, text: str) -> None:
-    """Also one that keeps the connection open, or whose first bytes are a possible length of a frame."""
+    """This includes a peer that keeps the connection open, or whose first bytes are a possible length of a frame."""
     async with raw_peer(serve) as port:
         kind = BrokerConnectionError if "SOCKS5" in text else NotKafkaError
         with pytest.raises(kind, match=rf"127.0.0.1:{port} does not speak Kafka: .*{text}"):
@@ -99,9 +99,9 @@ async def test_a_peer_is_named_by_what_it_sends(serve: Serve, text: str) -> None
 async def test_a_peer_that_says_nothing(serve: Serve, kind: type[KafkaError], text: str) -> None:
     async with raw_peer(serve) as port:
         with pytest.raises(kind, match=text):
-            # What the deadline does not end may take its time, on a busy machine.
-            async with connected(port, timeout=1.5 if kind is DeadlineError else PATIENCE) as line:
-                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
+            # The parts that the deadline doesn't end may take their time on a busy machine.
+            async with connected(port, timeout=1.5 if kind is DeadlineError else LONG_TIMEOUT) as line:
+                await line.send(MetadataRequest(topics=[]), timeout=LONG_TIMEOUT)
 
 
 async def test_a_client_reports_it_as_the_reason_of_start() -> None:

@@ -153,7 +153,7 @@ def test_other_protocols_are_recognised_by_their_first_bytes(seen: bytes, named:
         feed(protocol(expecting=1), seen, [1000])
 
 
-def test_a_tls_alert_is_recognised_whatever_the_limit() -> None:
+def test_a_tls_alert_is_recognised_with_any_limit() -> None:
     with pytest.raises(NotKafkaError, match="TLS server"):
         feed(protocol(expecting=1, limit=(1 << 31) - 1), b"\x15\x03\x03\x00\x02\x02\x46", [1000])
 
@@ -196,8 +196,8 @@ def test_a_frame_length_alone_allocates_little_memory() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, LIMIT])
-def test_a_connection_that_has_ended_keeps_only_the_beginning_of_a_frame(size: int) -> None:
-    """Errors name it, and refer to the connection: buffers would stay until the garbage collector comes."""
+def test_a_connection_that_has_ended_keeps_only_the_start_of_a_frame(size: int) -> None:
+    """Errors name the connection and refer to it: buffers would stay until the garbage collector runs."""
     reading = protocol(expecting=1)
     reading.opened()
     feed(reading, framed(0, bytes(LIMIT - 4))[:size], [1 << 16])

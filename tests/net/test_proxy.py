@@ -17,13 +17,13 @@ from aiokproto.config import ClusterConfig
 from aiokproto.config.proxy import parse_proxy
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError, NotKafkaError
 from aiokproto.net.open import open_connection
-from aiokproto.security.tls.contexts import Given
+from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, config, peer, raw_peer, serves
 from tests.net.proxies import proxy
 from tests.net.test_tls import CERTIFICATE, KEY, anonymous
 from tests.net.waiting import held_port
-from tests.patience import PATIENCE
 from tests.security.certificates import make
+from tests.timeouts import LONG_TIMEOUT
 
 ANSWERS: dict[type[Request[Any]], Answer] = {
     ApiVersionsRequest: serves(Heartbeat=(0, 4)),
@@ -49,10 +49,10 @@ def through(url: str, context: ssl.SSLContext | None = None, no_proxy: str = "",
     return config(proxy=parse_proxy(url, no_proxy, context), **changes)
 
 
-async def beat(host: str, port: int, options: ClusterConfig, timeout: float = PATIENCE) -> None:
+async def beat(host: str, port: int, options: ClusterConfig, timeout: float = LONG_TIMEOUT) -> None:
     line = await open_connection(host, port, "broker 1", options, timeout)
     try:
-        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+        assert (await line.send(BEAT, timeout=LONG_TIMEOUT)).error_code == 0
     finally:
         line.abort()
         await line.wait_closed()
@@ -70,7 +70,7 @@ async def test_requests_go_through_the_proxy(scheme: str, login: tuple[str, str]
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_tls_to_the_broker_behind_the_proxy(scheme: str, server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, proxy(scheme) as way:
-        options = through(f"{scheme}://127.0.0.1:{way.port}", tls=Given(trusting()))
+        options = through(f"{scheme}://127.0.0.1:{way.port}", tls=GivenContext(trusting()))
         await beat("localhost", broker.port, options)
 
 
@@ -87,7 +87,7 @@ async def test_a_proxy_with_tls(inner: bool, server: ssl.SSLContext) -> None:
     """The broker's TLS is inside the proxy's."""
     async with peer(ANSWERS, ssl_context=server if inner else None) as broker, proxy("connect", tls=server) as way:
         url = f"https://localhost:{way.port}"
-        await beat("localhost", broker.port, through(url, trusting(), tls=Given(trusting()) if inner else None))
+        await beat("localhost", broker.port, through(url, trusting(), tls=GivenContext(trusting()) if inner else None))
         assert way.asked == [("localhost", broker.port)]
 
 
@@ -274,7 +274,7 @@ async def test_a_broker_without_certificate_is_refused_behind_a_proxy_too() -> N
         peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
         proxy("connect") as way,
     ):
-        options = through(f"http://127.0.0.1:{way.port}", tls=Given(anonymous(ssl.Purpose.SERVER_AUTH)))
+        options = through(f"http://127.0.0.1:{way.port}", tls=GivenContext(anonymous(ssl.Purpose.SERVER_AUTH)))
         with pytest.raises(AuthenticationError, match=r"broker 1 .*has no certificate"):
             await beat("127.0.0.1", broker.port, options)
         assert broker.requests == []
@@ -357,11 +357,11 @@ async def test_what_the_broker_sends_with_the_proxys_response_is_the_brokers() -
         with pytest.raises(NotKafkaError, match="broker 1 does not speak Kafka: it responds like an SSH server"):
             await beat("kafka", 22, through(f"http://127.0.0.1:{port}"))
         with pytest.raises(NotKafkaError, match="broker 1 does not speak TLS"):
-            await beat("kafka", 22, through(f"http://127.0.0.1:{port}", tls=Given(trusting())))
+            await beat("kafka", 22, through(f"http://127.0.0.1:{port}", tls=GivenContext(trusting())))
 
 
 async def test_the_brokers_certificate_is_verified_behind_a_proxy(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, proxy("http", leads_to={"kafka": "127.0.0.1"}) as way:
-        options = through(f"http://127.0.0.1:{way.port}", tls=Given(trusting()))
+        options = through(f"http://127.0.0.1:{way.port}", tls=GivenContext(trusting()))
         with pytest.raises(AuthenticationError, match="the certificate of broker 1 was rejected: Hostname mismatch"):
             await beat("kafka", broker.port, options)

@@ -17,9 +17,9 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.open import open_connection
 from aiokproto.net.tls_errors import tls_error
-from aiokproto.security.tls.contexts import Given
+from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, config, connected, peer, raw_peer, serves
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 # A self-signed certificate for localhost and 127.0.0.1 that expires in a hundred years; used in tests only.
 CERTIFICATE = """\
@@ -52,7 +52,7 @@ ANSWERS: dict[type[Request[Any]], Answer] = {
 
 @pytest.fixture
 def server(tmp_path: Path) -> ssl.SSLContext:
-    """The SSL context of a broker with that certificate."""
+    """The SSL context of a broker with this certificate."""
     (tmp_path / "both.pem").write_text(KEY + CERTIFICATE)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "both.pem")
@@ -66,15 +66,15 @@ def trusting() -> ssl.SSLContext:
 
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=Given(trusting)) as line:
-        answers = await asyncio.gather(*(line.send(BEAT, timeout=PATIENCE) for _ in range(20)))
+    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, tls=GivenContext(trusting)) as line:
+        answers = await asyncio.gather(*(line.send(BEAT, timeout=LONG_TIMEOUT) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
 
 async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was rejected: self"):
-            async with connected(broker.port, tls=Given(ssl.create_default_context())):
+            async with connected(broker.port, tls=GivenContext(ssl.create_default_context())):
                 pass
 
 
@@ -86,7 +86,7 @@ def anonymous(purpose: ssl.Purpose) -> ssl.SSLContext:
     return made
 
 
-# To a client both say the same: the broker's certificate is verified.
+# Both say the same to a client: the broker's certificate is verified.
 @pytest.mark.parametrize("mode", [ssl.CERT_REQUIRED, ssl.CERT_OPTIONAL])
 async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> None:
     """Although the application's own context permits it, and OpenSSL calls the handshake complete."""
@@ -94,20 +94,20 @@ async def test_a_broker_without_certificate_is_refused(mode: ssl.VerifyMode) -> 
     permitting.verify_mode = mode
     async with peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker:
         with pytest.raises(AuthenticationError, match=rf"127.0.0.1:{broker.port} has no certificate: .*ssl_context"):
-            async with connected(broker.port, tls=Given(permitting)):
+            async with connected(broker.port, tls=GivenContext(permitting)):
                 pass
         assert broker.requests == []
 
 
-async def test_an_application_can_decide_to_verify_nobody() -> None:
+async def test_an_application_can_decide_to_verify_no_server() -> None:
     unverified = anonymous(ssl.Purpose.SERVER_AUTH)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     async with (
         peer(ANSWERS, ssl_context=anonymous(ssl.Purpose.CLIENT_AUTH)) as broker,
-        connected(broker.port, tls=Given(unverified)) as line,
+        connected(broker.port, tls=GivenContext(unverified)) as line,
     ):
-        assert (await line.send(BEAT, timeout=PATIENCE)).error_code == 0
+        assert (await line.send(BEAT, timeout=LONG_TIMEOUT)).error_code == 0
 
 
 async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
@@ -118,7 +118,7 @@ async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(plain) as port:
         with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: connect to a plain listener"):
-            async with connected(port, tls=Given(trusting)):
+            async with connected(port, tls=GivenContext(trusting)):
                 pass
 
 
@@ -127,12 +127,12 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before its first response: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.send(MetadataRequest(topics=[]), timeout=PATIENCE)
+                await line.send(MetadataRequest(topics=[]), timeout=LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("name", [None, "kafka.example", lambda host, port: f"{host}.example"])
-async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(server: ssl.SSLContext, name: Any) -> None:
-    """Also if the address is mapped: proxies that route by the server name (SNI) need it."""
+async def test_the_server_name_is_the_advertised_host_or_the_option(server: ssl.SSLContext, name: Any) -> None:
+    """This holds even if the address is mapped, because proxies that route by the server name (SNI) need it."""
     seen: list[str | None] = []
     server.sni_callback = lambda connection, host, context: seen.append(host)
     parsed = ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_server_hostname": name})
@@ -140,11 +140,11 @@ async def test_the_server_name_is_the_advertised_host_or_that_of_the_option(serv
     trusted.check_hostname = False
     async with peer(ANSWERS, ssl_context=server) as broker:
         mapped = config(
-            tls=Given(trusted),
+            tls=GivenContext(trusted),
             server_hostname=parsed.server_hostname,
             address_map=lambda host, port: ("127.0.0.1", broker.port),
         )
-        line = await open_connection("kafka", 9092, "broker 1", mapped, PATIENCE)
+        line = await open_connection("kafka", 9092, "broker 1", mapped, LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
     assert seen == ["kafka" if name is None else "kafka.example"]
@@ -158,12 +158,12 @@ async def test_tls_to_a_plain_broker(trusting: ssl.SSLContext) -> None:
 
     async with raw_peer(broker) as port:
         with pytest.raises(BrokerConnectionError, match=r"without TLS does that: .*security_protocol='PLAINTEXT'"):
-            async with connected(port, tls=Given(trusting)):
+            async with connected(port, tls=GivenContext(trusting)):
                 pass
 
 
 async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection's own deadline ends the handshake, however long that is: asyncio's is a minute."""
+    """The connection's own deadline ends the handshake, even if it is longer than asyncio's minute."""
     monkeypatch.setattr("asyncio.constants.SSL_HANDSHAKE_TIMEOUT", 0.05)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,7 +171,7 @@ async def test_tls_to_a_silent_peer(trusting: ssl.SSLContext, monkeypatch: pytes
 
     async with raw_peer(mute) as port:
         with pytest.raises(BrokerConnectionError, match="no response to the TLS handshake: the listener"):
-            async with connected(port, timeout=1.5, tls=Given(trusting)):
+            async with connected(port, timeout=1.5, tls=GivenContext(trusting)):
                 pass
 
 

@@ -20,8 +20,8 @@ from aiokproto.security.tls.defaults import default_context
 from aiokproto.spark.payloads.registry import _context
 from tests.net.peer import peer, raw_peer
 from tests.net.test_tls import ANSWERS, CERTIFICATE, KEY
-from tests.patience import PATIENCE
 from tests.security.certificates import Files, make
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 async def connect(port: int, host: str = "127.0.0.1", **options: Any) -> None:
     """Open a connection with options as the user gives them."""
     config = ClusterConfig.parse({"bootstrap_servers": f"{host}:{port}", "security_protocol": "SSL", **options})
-    connection = await open_connection(host, port, f"{host}:{port}", config, PATIENCE)
+    connection = await open_connection(host, port, f"{host}:{port}", config, LONG_TIMEOUT)
     connection.abort()
     await connection.wait_closed()
 
@@ -202,7 +202,7 @@ async def test_cancelling_when_the_handshake_is_complete_leaves_no_socket_behind
         config = ClusterConfig.parse(
             {"bootstrap_servers": broker.address, "security_protocol": "SSL", "ssl_cafile": files["ca.pem"]}
         )
-        later = asyncio.get_running_loop().time() + PATIENCE
+        later = asyncio.get_running_loop().time() + LONG_TIMEOUT
         made = Cancelled("b", config)
         opening = asyncio.ensure_future(dial(lambda: made, "127.0.0.1", broker.port, config, deadline=later, peer="b"))
         with pytest.raises(asyncio.CancelledError):
@@ -226,7 +226,7 @@ async def test_a_listener_of_something_else(files: Files, reply: bytes) -> None:
 
 
 async def test_a_listener_that_closes_during_the_handshake(files: Files) -> None:
-    """As plain listeners of Kafka do: what TLS begins with looks to them like a request of half a gigabyte."""
+    """Kafka's plain listeners do so, because the start of TLS looks to them like a request of half a gigabyte."""
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
@@ -261,7 +261,7 @@ async def test_a_server_with_old_versions_of_tls_only(files: Files) -> None:
 
 
 async def test_a_broker_that_requires_a_certificate_is_asked_once(files: Files) -> None:
-    """Its refusal is not taken for a broker that is too old for ApiVersions, which would be dialled three times."""
+    """Its refusal isn't taken for a broker that is too old for ApiVersions, which would be dialled three times."""
     accepted = 0
 
     async def mutual(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -294,7 +294,7 @@ async def test_a_broker_that_requires_a_certificate_is_asked_once(files: Files) 
         ("TLSV1_ALERT_PROTOCOL_VERSION", AuthenticationError, "ssl_enabled_protocols"),
         ("UNSUPPORTED_PROTOCOL", AuthenticationError, "older than this client accepts"),
         ("DH_KEY_TOO_SMALL", AuthenticationError, "Diffie-Hellman"),
-        # A broker may send these for problems of its own: the client goes on trying.
+        # A broker may send these for problems of its own, so the client goes on trying.
         ("TLSV1_ALERT_INTERNAL_ERROR", BrokerConnectionError, "TLSV1_ALERT_INTERNAL_ERROR"),
         ("TLSV1_ALERT_USER_CANCELLED", BrokerConnectionError, "TLSV1_ALERT_USER_CANCELLED"),
         ("UNEXPECTED_EOF_WHILE_READING", BrokerConnectionError, "a listener without TLS does that"),
@@ -308,7 +308,7 @@ def test_what_openssl_says_and_what_to_do(reason: str, kind: type[BrokerConnecti
     assert type(made) is kind
     assert "b:1" in str(made)
     assert text in str(made)
-    # After the handshake only alerts about certificates and access count; all else is a lost connection.
+    # Only alerts about certificates and access count after the handshake; any other end is a lost connection.
     late = refusal("b:1", error)
     assert (late is not None) == ("ALERT" in reason and kind is AuthenticationError)
 

@@ -18,10 +18,10 @@ from aiokproto.config import parse_addresses
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.addresses import Endpoint, by_turns, canonical_names, connect
 from aiokproto.net.open import open_connection
-from aiokproto.security.tls.contexts import Given
+from aiokproto.security.tls.contexts import GivenContext
 from tests.net.peer import Answer, Peer, config, connected, peer, serves
 from tests.net.waiting import held_port, until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 ANSWERS: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: serves()}
 
@@ -37,7 +37,7 @@ async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch)
     """The listener is on 127.0.0.1 alone; 127.0.0.2 refuses."""
     async with peer(ANSWERS) as broker:
         resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-        line = await open_connection("a.name", broker.port, "broker 1", config(), PATIENCE)
+        line = await open_connection("a.name", broker.port, "broker 1", config(), LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
         assert broker.connections == 1
@@ -47,7 +47,7 @@ async def test_the_error_lists_the_failure_of_each_address(monkeypatch: pytest.M
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     refused = "127.0.0.2: connection refused; 127.0.0.1: connection refused"
     with held_port() as port, pytest.raises(BrokerConnectionError, match=f"cannot connect to broker 1: {refused}"):
-        await open_connection("a.name", port, "broker 1", config(), PATIENCE)
+        await open_connection("a.name", port, "broker 1", config(), LONG_TIMEOUT)
 
 
 async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,19 +56,19 @@ async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(BrokerConnectionError, match=r"'no\.such' cannot be resolved: .*not known"):
-        await open_connection("no.such", 9092, "no.such:9092", config(), PATIENCE)
+        await open_connection("no.such", 9092, "no.such:9092", config(), LONG_TIMEOUT)
 
 
 async def test_an_invalid_host_name() -> None:
     """The standard library reports it with a different exception."""
     with pytest.raises(BrokerConnectionError, match="cannot be resolved"):
-        await open_connection("a" * 64 + ".x", 9092, "x", config(), PATIENCE)
+        await open_connection("a" * 64 + ".x", 9092, "x", config(), LONG_TIMEOUT)
 
 
 async def test_addresses_can_be_mapped() -> None:
     async with peer(ANSWERS) as broker:
         mapped = config(address_map=lambda host, port: ("127.0.0.1", broker.port))
-        line = await open_connection("inside.cluster", 9092, "broker 1", mapped, PATIENCE)
+        line = await open_connection("inside.cluster", 9092, "broker 1", mapped, LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
 
@@ -80,13 +80,13 @@ async def test_the_error_names_the_address_that_was_mapped_to() -> None:
             rf"^cannot connect to kafka-0:9092, by address_map at 127\.0\.0\.1:{port}: 127\.0\.0\.1: connection refused"
         )
         with pytest.raises(BrokerConnectionError, match=text):
-            await open_connection("kafka-0", 9092, "kafka-0:9092", mapped, PATIENCE)
+            await open_connection("kafka-0", 9092, "kafka-0:9092", mapped, LONG_TIMEOUT)
 
 
 async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch)
     async with peer(ANSWERS) as broker:
-        line = await open_connection("127.0.0.1", broker.port, "broker 1", config(), PATIENCE)
+        line = await open_connection("127.0.0.1", broker.port, "broker 1", config(), LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
 
@@ -104,7 +104,7 @@ async def test_packets_are_not_held_back(monkeypatch: pytest.MonkeyPatch) -> Non
     resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
     async with peer(ANSWERS) as broker:
         for host in ("127.0.0.1", "a.name"):
-            line = await open_connection(host, broker.port, "broker 1", config(), PATIENCE)
+            line = await open_connection(host, broker.port, "broker 1", config(), LONG_TIMEOUT)
             assert line._transport is not None
             assert line._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             line.abort()
@@ -127,7 +127,7 @@ async def test_an_address_that_swallows_packets_costs_a_quarter_of_a_second(monk
 
     monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
     async with peer(ANSWERS) as broker:
-        line = await open_connection("a.name", broker.port, "broker 1", config(), PATIENCE)
+        line = await open_connection("a.name", broker.port, "broker 1", config(), LONG_TIMEOUT)
         assert [opened.fileno() for opened in pending] == [-1]
         line.abort()
         await line.wait_closed()
@@ -142,7 +142,7 @@ async def test_addresses_without_an_answer_are_listed_at_the_deadline(monkeypatc
 
     monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
     with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.3: no connection in .*; 127\.0\.0\.4: no connection"):
-        # Long enough for a stalled loop to resolve the name before.
+        # It's long enough for a stalled loop to resolve the name first.
         await open_connection("a.name", 9, "broker 1", config(), 1.0)
 
 
@@ -155,7 +155,7 @@ async def test_cancelling_closes_the_sockets_of_all_attempts(monkeypatch: pytest
         await loop.create_future()
 
     monkeypatch.setattr(loop, "sock_connect", swallow, raising=False)
-    opening = asyncio.ensure_future(open_connection("a.name", 9, "broker 1", config(), PATIENCE))
+    opening = asyncio.ensure_future(open_connection("a.name", 9, "broker 1", config(), LONG_TIMEOUT))
     await until(lambda: len(pending) == 2)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -173,7 +173,7 @@ async def test_cancelling_while_the_losers_are_closed_closes_the_winner_too(monk
             try:
                 await loop.create_future()
             finally:
-                # The other has won, and this one is being given up.
+                # The other socket has won, and this one is being closed.
                 loop.call_soon(racing.cancel)
                 await asyncio.sleep(0)
         await connect_one(each, address)
@@ -182,20 +182,20 @@ async def test_cancelling_while_the_losers_are_closed_closes_the_winner_too(monk
     monkeypatch.setattr("aiokproto.net.addresses.FALLBACK_DELAY", 0.0)
     async with peer(ANSWERS) as broker:
         both = [Endpoint(socket.AF_INET, (host, broker.port)) for host in ("127.0.0.3", "127.0.0.1")]
-        racing = asyncio.ensure_future(connect(both, loop.time() + PATIENCE, []))
+        racing = asyncio.ensure_future(connect(both, loop.time() + LONG_TIMEOUT, []))
         with pytest.raises(asyncio.CancelledError):
             await racing
         await until(lambda: [each.fileno() for each in opened] == [-1, -1])
 
 
 async def test_an_address_whose_name_cannot_be_looked_up_stands_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``InetAddress`` in Java: the client starts although no name server answers."""
+    """The client starts although no name server answers, as with Java's ``InetAddress``."""
 
     def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getnameinfo", getnameinfo)
-    later = asyncio.get_running_loop().time() + PATIENCE
+    later = asyncio.get_running_loop().time() + LONG_TIMEOUT
     assert await canonical_names("127.0.0.1", 9092, later, None) == ["127.0.0.1"]
 
 
@@ -231,14 +231,16 @@ async def test_the_zone_of_an_address_reaches_the_socket(monkeypatch: pytest.Mon
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", remember, raising=False)
     with pytest.raises(BrokerConnectionError, match="fe80::1%lo: connection refused"):
-        await open_connection(host, port, "broker 1", config(tls=Given(ssl.create_default_context())), PATIENCE)
+        await open_connection(
+            host, port, "broker 1", config(tls=GivenContext(ssl.create_default_context())), LONG_TIMEOUT
+        )
     assert seen == [found[0].sockaddr]
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 async def test_a_listener_of_ipv6() -> None:
     async with peer(ANSWERS, host="::1") as broker:
-        line = await open_connection("::1", broker.port, "broker 1", config(), PATIENCE)
+        line = await open_connection("::1", broker.port, "broker 1", config(), LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
         assert broker.connections == 1
@@ -252,13 +254,13 @@ async def asynchronous(host: str, port: int) -> tuple[str, int]:
 async def test_an_address_map_may_be_async() -> None:
     async with peer(ANSWERS) as broker:
         mapped = config(address_map=asynchronous)
-        line = await open_connection(f"{broker.port}.inside", 9092, "broker 1", mapped, PATIENCE)
+        line = await open_connection(f"{broker.port}.inside", 9092, "broker 1", mapped, LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
 
 
 async def cancelled(host: str, port: int) -> tuple[str, int]:
-    """As one that awaits a task of the application which is cancelled."""
+    """A function does so if it awaits a task of the application that is cancelled."""
     raise asyncio.CancelledError
 
 
@@ -286,7 +288,7 @@ def closed_socket() -> socket.socket:
 )
 async def test_a_failure_of_the_applications_function_is_named(option: str, function: Any, text: str) -> None:
     with pytest.raises(BrokerConnectionError, match=text):
-        await open_connection("a", 9, "broker 1", config(**{option: function}), PATIENCE)
+        await open_connection("a", 9, "broker 1", config(**{option: function}), LONG_TIMEOUT)
 
 
 @pytest.mark.parametrize("kind", ["unconnected", "datagrams", "tls"])
@@ -303,11 +305,11 @@ async def test_a_socket_that_a_dialer_must_not_return(kind: str) -> None:
         context.check_hostname = False
         given = context.wrap_socket(near, do_handshake_on_connect=False)
     with near, far, given, pytest.raises(BrokerConnectionError, match="not a connected stream socket without TLS"):
-        await open_connection("a", 9, "broker 1", config(dialer=lambda host, port: given), PATIENCE)
+        await open_connection("a", 9, "broker 1", config(dialer=lambda host, port: given), LONG_TIMEOUT)
 
 
 async def test_a_client_outlives_an_address_map_that_is_cancelled() -> None:
-    """It is no cancellation of the client's own tasks, which would end the client."""
+    """It doesn't cancel the client's own tasks, which would end the client."""
     fails = 2
 
     async def moody(host: str, port: int) -> tuple[str, int]:
@@ -333,7 +335,7 @@ async def test_cancelling_a_dialer_that_has_its_socket_closes_it() -> None:
         raise AssertionError
 
     with far:
-        opening = asyncio.ensure_future(open_connection("a", 9, "broker 1", config(dialer=dialer), PATIENCE))
+        opening = asyncio.ensure_future(open_connection("a", 9, "broker 1", config(dialer=dialer), LONG_TIMEOUT))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         opening.cancel()
@@ -362,7 +364,7 @@ async def test_a_dialer_of_the_application() -> None:
         return opened
 
     async with peer(ANSWERS) as broker:
-        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), PATIENCE)
+        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
         assert asked == [("kafka", 9092)]
@@ -379,7 +381,7 @@ async def test_a_dialer_of_a_unix_socket(tmp_path: Path) -> None:
         return opened
 
     try:
-        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), PATIENCE)
+        line = await open_connection("kafka", 9092, "broker 1", config(dialer=dialer), LONG_TIMEOUT)
         line.abort()
         await line.wait_closed()
     finally:

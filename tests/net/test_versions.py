@@ -14,8 +14,8 @@ from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
 from aiokproto.codec.releases import RELEASES, versions_of
 from aiokproto.codec.schema import Versions
 from aiokproto.errors import BrokerError, DecodeError, NotKafkaError, UnsupportedVersionError
+from aiokproto.net.connection import MAX_THROTTLE, throttle
 from aiokproto.net.features import FEATURES, HEADERS, SHARE_GROUPS, TIMESTAMPS, Feature
-from aiokproto.net.throttle import MAX_THROTTLE, throttle
 from aiokproto.net.versions import BrokerVersions, Negotiation
 
 NEWEST = ApiVersionsRequest.versions.highest
@@ -113,13 +113,14 @@ def test_negotiation_at_first_try() -> None:
         (refusal(ApiVersion(api_key=18, min_version=0, max_version=99)), NEWEST - 1),
         (refusal(ApiVersion(api_key=3, min_version=0, max_version=9)), 0),
         (refusal(), 0),
-        # What librdkafka's mock cluster sends, and a list of length -1.
+        # librdkafka's mock cluster sends the first. The second has a list of length -1.
         (bytes.fromhex("00000007 0023 01 0012 0000 0002 00000000"), 0),
         (bytes.fromhex("00000007 0023 ffffffff"), 0),
     ],
 )
 def test_a_refusal_leads_to_the_highest_version_the_broker_names(answer: bytes, then: int) -> None:
-    """To version 0 if the broker names none (before 2.4), and always to a lower one than the refused one."""
+    """It goes down to version 0 if the broker names none (before 2.4), and always to a version below the refused
+    one."""
     negotiation = Negotiation("b")
     assert negotiation.handle_response(answer) is None
     assert negotiation.version == then

@@ -1,4 +1,4 @@
-"""Metrics of the application: what is accepted, and what they become in a push (KIP-1076)."""
+"""Metrics of the application: valid ones, and their form in a push (KIP-1076)."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_sums_are_totals_or_increases_since_the_last_push_that_was_accepted(delt
     found = [collected(5)]
     source.pushed()
     found.append(collected(7))
-    # The last one was refused.
+    # The last push was refused.
     found.append(collected(7))
     source.pushed()
-    # What counts was replaced.
+    # The object that counts was replaced.
     found.append(collected(1))
     source.pushed()
     found.append(collected(5))

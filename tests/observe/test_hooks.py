@@ -1,4 +1,4 @@
-"""Hooks: who is called, about what, and what an exception does."""
+"""Hooks: the calls, their events, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from aiokproto.interceptors import Interceptor
 from aiokproto.types import Record
 from tests.observe.recording import Recording
 from tests.observe.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 THROTTLED = Throttled(1, "Produce", 0.5)
 
@@ -112,7 +112,7 @@ def test_a_hook_that_raises_is_logged_less_and_less(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("value", [print, [Hooks(), "x"], Hooks, {"on_throttled": print}])
-def test_what_is_not_derived_from_hooks_is_refused(value: object) -> None:
+def test_an_object_not_derived_from_hooks_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"hooks=.*derived from Hooks"):
         parse_hooks("hooks", value)
 
@@ -208,7 +208,7 @@ async def test_a_consumer_reports_fetches_delivery_commits_and_rebalances() -> N
         )
         async with consumer:
             for _ in range(2):
-                await asyncio.wait_for(anext(consumer), PATIENCE)
+                await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             await consumer.commit()
     (fetched,) = hooks.of(BatchFetched)
     assert (fetched.topic, fetched.partition, fetched.offset, fetched.records) == ("flights", 0, 0, 3)
@@ -232,7 +232,7 @@ async def test_a_lost_position_is_reported() -> None:
         consumer.assign(("flights", 0))
         consumer.seek(("flights", 0), 77)
         async with consumer:
-            assert (await asyncio.wait_for(anext(consumer), PATIENCE)).offset == 0
+            assert (await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).offset == 0
     (reset,) = hooks.of(OffsetReset)
     assert reset == OffsetReset("flights", 0, ResetReason.OUT_OF_RANGE.value, 77, 0, -1)
 
@@ -247,7 +247,7 @@ async def test_batches_are_reported_with_their_records() -> None:
             "flights", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", hooks=hooks
         )
         async with consumer:
-            await asyncio.wait_for(anext(consumer.batches()), PATIENCE)
+            await asyncio.wait_for(anext(consumer.batches()), LONG_TIMEOUT)
             assert consumer.stats().records_delivered == 3
     assert [(event.records, event.next_offset) for event in hooks.of(RecordsDelivered)] == [(3, 3)]
 
@@ -358,5 +358,5 @@ async def test_a_hook_that_raises_breaks_nothing(caplog: pytest.LogCaptureFixtur
             "flights", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", hooks=[Breaks(), Breaks()]
         )
         async with consumer:
-            assert (await asyncio.wait_for(anext(consumer), PATIENCE)).value == b"a"
+            assert (await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)).value == b"a"
     assert "broken" in caplog.text

@@ -1,4 +1,4 @@
-"""Interceptors: what they see, what they may change, and what an exception does."""
+"""Interceptors: the records that they get, the changes that they may make, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokproto.errors import BufferFullError, ConfigurationError, InvalidRecordE
 from aiokproto.interceptors import Interceptor, OutgoingRecord, parse_interceptors
 from aiokproto.producer import ProducerRecord
 from aiokproto.types import RecordMetadata
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Tagging(Interceptor):
@@ -51,7 +51,7 @@ async def consumed(broker: Broker, count: int, interceptors: Interceptor | None 
         interceptors=interceptors,
     )
     async with consumer:
-        return [await asyncio.wait_for(anext(consumer), PATIENCE) for _ in range(count)]
+        return [await asyncio.wait_for(anext(consumer), LONG_TIMEOUT) for _ in range(count)]
 
 
 async def test_every_way_to_write_a_record_is_intercepted() -> None:
@@ -73,7 +73,7 @@ async def test_every_way_to_write_a_record_is_intercepted() -> None:
 async def test_tables_are_written_and_not_intercepted() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     seen = Tagging()
-    # Several batches: each of them begins with a row that waits for it.
+    # There are several batches, and each starts with a row that waits for it.
     values = [bytes([number]) * 10_000 for number in range(50)]
     async with Broker() as broker:
         await broker.create_topic("flights")
@@ -184,7 +184,7 @@ async def test_poll_is_intercepted_too() -> None:
         async with consumer:
             values: list[bytes | None] = []
             while len(values) < 2:
-                values += [record.value for record in await consumer.poll(timeout_ms=PATIENCE * 1000)]
+                values += [record.value for record in await consumer.poll(timeout_ms=LONG_TIMEOUT * 1000)]
             assert values == [b"a", b"c"]
             assert await consumer.position(("flights", 0)) == 3
 
@@ -214,6 +214,6 @@ async def test_an_interceptor_that_raises_is_logged_and_changes_nothing(caplog: 
 
 
 @pytest.mark.parametrize("value", [print, [Interceptor(), "x"]])
-def test_what_is_not_derived_from_interceptor_is_refused(value: object) -> None:
+def test_an_object_not_derived_from_interceptor_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match=r"interceptors=.*derived from Interceptor"):
         parse_interceptors("interceptors", value)

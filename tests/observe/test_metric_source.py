@@ -1,4 +1,4 @@
-"""The pushed metrics: names, values, and what they are relative to."""
+"""The pushed metrics: names, values, and the time that they cover."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_values_are_relative_to_the_last_push_that_was_accepted() -> None:
     producer.queue_time.add(0.1)
     expected = {"producer.connection.creation.total": 1, "producer.record.queue.time.max": pytest.approx(100)}
     for _ in range(2):
-        # The first is refused: nothing of it may be missing in the second.
+        # The first push is refused, so the second must have all of it, too.
         found = values(source.collect(20.0, delta=True))
         assert {name: found[name] for name in expected} == expected
     assert values(source.collect(20.0, delta=True))["producer.connection.creation.rate"] == pytest.approx(0.1)

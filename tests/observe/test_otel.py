@@ -29,7 +29,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from aiokproto.otel import SCHEMA_URL, Metrics, Tracing
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Sdk(NamedTuple):
@@ -94,7 +94,7 @@ async def consumed(broker: Broker, count: int, tracing: Tracing, **options: Any)
         **options,
     )
     async with consumer:
-        return [await asyncio.wait_for(anext(consumer), PATIENCE) for _ in range(count)]
+        return [await asyncio.wait_for(anext(consumer), LONG_TIMEOUT) for _ in range(count)]
 
 
 async def test_a_trace_goes_from_the_producer_to_the_processing(broker: Broker) -> None:
@@ -208,7 +208,7 @@ async def test_an_exception_in_processing_is_recorded_and_raised(broker: Broker)
     assert duration.attributes["error.type"] == "ZeroDivisionError"
 
 
-async def test_what_is_not_sampled_makes_no_span_and_still_carries_the_decision(broker: Broker) -> None:
+async def test_an_unsampled_trace_makes_no_span_but_carries_the_decision(broker: Broker) -> None:
     otel = sdk(ALWAYS_OFF)
     tracing = otel.tracing()
     async with Producer(bootstrap_servers=broker.bootstrap_servers, interceptors=tracing) as producer:
@@ -233,7 +233,7 @@ async def test_without_an_sdk_nothing_happens(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", None, b"", b"00-zz-zz-01"])
-def test_a_header_that_is_no_context_is_no_link(value: bytes | None) -> None:
+def test_a_header_without_a_valid_context_makes_no_link(value: bytes | None) -> None:
     otel = sdk()
     record = Record("flights", 0, 0, 0, None, b"a", (("traceparent", value),))
     with otel.tracing().process(record):
@@ -252,7 +252,7 @@ def test_the_current_span_is_not_taken_for_the_context_of_a_record_without_one()
     assert span.parent is not None, "it is a part of what goes on"
 
 
-def test_no_records_are_no_span() -> None:
+def test_without_records_there_is_no_span() -> None:
     otel = sdk()
     with otel.tracing().process([]):
         pass
@@ -277,7 +277,7 @@ async def test_the_metrics_of_a_run(broker: Broker) -> None:
             consumer.stop_run()
 
     async with Consumer("flights", **options) as consumer:
-        await asyncio.wait_for(consumer.run(handle, retry=Retry(backoff_ms=0)), PATIENCE)
+        await asyncio.wait_for(consumer.run(handle, retry=Retry(backoff_ms=0)), LONG_TIMEOUT)
     names_of_run = ("processed", "retried", "dead_lettered", "failed", "pending", "running")
     points = {name: otel.points(f"aiokproto.run.{name}") for name in names_of_run}
     assert {name: sum(point.value for point in found) for name, found in points.items()} == {
@@ -309,7 +309,7 @@ async def test_the_metrics_of_a_producer_and_a_consumer(broker: Broker) -> None:
             await producer.send("flights", b"c")
     consumer = Consumer("flights", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", hooks=hooks)
     async with consumer:
-        await asyncio.wait_for(anext(consumer), PATIENCE)
+        await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
         await consumer.commit()
     sent = {point.attributes.get("error.type", ""): point for point in otel.points("messaging.client.sent.messages")}
     assert {error: point.value for error, point in sent.items()} == {"": 2, "TOPIC_AUTHORIZATION_FAILED": 1}

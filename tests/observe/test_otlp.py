@@ -51,5 +51,5 @@ def test_opentelemetry_reads_what_was_written(metrics: list[Metric], resource: d
         if given_metric.is_sum:
             assert data.is_monotonic
             assert data.aggregation_temporality == (1 if delta else 2)
-    # Nothing that the parser does not know.
+    # The parser knows all fields.
     assert len(proto.MetricsData.FromString(read.SerializeToString()).resource_metrics) == 1

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 
 from aiokproto import prometheus  # noqa: E402
 from aiokproto.prometheus import KafkaCollector  # noqa: E402
-from tests.patience import PATIENCE  # noqa: E402
+from tests.timeouts import LONG_TIMEOUT  # noqa: E402
 
 Sample = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -45,7 +45,7 @@ async def scrape(registry: CollectorRegistry) -> Sample:
         url = f"http://127.0.0.1:{server.server_port}/metrics"
 
         def get() -> str:
-            with urllib.request.urlopen(url, timeout=PATIENCE) as response:
+            with urllib.request.urlopen(url, timeout=LONG_TIMEOUT) as response:
                 text: str = response.read().decode()
                 return text
 
@@ -64,7 +64,7 @@ async def test_a_page_has_the_statistics_of_all_clients() -> None:
         async with Producer(bootstrap_servers=servers, client_id="p") as producer, consumer:
             await producer.send("flights", b"a")
             await producer.send("flights", b"b")
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             async with Client(bootstrap_servers=servers) as client:
                 registry = CollectorRegistry()
                 registry.register(KafkaCollector(producer, consumer, client))
@@ -92,7 +92,7 @@ async def test_a_page_has_what_a_run_has_done() -> None:
                 consumer.stop_run()
 
         async with Consumer("flights", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-            await asyncio.wait_for(consumer.run(handle), PATIENCE)
+            await asyncio.wait_for(consumer.run(handle), LONG_TIMEOUT)
             registry = CollectorRegistry()
             registry.register(KafkaCollector(consumer))
             samples = await scrape(registry)
@@ -108,7 +108,7 @@ async def test_partitions_are_reported_on_request() -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             await producer.send_many("flights", [b"a", b"b", b"c"], partition=1)
         async with Consumer("flights", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             registry = CollectorRegistry()
             registry.register(KafkaCollector(consumer, partitions=True))
             samples = await scrape(registry)
@@ -117,13 +117,13 @@ async def test_partitions_are_reported_on_request() -> None:
     assert value(samples, "aiokproto_lag") == value(samples, "aiokproto_lag_max") == 2
 
 
-async def test_two_clients_of_one_name_are_told_apart() -> None:
+async def test_two_clients_with_one_name_are_distinguished() -> None:
     async with Broker() as broker:
         servers = broker.bootstrap_servers
         async with Client(bootstrap_servers=servers) as one, Client(bootstrap_servers=servers) as two:
             registry = CollectorRegistry()
             registry.register(KafkaCollector(one, two))
-            # In the loop's own thread, as an asyncio web server does.
+            # Scrape in the loop's own thread, like an asyncio web server.
             page = parse(prometheus_client.generate_latest(registry).decode())
     assert {dict(labels)["client"] for name, labels in page if name == "aiokproto_health"} == {"0", "1"}
 
@@ -135,7 +135,7 @@ async def test_a_blocked_event_loop_does_not_block_the_page(monkeypatch: pytest.
         pages: list[list[str]] = []
         thread = threading.Thread(target=lambda: pages.append([family.name for family in collector.collect()]))
         thread.start()
-        # The loop does nothing else meanwhile.
+        # This blocks the loop.
         thread.join()
     assert pages == [["aiokproto_up"]]
 

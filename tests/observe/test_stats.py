@@ -15,7 +15,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError
 from aiokproto.observe.health import HealthStatus
 from tests.observe.waiting import until
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 FLIGHTS = TopicPartition("flights", 0)
 
@@ -26,14 +26,14 @@ async def test_a_client_counts_requests_bytes_and_connections() -> None:
         await client.metadata()
         after = client.stats()
     assert after.client_id == "me"
-    # The bootstrap connection is given up once the brokers are known.
+    # The client closes the bootstrap connection once it knows the brokers.
     assert (after.brokers[-1].state, after.brokers[0].state) == ("idle", "connected")
     assert after.brokers[0].address.endswith(
         broker.bootstrap_servers.replace("localhost", "127.0.0.1").split(":")[1] + ")"
     )
     assert after.connections == 1
     assert after.brokers[0].connections[0].channel == "main"
-    # ApiVersions, then Metadata.
+    # The requests are ApiVersions and Metadata.
     assert after.requests - before.requests == 2
     assert after.bytes_sent > before.bytes_sent
     assert after.bytes_received > before.bytes_received
@@ -90,13 +90,13 @@ async def test_a_consumer_counts_and_shows_its_partitions() -> None:
         )
         async with consumer:
             for _ in range(3):
-                await asyncio.wait_for(anext(consumer), PATIENCE)
+                await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             await consumer.commit()
             stats = consumer.stats()
-            await asyncio.wait_for(anext(consumer), PATIENCE)
+            await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
             before = consumer.stats().waited
             assert await consumer.poll(timeout_ms=100) == []
-            # Less by at most the step of the coarsest clock, as timers run early on it.
+            # It may be less by the step of the coarsest clock, on which timers run early.
             assert consumer.stats().waited - before >= 0.05
             consumer.seek(FLIGHTS, 3)
             assert consumer.lags() == {FLIGHTS: 1}
@@ -151,13 +151,13 @@ async def test_no_broker_to_be_reached_is_a_failure_that_passes() -> None:
             await until(lambda: client.health().status is HealthStatus.OK)
 
 
-async def test_one_broker_of_several_that_is_gone_degrades_a_client() -> None:
+async def test_one_missing_broker_of_several_degrades_a_client() -> None:
     async with Cluster(brokers=2) as cluster:
         client = Client(bootstrap_servers=cluster.bootstrap_servers)
         async with client:
             port = client.brokers[1].port
             await client.versions(1)
-            # Still in the metadata, as the controller has not noticed.
+            # The broker is still in the metadata, because the controller hasn't noticed.
             await cluster.kill_broker(1, noticed_after=3600)
             with pytest.raises(KafkaError):
                 await client.request(MetadataRequest(topics=[]), node=1, timeout_ms=2000)
@@ -208,7 +208,7 @@ async def test_a_full_buffer_and_old_batches_degrade_a_producer() -> None:
             waiting = asyncio.create_task(producer.post("flights", b"b" * 6000))
             await until(lambda: "buffer_memory=10000 is used up" in str(producer.health()))
             await until(lambda: "not acknowledged for" in str(producer.health()) or delivery.done())
-            assert isinstance(await asyncio.wait_for(delivery.outcome(), PATIENCE), DeadlineError)
+            assert isinstance(await asyncio.wait_for(delivery.outcome(), LONG_TIMEOUT), DeadlineError)
             broker.faults.clear()
             await (await waiting).outcome()
 

@@ -1,4 +1,4 @@
-"""Pushing metrics to brokers (KIP-714): against the embedded broker, and what each refusal leads to."""
+"""Pushing metrics to brokers (KIP-714): against the embedded broker, and the effect of each refusal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
 
 
 def names(data: bytes) -> set[str]:
-    """The metrics in a push: their names are the only texts that begin so."""
+    """The metrics in a push. Their names are the only texts with this prefix."""
     prefix = b"org.apache.kafka."
     found = data.split(prefix)[1:]
     starts = [len(prefix) + data.index(prefix + rest) for rest in found]
@@ -117,7 +117,7 @@ async def test_a_consumer_pushes_its_metrics_with_its_group() -> None:
     assert b"report" in data
 
 
-async def test_metrics_of_the_application_are_pushed_with_those_of_the_client() -> None:
+async def test_metrics_of_the_application_are_pushed_with_the_clients_own() -> None:
     metrics = [Metric("com.example.open", 3), Metric("com.other.open", 4)]
     async with Broker() as broker:
         wanted = "com.example.,org.apache.kafka.producer.connection."
@@ -186,7 +186,7 @@ async def test_after_these_errors_the_subscription_is_requested_at_once(code: Er
 
 
 @pytest.mark.parametrize("code", [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.TELEMETRY_TOO_LARGE])
-async def test_after_these_errors_it_goes_on_after_the_interval(code: ErrorCode) -> None:
+async def test_pushing_continues_after_the_interval_despite_these_errors(code: ErrorCode) -> None:
     async with subscribed() as (broker, counted):
         counted.answers = [code]
         async with Client(bootstrap_servers=broker.bootstrap_servers):

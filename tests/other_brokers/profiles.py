@@ -49,7 +49,7 @@ EVENT_HUBS: Mapping[int, str] = {
     37: "0-1",
     42: "0-2",
 }
-"""Without transactions."""
+"""It has no transactions."""
 
 EVENT_HUBS_OF_2019: Mapping[int, str] = {
     0: "3-5",
@@ -71,7 +71,7 @@ EVENT_HUBS_OF_2019: Mapping[int, str] = {
     20: "0-2",
     23: "0",
 }
-"""Also without producer ids."""
+"""It has no producer ids either."""
 
 REDPANDA: Mapping[int, str] = {
     0: "0-7",
@@ -105,8 +105,8 @@ REDPANDA: Mapping[int, str] = {
     42: "0-1",
     44: "0",
 }
-"""No flexible Produce, Fetch or Metadata, no topic ids, and no groups of the consumer protocol. Those of Produce,
-Fetch, Metadata and OffsetFetch are in its sources; the others are assumed."""
+"""No flexible Produce, Fetch or Metadata, no topic ids, and no groups of the consumer protocol. The versions of
+Produce, Fetch, Metadata and OffsetFetch are in its sources; the others are assumed."""
 
 WARPSTREAM: Mapping[int, str] = {
     0: "0-9",
@@ -161,7 +161,7 @@ MSK_SERVERLESS: Mapping[int, str] = {
     26: "1-3",
     28: "2-3",
 }
-"""Nothing of before Kafka 2.1, not even of ApiVersions. The last two are assumed."""
+"""It has no version from before Kafka 2.1, not even of ApiVersions. The last two are assumed."""
 
 VERSIONS = {
     "Event Hubs": EVENT_HUBS,
@@ -198,7 +198,8 @@ def close_on_new_api_versions(cluster: Cluster) -> None:
 
 
 def current_epochs(cluster: Cluster) -> None:
-    """The first offset, and that of a time, come with the leader's epoch of today, and not of the record (Redpanda)."""
+    """The first offset, and the offset for a time, come with the leader's current epoch and not the record's
+    (Redpanda)."""
 
     def today(response: ListOffsetsResponse, info: RequestInfo) -> None:
         for topic in response.topics:
@@ -289,7 +290,7 @@ def no_offsets_without_commits(cluster: Cluster) -> None:
 
 
 class Renumbered:
-    """Node ids are large, and those of every Metadata response are new ones, as are the coordinators' (WarpStream).
+    """Node ids are large, and every Metadata response has new ones; so do responses about coordinators (WarpStream).
 
     All are the one broker. Its port stands for what an agent's address does.
     """
@@ -370,4 +371,4 @@ QUIRKS: Mapping[str, Quirk] = {
     "the current leader epoch with every offset": current_epochs,
     "unknown tags everywhere": change(None, _tagged),
 }
-"""By what a broker does; those that need no object of their own."""
+"""The changes that need no object of their own, by what a broker does."""

@@ -13,7 +13,7 @@ from aiokproto.client import Client
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.other_brokers import librdkafka_mock
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup import project
 
 PARTITIONS = 3
@@ -38,23 +38,23 @@ class Server:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
-        answer = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)).decode().strip()
-        assert answer == "ok", f"{words}: {answer}"
+        response = (await asyncio.wait_for(self._process.stdout.readline(), LONG_TIMEOUT)).decode().strip()
+        assert response == "ok", f"{words}: {response}"
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic with one replica."""
         configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
         async with Client(bootstrap_servers=self.bootstrap_servers) as client:
-            answer = await client.request(CreateTopicsRequest(topics=[topic]))
-        assert answer.topics[0].error_code == 0, answer
+            response = await client.request(CreateTopicsRequest(topics=[topic]))
+        assert response.topics[0].error_code == 0, response
 
     async def leader(self, topic: str, partition: int) -> tuple[int, list[int]]:
         """Return the partition's leader, and the ids of all brokers."""
         async with Client(bootstrap_servers=self.bootstrap_servers) as client:
-            answer = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
-        found = next(each for each in answer.topics[0].partitions if each.partition_index == partition)
-        return found.leader_id, [broker.node_id for broker in answer.brokers]
+            response = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
+        found = next(each for each in response.topics[0].partitions if each.partition_index == partition)
+        return found.leader_id, [broker.node_id for broker in response.brokers]
 
     async def move_leader(self, topic: str, partition: int) -> int:
         """Make another broker lead the partition, and return its id."""
@@ -81,18 +81,18 @@ async def _running(kind: type[Server], *command: object) -> AsyncIterator[Server
     )
     try:
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+        line = await asyncio.wait_for(process.stdout.readline(), LONG_TIMEOUT)
         assert line, f"it has ended: {command}"
         yield kind(process, line.decode().strip())
     finally:
-        # With communicate() the transports of all pipes are closed too.
+        # communicate() also closes the transports of all pipes.
         if process.returncode is None:
             process.kill()
         await process.communicate()
 
 
 def kfake(program: Path, brokers: int = 3, release: str = "") -> AbstractAsyncContextManager[Server]:
-    """franz-go's fake cluster, as a release of Kafka (``v2.4``) or with all that it has."""
+    """franz-go's fake cluster, like a release of Kafka (``v2.4``) or with all that it has."""
     return _running(Server, program, brokers, PARTITIONS, *([release] if release else []))
 
 

@@ -94,7 +94,7 @@ async def test_transactions(quirk: Callable[[Cluster], object]) -> None:
 
 @pytest.mark.parametrize("quirk", [quirk for name, quirk in QUIRKS.items() if name != "no topic ids"])
 async def test_groups_of_the_consumer_protocol(quirk: Callable[[Cluster], object]) -> None:
-    """Assignments have topic ids: without those there are no such groups."""
+    """Assignments have topic ids, so such groups don't exist without topic ids."""
     async with serving(quirk) as cluster:
         await use(cluster.bootstrap_servers, "consumer")
 
@@ -115,7 +115,7 @@ async def test_the_versions_of_an_implementation(versions: Any) -> None:
 
 
 async def test_event_hubs() -> None:
-    """Its versions, and the connection is closed on what it does not know."""
+    """The broker has these versions, and closes the connection on others."""
     async with serving(close_on_new_api_versions, only_gzip, as_version={**EVENT_HUBS, 18: "0-5"}) as cluster:
         await use(cluster.bootstrap_servers, compression_type="gzip")
         with pytest.raises(BrokerError, match="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
@@ -150,7 +150,7 @@ async def test_without_an_api_for_administration_the_call_fails_and_the_client_g
     "versions", [{10: "0"}, {10: "0", 3: "0-1"}, {1: "4-4"}, {1: "12"}, {9: "0-7", 8: "2-2"}, {0: "9-9", 1: "13-13"}]
 )
 async def test_odd_version_ranges(versions: dict[int, str]) -> None:
-    """Coordinators only of groups, one version alone, or an old API beside new ones."""
+    """It coordinates only groups, has a single version, or has an old API beside new ones."""
     async with serving(as_version=EVERYTHING | versions) as cluster:
         await use(cluster.bootstrap_servers)
 
@@ -163,7 +163,7 @@ ANONYMOUS = EVERYTHING | {18: "0-4"}
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_node_ids_that_are_new_in_every_response(protocol: str) -> None:
-    """As WarpStream's agents, which come and go behind one address, and any of which serves every partition."""
+    """WarpStream's agents come and go behind one address, and any of them serves every partition."""
     async with serving(Renumbered(), as_version=ANONYMOUS) as cluster:
         await use(cluster.bootstrap_servers, protocol, metadata_max_age_ms=20)
         await transact(cluster.bootstrap_servers, "t")
@@ -215,7 +215,7 @@ async def test_no_brokers_and_no_topics_in_the_first_responses() -> None:
 
 
 async def test_leader_epochs_that_go_back() -> None:
-    """A cluster that was restored: its epochs count on from an older one, and another broker leads."""
+    """A restored cluster counts its epochs from an older one, and another broker leads."""
     async with serving(brokers=2) as cluster:
         producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
         async with producer:
@@ -244,7 +244,7 @@ async def test_a_leader_that_knows_no_epoch_before_it_writes_does_not_reset_cons
 
 
 async def test_the_leaders_epoch_of_today_with_the_first_offset() -> None:
-    """The records have older epochs, and are neither read again nor taken for a truncated log after a restart."""
+    """The records have older epochs. After a restart they are neither read again nor taken for a truncated log."""
     async with serving(current_epochs, brokers=2) as cluster:
         servers = cluster.bootstrap_servers
         async with Producer(bootstrap_servers=servers) as producer:
@@ -356,7 +356,7 @@ async def test_a_broker_that_is_busy_or_stopping_is_asked_again(api: Any, code: 
 
 
 async def test_every_response_carries_a_throttle_time() -> None:
-    """As of services with a quota: the client waits it out before its next request on the connection."""
+    """Services with a quota throttle. The client waits before its next request on the connection."""
 
     async def throttled(info: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(info.request)
@@ -370,7 +370,7 @@ async def test_every_response_carries_a_throttle_time() -> None:
 
 
 async def test_connections_that_are_closed_between_requests() -> None:
-    """As a load balancer does with idle connections, or a service at its limit of connections."""
+    """A load balancer does so with idle connections, and a service does at its limit of connections."""
     async with serving() as cluster:
         for api in (MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, OffsetCommitRequest):
             cluster.faults.cut(api, times=2)
@@ -378,7 +378,7 @@ async def test_connections_that_are_closed_between_requests() -> None:
 
 
 async def test_a_load_balancer_closes_every_connection_while_its_broker_is_away() -> None:
-    """As a broker of 0.8 does on ApiVersions: but this one comes back, with idempotence and all else."""
+    """A broker of 0.8 does so on ApiVersions, but this one comes back, with idempotence and everything else."""
     closed: list[str] = []
 
     async def away(info: RequestInfo, serve: Serve) -> Response | None:

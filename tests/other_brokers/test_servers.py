@@ -119,7 +119,7 @@ async def test_the_mock_cluster_accepts_offsets_in_a_transaction_and_forgets_the
 async def test_a_committed_transaction_is_read(server: Server, topic: str) -> None:
     await server.create_topic(topic, PARTITIONS)
     await transact(server.bootstrap_servers, topic)
-    # The mock cluster shows the aborted records too.
+    # The mock cluster also delivers the aborted records.
     count = len(VALUES) if server.hides_aborted else 2 * len(VALUES)
     found = await consume(server.bootstrap_servers, topic, count, isolation_level="read_committed")
     assert sorted(set(found)) == sorted(VALUES)
@@ -192,8 +192,8 @@ async def test_records_of_a_share_group_are_accepted_once(fake: Server, topic: s
     change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[change])
     async with Client(bootstrap_servers=fake.bootstrap_servers) as client:
-        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
+        response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert response.responses[0].error_code == 0, response
     seen: list[bytes | None] = []
     for _ in range(2):
         async with ShareConsumer(topic, bootstrap_servers=fake.bootstrap_servers, group_id=topic) as consumer:

@@ -1,4 +1,4 @@
-"""What an application does with a cluster, whoever serves it; each returns what it saw."""
+"""What an application does with a cluster, whichever broker serves it. Each function returns what it saw."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def produce(servers: str, topic: str, values: list[bytes] | None = None, *
 
 
 async def consume(servers: str, topic: str, count: int = len(VALUES), **options: Any) -> list[bytes]:
-    """Read so many values from the beginning; return them sorted."""
+    """Read so many values from the start; return them sorted."""
     defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}
     async with Consumer(topic, bootstrap_servers=servers, **defaults | options) as consumer:
         return sorted([(await anext(consumer)).value or b"" for _ in range(count)])
@@ -52,7 +52,8 @@ async def read_across_a_move(servers: str, topic: str, move: Callable[[], Awaita
 async def consume_in_turn(servers: str, topic: str, **options: Any) -> list[bytes]:
     """Read with a group: two thirds with one member, and the rest with the next; return all sorted."""
     group = f"group-{secrets.token_hex(4)}"
-    # Members of other tests or groups never wait for each other: a short session serves a server that ignores leaving.
+    # A short session is safe, because members of other tests and groups never wait for each other. Servers that ignore
+    # LeaveGroup need it.
     options = {"group_id": group, "session_timeout_ms": 6000, "heartbeat_interval_ms": 100} | options
     part = len(VALUES) * 2 // 3
     first = await consume(servers, topic, part, **options)
@@ -66,7 +67,7 @@ async def transact(servers: str, topic: str) -> None:
             async with producer.transaction() as transaction:
                 for value in VALUES:
                     await transaction.post(topic, value)
-                # Otherwise an abort would drop records that were not sent.
+                # Flush, because an abort would drop records that weren't sent.
                 await producer.flush()
                 if not commit:
                     await transaction.abort()

@@ -35,7 +35,7 @@ from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch, decode
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 TOPIC_ID = bytes(range(16))
 
@@ -53,7 +53,7 @@ class PartitionLog:
         self.known: dict[tuple[int, int, int, int], int] = {}
 
     def append(self, data: bytes | bytearray | memoryview) -> int | ErrorCode:
-        """Return the offset, or the error code with which the batch is rejected."""
+        """Append a batch. Return the offset, or the error code with which the broker rejects it."""
         found = list(decode(data))
         batch = found[0]
         offset = len(self.values)
@@ -118,7 +118,7 @@ class FakeCluster:
         self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
         self.topic_id = TOPIC_ID
         self.loop: object = None
-        # What the producer uses of these parts is below.
+        # The methods that the producer calls on these parts are below.
         self.metadata = self.pool = self
         self.backoff = SimpleNamespace(delay=lambda attempt: 0.001)
         self.observer = ClusterObserver()
@@ -214,7 +214,7 @@ class FakeCluster:
     def _write(self, request: ProduceRequest, node: int, max_version: int | None) -> ProduceRequest:
         if self.closed:
             raise ClientClosedError("closed")
-        # A copy, as on the wire: later changes to the batch do not change what was sent.
+        # This copies the bytes as sending does: later changes to the batch don't change what was sent.
         version = min(12, 12 if max_version is None else max_version)
         sent = ProduceRequest.decode(request.encode(version), version)
         self.requests.append((node, sent))
@@ -261,7 +261,7 @@ class FakeCluster:
     async def send_oneway(
         self, request: ProduceRequest, node: int, *, max_version: int | None = None, **_: Any
     ) -> None:
-        await self.send(request, node, timeout=PATIENCE, max_version=max_version)
+        await self.send(request, node, timeout=LONG_TIMEOUT, max_version=max_version)
 
     async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
         """Answer as a healthy leader does."""
@@ -290,7 +290,7 @@ class FakeCluster:
         )
 
     def fail_next(self, *codes: ErrorCode, message: str | None = None) -> None:
-        """Answer the next requests with these codes, one each, and store nothing; then go on as before."""
+        """Answer the next requests with these codes, one each, and store nothing; then answer as before."""
         left, then = list(codes), self.answer
 
         async def answer(node: int, request: ProduceRequest) -> ProduceResponse:
@@ -309,7 +309,7 @@ class FakeCluster:
 
 @asynccontextmanager
 async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Producer]:
-    """A producer whose cluster is the fake; closed afterwards without waiting for what cannot be delivered."""
+    """A producer whose cluster is the fake. When it's closed, it doesn't wait for records that can't be delivered."""
     monkeypatch.setattr("aiokproto.producer.producer.ClusterClient", lambda config, last_used: fake)
     given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:9", "linger_ms": 0, **options}
     producer = Producer(**given)

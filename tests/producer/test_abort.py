@@ -1,4 +1,4 @@
-"""Producer.abort(): what is dropped, what is waited for, and what goes on."""
+"""Producer.abort(): which records are dropped, which ones it waits for, and which ones are still delivered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.net.waiting import until
 
 
 def hold_produce(broker: Broker) -> tuple[asyncio.Event, asyncio.Event]:
-    """Hold the next Produce request. Return two events: it has arrived, and, for the test to set, it may go on."""
+    """Hold the next Produce request. Return two events: the request has arrived; the test lets it continue."""
     sent, go = asyncio.Event(), asyncio.Event()
 
     async def hold(info: RequestInfo, serve: Serve) -> Response | None:
@@ -61,7 +61,7 @@ async def test_records_that_were_sent_are_waited_for() -> None:
 
 
 async def test_records_that_were_sent_can_be_dropped_too() -> None:
-    """The next record has another epoch, so the broker does not take it for a duplicate or a gap."""
+    """The next record has another epoch, so the broker doesn't take it for a duplicate or a gap."""
     async with Broker() as broker:
         await broker.create_topic("t")
         async with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:

@@ -51,7 +51,7 @@ def put(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0
 
 
 def confirm(acc: Accumulator, *partitions: int) -> None:
-    """Have a batch of each partition acknowledged by its leader."""
+    """Let the leader of each partition acknowledge a batch."""
     batches = [put(acc, b"first", partition) for partition in partitions]
     acc.end_linger()
     while drain(acc, 0.0).requests:
@@ -65,8 +65,8 @@ def drain(of: Accumulator, now: float, busy: frozenset[int] = frozenset()) -> Dr
 
 
 def sent(drained: Drained) -> dict[int, list[int]]:
-    """Node → partitions of the request."""
-    return {node: [batch.where.partition for batch in batches] for node, batches in drained.requests.items()}
+    """Return the partitions of the request to each node."""
+    return {node: [batch.topic_partition.partition for batch in batches] for node, batches in drained.requests.items()}
 
 
 def values(batch: ProducerBatch) -> list[bytes | None]:
@@ -157,26 +157,26 @@ def test_a_partition_without_leader_waits_and_is_reported() -> None:
     acc = accumulator((None, 2))
     batch = put(acc, b"a")
     drained = drain(acc, 1.0)
-    assert (drained.requests, [str(where) for where in drained.leaderless]) == ({}, ["flights-0"])
+    assert (drained.requests, [str(partition) for partition in drained.leaderless]) == ({}, ["flights-0"])
     acc.update("flights", (2, 2), 0.0)
     assert drain(acc, 1.0).requests == {2: [batch]}, "the batch goes to the current leader"
 
 
 def test_records_without_key_stay_until_a_batch_is_full_and_then_go_elsewhere() -> None:
     acc = accumulator((1, None, 1))
-    where = [put(acc, b"x" * 400, None).where.partition for _ in range(6)]
-    assert where == [0, 0, 2, 2, 0, 0], "never the partition without a leader"
+    partitions = [put(acc, b"x" * 400, None).topic_partition.partition for _ in range(6)]
+    assert partitions == [0, 0, 2, 2, 0, 0], "never the partition without a leader"
 
 
 def test_a_lingered_batch_does_not_move_the_sticky_partition_before_its_share() -> None:
     acc = accumulator((1, 1))
-    where = []
+    partitions = []
     for round_number in range(5):
-        where.append(put(acc, b"x" * 400, None, now=float(round_number)).where.partition)
+        partitions.append(put(acc, b"x" * 400, None, now=float(round_number)).topic_partition.partition)
         for batch in drain(acc, round_number + 1.0).requests.get(1, []):
             batch.seal()
             acc.complete(batch, 0)
-    assert where == [0, 0, 0, 1, 1]
+    assert partitions == [0, 0, 0, 1, 1]
 
 
 def test_buffer_memory_is_reserved_as_a_batch_fills() -> None:
@@ -232,7 +232,7 @@ def test_a_record_larger_than_batch_size_has_a_batch_of_its_own() -> None:
 
 
 def fill_compressed(acc: Accumulator, value: Callable[[], bytes]) -> tuple[ProducerBatch, int]:
-    """Fill a batch of partition 0, and compress it. Return it, and its size before."""
+    """Fill a batch of partition 0 and compress it. Return it, and its size before."""
     first = put(acc, value())
     while put(acc, value()) is first:
         pass
@@ -253,16 +253,16 @@ def test_compressed_batches_are_filled_by_their_size_after_compression() -> None
         acc.complete(batch, 0)
     assert after > 0.7 * LIMITS.batch_size
     assert before > 1.5 * LIMITS.batch_size
-    # What does not compress is never larger than a request.
+    # Records that don't compress never make a batch larger than a request.
     noise, _ = fill_compressed(acc, lambda: words.randbytes(40))
     assert noise.wire_size <= LIMITS.max_request_size
-    # A broker may refuse it all the same; then the next batch is as large as at first.
+    # A broker may reject it all the same. Then the next batch is as large as the first one was.
     acc.split(noise)
     for _ in range(2):
         (part,) = drain(acc, 0.0).requests[1]
         part.seal()
         acc.complete(part, 0)
-    # The one that is open was begun before.
+    # The open batch was started before.
     begun, _ = fill_compressed(acc, lambda: bytes(40))
     acc.complete(begun, 0)
     _, size = fill_compressed(acc, lambda: bytes(40))
@@ -309,7 +309,7 @@ def test_no_more_batches_of_a_partition_are_in_flight_than_allowed() -> None:
 
 
 def test_one_batch_is_in_flight_until_the_broker_has_acknowledged_one() -> None:
-    """A broker without state for the producer accepts any first sequence number, also that of the second batch."""
+    """A broker without state for the producer accepts any first sequence number, even the second batch's."""
     acc = accumulator()
     batches = [put(acc, bytes([i]) * 900) for i in range(3)]
     acc.end_linger()
@@ -482,7 +482,7 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
 def test_partitions_can_be_added_to_a_topic() -> None:
     acc = accumulator((1,))
     acc.update("flights", (1, 2), 0.0)
-    assert put(acc, b"x", 1).where.partition == 1
+    assert put(acc, b"x", 1).topic_partition.partition == 1
     acc.update("flights", (), 0.0)
     assert drain(acc, 1.0).leaderless, "a topic that is gone keeps its records until they expire"
 

@@ -1,7 +1,8 @@
-"""The accumulator against a model of the broker's side of idempotence, under any order of failures.
+"""The accumulator against a model of the broker's side of idempotence, with failures in any order.
 
-The model is what Kafka does (KIP-98): a partition takes a batch if its number follows the last one, answers a repeated
-one with the offset it has, and refuses any other. Requests arrive in the order they were sent; answers may get lost.
+The model does what Kafka does (KIP-98): a partition accepts a batch if its number follows the last one, answers a
+repeated one with the offset that it has, and rejects any other. Requests arrive in the order in which they were sent,
+and responses may get lost.
 """
 
 from __future__ import annotations
@@ -96,18 +97,19 @@ class ProducerMachine(RuleBasedStateMachine):
     def settle(self, batch: ProducerBatch, data: bytes, fate: str) -> None:
         later = self.now + 0.5
         if batch.done:
-            # Expired in the client, but the request that was written to the socket still arrives.
+            # The batch has expired in the client, but the request that was written to the socket still arrives.
             if fate.startswith("answer"):
-                self.logs[batch.where.partition].append(data)
+                self.logs[batch.topic_partition.partition].append(data)
         elif fate == "request lost" or fate == "refuse":
             self.acc.retry(batch, TRANSIENT, later)
         elif fate == "too large" and batch.count > 1 and batch.last_error is None:
-            # Not after an attempt that may have been stored: a topic's limit does not change between two attempts.
+            # A broker doesn't say this after an attempt that it may have stored, because a topic's limit doesn't change
+            # in between.
             self.acc.split(batch)
         elif fate == "fatal" or fate == "too large":
             self.acc.fail(batch, FATAL)
         else:
-            offset = self.logs[batch.where.partition].append(data)
+            offset = self.logs[batch.topic_partition.partition].append(data)
             if fate == "answer lost":
                 self.acc.retry(batch, TRANSIENT, later)
             elif isinstance(offset, ErrorCode):

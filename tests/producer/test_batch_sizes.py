@@ -1,4 +1,4 @@
-"""How many bytes fill a batch before it is compressed: estimates, their limits, and what batches become."""
+"""How many bytes fill a batch before it's compressed: estimates, their limits, and the sizes of batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.producer.batch_sizes import BatchSizes
-from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
+from aiokproto.producer.limits import BATCH_OVERHEAD, BatchSizes, BufferLimits
 
 LIMITS = BufferLimits(
     batch_size=10_000, buffer_memory=1_000_000, max_request_size=100_000, linger=1.0, delivery_timeout=30.0, in_flight=5
@@ -15,7 +14,7 @@ LIMITS = BufferLimits(
 
 
 def sizes(*ratios: float, limits: BufferLimits = LIMITS) -> BatchSizes:
-    """Return the sizes after full batches of a topic that were compressed so."""
+    """Return the sizes after full batches of a topic that were compressed with this ratio."""
     made = BatchSizes(limits)
     for ratio in ratios:
         before = made.most("t")

@@ -1,4 +1,4 @@
-"""Which stored batches can be produced again unchanged; the error for each other one says what to do."""
+"""Which stored batches can be produced again unchanged; for every other one, the error says what to do."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from tests.producer.test_producer import Gate, settle
 
 
 def stored(*values: bytes, base: int = 40, codec: str = "none") -> bytes:
-    """A batch as a broker stores it when another producer wrote it in a transaction."""
+    """Return a batch as a broker stores it after another producer has written it in a transaction."""
     records = [BatchRecord(0, 1000 + number, None, value) for number, value in enumerate(values)]
     return encode(
         records,
@@ -76,9 +76,9 @@ async def test_records_are_sent_unchanged_under_a_header_of_this_producer(
     data = stored(b"a" * 500, b"b" * 500, codec=codec)
     async with make(fake, compression_type="gzip", enable_idempotence=idempotent) as producer:
         await producer.send("flights", b"before", partition=1)
-        where = await producer.send_batch("flights", RecordBatch(data), partition=1)
+        metadata = await producer.send_batch("flights", RecordBatch(data), partition=1)
         await producer.send("flights", b"after", partition=1)
-    assert where == [RecordMetadata("flights", 1, 1, 1001)]
+    assert metadata == [RecordMetadata("flights", 1, 1, 1001)]
     assert fake.logs[1].values == [b"before", b"a" * 500, b"b" * 500, b"after"]
     batch = sent(fake)[1]
     batch.validate()
@@ -104,7 +104,7 @@ async def test_all_batches_of_a_consumer_batch_are_in_flight_at_once(make: Make)
             delivery.result()
         gate.opened.set()
         places = await delivery
-        assert [where.offset for where in places] == [1, 3, 4]
+        assert [metadata.offset for metadata in places] == [1, 3, 4]
         assert delivery.done()
         assert await delivery == delivery.result() == places
         assert repr(delivery) == "<BatchDelivery done: 3 batches>"
@@ -124,7 +124,7 @@ async def test_order_is_kept_with_records_that_linger(make: Make) -> None:
 
 
 async def test_a_batch_is_copied_and_not_held(make: Make) -> None:
-    """Its bytes are a view of a whole fetch response."""
+    """The bytes of the batch are a view of a whole Fetch response."""
     fake = FakeCluster()
     async with make(fake) as producer:
         buffer = bytearray(stored(b"v"))
@@ -140,8 +140,8 @@ async def test_retries_keep_the_sequence_number_and_the_records(make: Make) -> N
     fake = FakeCluster()
     async with make(fake) as producer:
         fake.fail_next(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
-        (where,) = await producer.send_batch("flights", stored(b"a", b"b", codec="lz4"), partition=0)
-        assert where.offset == 0
+        (metadata,) = await producer.send_batch("flights", stored(b"a", b"b", codec="lz4"), partition=0)
+        assert metadata.offset == 0
         assert (await producer.send("flights", b"c")).offset == 2
     assert [(batch.base_sequence, batch.count) for batch in sent(fake)] == [(0, 2)] * 3 + [(2, 1)]
     assert fake.logs[0].values == [b"a", b"b", b"c"]
@@ -195,8 +195,8 @@ async def test_a_batch_too_large_for_the_topic_is_split_and_stays_compressed(mak
     RejectingLeader(fake, too_large)
     values = [b"%d" % number * 100 for number in range(5)]
     async with make(fake, compression_type="zstd", compression_level=15) as producer:
-        (where,) = await producer.send_batch("flights", stored(*values, codec="gzip"), partition=0)
-        assert where == RecordMetadata("flights", 0, 0, 1004)
+        (metadata,) = await producer.send_batch("flights", stored(*values, codec="gzip"), partition=0)
+        assert metadata == RecordMetadata("flights", 0, 0, 1004)
     assert fake.logs[0].values == values
     assert {batch.compression.name for batch in sent(fake)} == {"GZIP"}
 
@@ -236,7 +236,7 @@ async def test_a_batch_fails_if_one_part_of_it_fails(make: Make) -> None:
 
 
 async def test_a_batch_too_large_for_the_topic_that_cannot_be_split_fails_alone(make: Make) -> None:
-    """The records are damaged, which is noticed only when the batch is split."""
+    """The records are damaged, which only splitting the batch shows."""
     fake = FakeCluster()
     damaged = bytearray(stored(b"1", b"2", b"3", codec="gzip"))
     damaged[HEADER.size :] = bytes(len(damaged) - HEADER.size)
@@ -382,8 +382,8 @@ async def test_an_unobserved_failure_is_counted_in_records(make: Make, caplog: p
 async def test_with_acks_0_no_offset_is_known(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, acks=0) as producer:
-        (where,) = await producer.send_batch("flights", stored(b"1"), partition=0)
-        assert where.offset == -1
+        (metadata,) = await producer.send_batch("flights", stored(b"1"), partition=0)
+        assert metadata.offset == -1
 
 
 def test_an_empty_list_of_batches_is_delivered() -> None:

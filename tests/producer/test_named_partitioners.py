@@ -12,7 +12,7 @@ from aiokproto.broker import Broker
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
 from aiokproto.producer.config import PartitionerName
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -49,7 +49,7 @@ def by_librdkafka(servers: str, name: str, records: list[bytes | None]) -> list[
             expected[number] = message.partition()
 
         confluent.produce("t", b"", key=key, on_delivery=delivered)
-    assert confluent.flush(PATIENCE) == 0
+    assert confluent.flush(LONG_TIMEOUT) == 0
     return [expected[number] for number in range(len(records))]
 
 
@@ -59,7 +59,7 @@ async def test_a_key_goes_where_librdkafka_puts_it(name: PartitionerName) -> Non
     if name != "consistent_random":
         records += [b""]
     if not name.endswith("_random"):
-        # A missing key is an empty one; the others put it anywhere.
+        # These treat a missing key as an empty one; the others may choose any partition.
         records += [None]
     async with Broker() as broker:
         await broker.create_topic("t", partitions=PARTITIONS)

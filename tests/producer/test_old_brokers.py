@@ -1,4 +1,4 @@
-"""Producing to brokers before Kafka 0.11: formats, no idempotence, and what is refused before anything is sent."""
+"""Producing to brokers before Kafka 0.11: formats, no idempotence, and calls that are refused before sending."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make
         )
         with pytest.raises(UnsupportedVersionError, match=text):
             await producer.send("flights", b"2", partition=1, headers=[("a", b"b")])
-        # The sink goes on.
+        # The sink still works.
         text = r"1 record for flights-1: compression with zstd needs Kafka 2\.1 or later"
         with pytest.raises(UnsupportedVersionError, match=text):
             await producer.send_batch("flights", encoded("zstd"), partition=1)
@@ -235,7 +235,7 @@ async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make
 
 @pytest.mark.parametrize("magic", [0, 1])
 async def test_a_batch_that_moves_to_a_broker_of_another_release_is_converted_again(make: Make, magic: int) -> None:
-    """Its records have their timestamps again, if the first broker could not store them."""
+    """The records have their timestamps again, even though the first broker could not store them."""
     fake = Mixed(partitions=1, nodes=2)
     fake.magic = magic
     fake.lead(1)
@@ -305,7 +305,7 @@ async def test_an_older_leader_refuses_what_the_producer_was_started_with_until_
 
 @pytest.mark.parametrize("acks", ["all", 0])
 async def test_a_broker_that_comes_back_with_another_release_gets_its_format(make: Make, acks: Any) -> None:
-    """Also if something else than a batch has made the connection: then no request of the sink has failed."""
+    """Something other than a batch may have made the connection: then no request of the sink has failed."""
     fake = FakeCluster()
     async with make(fake, enable_idempotence=False, acks=acks) as producer:
         for produce_version in (12, 2, 12, 1):

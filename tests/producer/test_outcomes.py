@@ -25,7 +25,7 @@ def failed(context: DeliveryContext, error: KafkaError, record_errors: dict[int,
     return outcome
 
 
-def where(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
+def metadata(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
     return RecordMetadata("flights", partition, offset, timestamp)
 
 
@@ -39,7 +39,7 @@ def test_items_are_in_the_order_of_the_parts() -> None:
         ],
         context,
     )
-    expected = [where(0, 11), where(0, 12), full, full, where(1, 0)]
+    expected = [metadata(0, 11), metadata(0, 12), full, full, metadata(1, 0)]
     assert list(outcomes) == expected
     assert [outcomes[place] for place in range(5)] == expected
     assert [outcomes[place] for place in range(-5, 0)] == expected
@@ -66,7 +66,7 @@ def test_each_row_has_the_partition_and_offset_it_was_stored_at() -> None:
         full,
     ]
     outcomes = Outcomes([ScatteredRecords(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])], context)
-    assert list(outcomes) == [special, where(0, 11, 6), full, where(0, 10, 8)]
+    assert list(outcomes) == [special, metadata(0, 11, 6), full, metadata(0, 10, 8)]
     assert outcomes.errors == {0: special, 2: full}
 
 

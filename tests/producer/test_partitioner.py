@@ -1,4 +1,4 @@
-"""Placing records: the hash all clients share, the sticky choice, and partitioners of users."""
+"""Choosing partitions: the hash that all clients share, the sticky choice, and partitioners of users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_murmur2_computes_the_same_as_java(key: bytes) -> None:
 
 
 def murmur2_by_the_book(data: bytes) -> int:
-    """The algorithm a byte at a time, as its author describes it."""
+    """Compute the hash a byte at a time, as its author describes it."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = 0x9747B28C ^ len(data)
     end = len(data) // 4 * 4

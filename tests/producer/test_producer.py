@@ -25,12 +25,12 @@ from aiokproto.producer.partitioner import key_hash
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
-from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Gate:
-    """Holds requests back until it is opened."""
+    """Holds requests back until it's opened."""
 
     def __init__(self, fake: FakeCluster) -> None:
         self.fake = fake
@@ -126,7 +126,7 @@ async def test_a_record_that_cannot_be_sent_says_why(make: Make, record: dict[st
         assert isinstance(await producer.send("flights", b"good"), RecordMetadata)
 
 
-async def test_a_topic_that_is_no_text_is_refused_by_every_call(make: Make) -> None:
+async def test_a_topic_that_is_not_a_string_is_refused_by_every_call(make: Make) -> None:
     async with make(FakeCluster()) as producer:
         topic: Any = None
         for call in (producer.send, producer.post):
@@ -230,7 +230,7 @@ async def test_a_delivery_works_wherever_asyncio_takes_awaitables(make: Make) ->
             assert delivery.done() == done
             found = [
                 *await asyncio.gather(delivery, delivery),
-                await asyncio.wait_for(delivery, PATIENCE),
+                await asyncio.wait_for(delivery, LONG_TIMEOUT),
                 await asyncio.shield(delivery),
                 await asyncio.ensure_future(delivery),
             ]

@@ -452,7 +452,7 @@ async def test_no_record_is_lost_with_a_connection_that_breaks_while_it_is_writt
 async def test_a_producer_id_given_up_between_two_requests_of_a_drain_holds_back_the_second(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would be sent without a sequence number, and could be stored twice."""
+    """Otherwise it would be sent without a sequence number, and the broker could store it twice."""
     fake = FakeCluster()
     fake.producer_epoch = 0x7FFF
     send_nowait = fake.send_nowait

@@ -14,16 +14,16 @@ from aiokproto.errors import (
     KafkaError,
 )
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import MIN_BYTES
+from aiokproto.producer.sink import MIN_BYTES
 from tests.net.waiting import until
-from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, Make, batches, grow_old
+from tests.timeouts import LONG_TIMEOUT
 
 
 async def test_large_batches_are_compressed_in_threads_and_stay_in_order(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Batches fill up to their size limit, however slowly.
+    # Batches fill up to their size limit, even if that takes long.
     monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", float("inf"))
     fake = FakeCluster()
     values = [b"%06d" % number * 20 for number in range(3000)]
@@ -42,7 +42,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 class Gate:
-    """Blocks the compression of batches in threads until it is opened."""
+    """Blocks the threads that compress batches until it's opened."""
 
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
@@ -51,7 +51,7 @@ class Gate:
     def seal(self, batch: ProducerBatch) -> bytearray:
         if threading.current_thread() is not threading.main_thread():
             self.reached.set()
-            self.open.wait(PATIENCE)
+            self.open.wait(LONG_TIMEOUT)
         return self._original(batch)
 
 
@@ -122,7 +122,7 @@ async def test_batches_are_compressed_although_the_default_executor_is_full(make
     fake = FakeCluster()
     busy = threading.Event()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, PATIENCE)
+    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, LONG_TIMEOUT)
     try:
         async with make(fake, compression_type="gzip") as producer:
             assert (await producer.send("flights", BIG)).offset == 0

@@ -28,7 +28,7 @@ def topic(leaders: list[int | None], backlog: dict[int, int] | None = None, name
         for count in range((backlog or {}).get(number, 0)):
             queue.closed.append(
                 ProducerBatch(
-                    queue.where,
+                    queue.topic_partition,
                     count,
                     0.0,
                     DeliveryContext(),

@@ -1,4 +1,4 @@
-"""The end of transactions, when it is interrupted."""
+"""Transactions whose end is interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import Producer, TransactionStatus
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 HELD = 3600.0
 
@@ -35,19 +35,19 @@ def transactional(broker: Broker) -> Producer:
 
 
 async def test_a_commit_that_closing_interrupts_has_an_unknown_outcome(broker: Broker) -> None:
-    """The task that commits is not cancelled: it would pass for one that its own caller has stopped."""
+    """The task that commits isn't cancelled, because that would look as if its own caller had stopped it."""
     async with transactional(broker) as producer:
         with broker.faults.delay(EndTxnRequest, HELD) as held:
             txn = await producer.transaction().__aenter__()
             await txn.send("t", b"record")
             committing = asyncio.create_task(txn.commit())
-            await asyncio.wait_for(held.wait(), PATIENCE)
+            await asyncio.wait_for(held.wait(), LONG_TIMEOUT)
             await producer.close(timeout_ms=0)
         with pytest.raises(TransactionOutcomeUnknownError, match="closed"):
             await committing
 
 
-async def test_a_fenced_producer_is_told_so_and_no_abort_is_awaited(
+async def test_a_fenced_producer_raises_at_once_and_awaits_no_abort(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with transactional(broker) as producer:
@@ -69,7 +69,7 @@ async def test_an_abort_that_closing_interrupts_raises_that(broker: Broker) -> N
             txn = await producer.transaction().__aenter__()
             await txn.send("t", b"record")
             aborting = asyncio.create_task(txn.abort())
-            await asyncio.wait_for(held.wait(), PATIENCE)
+            await asyncio.wait_for(held.wait(), LONG_TIMEOUT)
             await producer.close(timeout_ms=0)
         with pytest.raises(ClientClosedError, match="closed"):
             await aborting
@@ -81,7 +81,7 @@ async def test_a_transaction_whose_commit_was_cancelled_says_that_it_was_aborted
             txn = await producer.transaction().__aenter__()
             await txn.post("t", b"record")
             committing = asyncio.create_task(txn.commit())
-            await asyncio.wait_for(held.wait(), PATIENCE)
+            await asyncio.wait_for(held.wait(), LONG_TIMEOUT)
             committing.cancel()
             await asyncio.wait([committing])
             assert txn.status is TransactionStatus.ABORTED

@@ -1,4 +1,4 @@
-"""Small batches that become large: each is valid in form, and some are right in all."""
+"""Small batches that become large: the form of each is valid, and some are valid altogether."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokproto.records.varint import encode
 
 MIB = 1 << 20
 TINY = bytes([12, 0, 0, 0, 1, 1, 0])
-"""A record of seven bytes: no key, no value; its offset is that of the batch."""
+"""Return a record of seven bytes: without key and value, and with the offset of the batch."""
 
 
 def packed(codec: Compression, data: bytes) -> bytes:
@@ -35,7 +35,7 @@ def packed(codec: Compression, data: bytes) -> bytes:
 
 
 def batch(body: bytes, count: int = 1, codec: int = 0, *, base: int = 0, last: int = 0, attributes: int = 0) -> bytes:
-    """A batch of magic 2 with this section of records, and a right checksum."""
+    """Return a batch of magic 2 with this section of records, and a right checksum."""
     data = bytearray(HEADER.size) + body
     fields = (codec | attributes, last, 0, 0, -1, -1, -1, count)
     HEADER.pack_into(data, 0, base, len(data) - LOG_OVERHEAD, 0, 2, 0, *fields)
@@ -44,7 +44,7 @@ def batch(body: bytes, count: int = 1, codec: int = 0, *, base: int = 0, last: i
 
 
 def record(value: int | None = None, headers: int = 0, header: int = 0) -> bytes:
-    """A record with a value of so many zeros, so many empty headers, or a header of so many zeros."""
+    """Return a record with a value of so many zeros, with so many empty headers, or with a header of so many zeros."""
     content = encode(-1) if value is None else encode(value) + bytes(value)
     if header:
         tail = encode(1) + encode(0) + encode(header) + bytes(header)
@@ -55,21 +55,21 @@ def record(value: int | None = None, headers: int = 0, header: int = 0) -> bytes
 
 
 def message(value: bytes, *, magic: int, codec: int = 0, offset: int = 0) -> bytes:
-    """A message of an old format."""
+    """Return a message of an old format."""
     head = struct.pack(">BB", magic, codec) + (struct.pack(">q", 0) if magic else b"")
     body = head + struct.pack(">ii", -1, len(value)) + value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
 def nested(depth: int, magic: int, inner: bytes) -> bytes:
-    """Sets in sets."""
+    """Return sets inside sets."""
     for _ in range(depth):
         inner = message(gzip.compress(inner, 6), magic=magic, codec=1)
     return inner
 
 
 def bombs() -> Iterator[tuple[str, bytes]]:
-    """Yield a name and a batch that begins at offset 0 and ends at 0, or for many records a little later."""
+    """Yield a name and a batch that starts and ends at offset 0, or ends a little later if it has many records."""
     for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
         name = codec.name.lower()
         yield f"many records, {name}", batch(packed(codec, TINY * 1_000_000), 1_000_000, codec)
@@ -90,7 +90,7 @@ def bombs() -> Iterator[tuple[str, bytes]]:
     yield "a length of 2 GiB", batch(packed(Compression.ZSTD, b"\xfe\xff\xff\xff\x0f" + bytes(40 * MIB)), 1, 4)
     yield "a control batch", batch(packed(Compression.ZSTD, TINY * 1_000_000), 1_000_000, 4, attributes=CONTROL)
     yield "zeros behind the record", batch(packed(Compression.ZSTD, TINY + bytes(40 * MIB)), 1, 4)
-    # What is just below the limit of the readers.
+    # These are just below the limit of the readers.
     yield "a value of almost 16 MiB", batch(packed(Compression.ZSTD, record(16 * MIB - 64)), 1, 4)
     yield "a snappy block of almost 16 MiB", batch(packed(Compression.SNAPPY, record(16 * MIB - 64)), 1, 2)
     yield "many records in a snappy block", batch(packed(Compression.SNAPPY, TINY * 1_500_000), 1_500_000, 2)

@@ -23,7 +23,7 @@ TIMESTAMP_TYPES = {
 
 
 def client_jars() -> list[Path]:
-    """The client library of each release whose jars are there."""
+    """Return the client library of each release whose jars are there."""
     return [jar for release in MESSAGES_RELEASES for jar in messages_jars(release).glob("kafka-clients-*.jar")]
 
 
@@ -33,7 +33,7 @@ def classes_of(jar: Path) -> set[str]:
 
 
 class JavaRecords:
-    """The program, for one release; ``folder`` is for its source."""
+    """Compile the program for one release; ``folder`` is for its source."""
 
     def __init__(self, jar: Path, folder: Path) -> None:
         java = find_java()
@@ -46,17 +46,17 @@ class JavaRecords:
         self._program = [str(java), "-Xmx256m", "-cp", path, "RecordSets"]
 
     def written(self) -> dict[str, tuple[bytes, list[str]]]:
-        """Record sets that Java wrote, by name, each with what Java reads in it."""
+        """Return record sets that Java wrote, by name, and what Java reads in each of them."""
         return parse(run([*self._program, "write"]))
 
     def read(self, sets: Mapping[str, bytes]) -> dict[str, list[str]]:
-        """What Java reads in record sets."""
+        """Return what Java reads in record sets."""
         given = "".join(f"{name} {data.hex()}\n" for name, data in sets.items())
         return {name: lines for name, (_, lines) in parse(run([*self._program, "read"], given)).items()}
 
 
 def for_release(source: str, jar: Path) -> str:
-    """The program with the packages of a release: classes moved in 4.x."""
+    """Return the program with the packages of a release, because classes moved in 4.x."""
     names = classes_of(jar)
     for package in ("record", "utils"):
         if not any(name.startswith(f"org/apache/kafka/common/{package}/internal") for name in names):
@@ -79,7 +79,7 @@ def parse(output: str) -> dict[str, tuple[bytes, list[str]]]:
 
 
 def described(data: bytes) -> list[str]:
-    """What this package reads in a record set, in the program's words."""
+    """Return what this package reads in a record set, in the program's words."""
     return [line for batch in decode(data) for line in describe_batch(batch)]
 
 
@@ -115,7 +115,7 @@ def words(*parts: object) -> str:
 
 
 def same(names: Iterable[str], ours: Mapping[str, list[str]], javas: Mapping[str, list[str]]) -> dict[str, str]:
-    """The first difference of each set; nothing when all is well."""
+    """Return the first difference of each set; nothing if there is none."""
     found: dict[str, str] = {}
     for name in names:
         pairs = zip([*ours[name], "end"], [*javas[name], "end"], strict=False)

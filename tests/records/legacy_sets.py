@@ -1,4 +1,4 @@
-"""Messages of the old formats, built by hand: what no builder writes, such as damage and nesting."""
+"""Messages of the old formats, built by hand: no builder writes them, because they are damaged or nested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def message(
     timestamp: int = 1000,
     crc: int | None = None,
 ) -> bytes:
-    """A message of magic 0 or 1; its checksum is right unless one is given."""
+    """Return a message of magic 0 or 1; its checksum is right unless one is given."""
     body = struct.pack(">BB", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
     for part in (key, value):
         body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part

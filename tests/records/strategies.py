@@ -32,7 +32,7 @@ base_offsets = st.one_of(st.integers(0, 10_000), st.integers(0, INT64_MAX - 1000
 
 @st.composite
 def record_lists(draw: st.DrawFn, *, max_size: int = 30) -> tuple[int, list[BatchRecord]]:
-    """A base offset and the records that have it and the following ones."""
+    """Draw a base offset and the records that have it and the following ones."""
     base_offset = draw(base_offsets)
     rows = draw(st.lists(st.tuples(timestamps, payloads, payloads, headers), min_size=1, max_size=max_size))
     return base_offset, [BatchRecord(base_offset + index, *row) for index, row in enumerate(rows)]
@@ -40,11 +40,11 @@ def record_lists(draw: st.DrawFn, *, max_size: int = 30) -> tuple[int, list[Batc
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """A batch as it is stored."""
+    """Return a batch as a broker stores it."""
     base_offset, records = draw(record_lists(max_size=12))
     return encode(records, base_offset=base_offset, compression=draw(codecs))
 
 
 def simple_records(count: int, *, size: int = 100, base_offset: int = 0) -> list[BatchRecord]:
-    """Records of one size, eight to a millisecond."""
+    """Return records of one size, eight to a millisecond."""
     return [BatchRecord(base_offset + index, BASE_TIMESTAMP + index // 8, None, b"v" * size) for index in range(count)]

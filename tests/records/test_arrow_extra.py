@@ -1,4 +1,4 @@
-"""Without the ``arrow`` extra, the error says what to install."""
+"""The error without the ``arrow`` extra says what to install."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_one_changed_byte_is_found_by_the_checksum(stored: list[bytes], change: 
     position = data.draw(st.integers(0, len(stored[0]) - 1).filter(lambda position: position not in UNCHECKED))
     whole[position] ^= change
     try:
-        # A greater length reads as a batch that was cut.
+        # A greater length reads as a batch that was truncated.
         assert list(decode(whole)) == []
     except CorruptRecordError:
         pass
@@ -163,7 +163,7 @@ def test_flags() -> None:
 
 
 def test_a_batch_that_compaction_emptied() -> None:
-    """It keeps offsets and codec, but has nothing to decompress."""
+    """The batch keeps offsets and codec, but has nothing to decompress."""
     batch = RecordBatch(raw_batch(b"", 0, attributes=1, last_offset_delta=9))
     assert list(batch) == []
     assert batch.next_offset == 10
@@ -251,7 +251,7 @@ def raw_batch(
     base_offset: int = 0,
     base_timestamp: int = BASE_TIMESTAMP,
 ) -> bytes:
-    """A batch around any bytes, checksum left out."""
+    """Return a batch around any bytes, without a checksum."""
     fields = (attributes, last_offset_delta, base_timestamp, base_timestamp, -1, -1, -1, count)
     return HEADER.pack(base_offset, HEADER.size - 12 + len(section), -1, 2, 0, *fields) + section
 
@@ -259,7 +259,7 @@ def raw_batch(
 @pytest.mark.parametrize("cut", [12, 16, 17, 61])
 @pytest.mark.parametrize("length", [-1, 0, 3, 13])
 def test_a_length_that_no_batch_has_is_damage_however_little_is_there(length: int, cut: int) -> None:
-    """Such a length was not cut off: it is all there, and what a reader took for a cut batch it would wait for."""
+    """Such a batch wasn't truncated but is complete. A reader that took it for truncated would wait for the rest."""
     data = bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(4) + b"\2" + bytes(44)
     with pytest.raises(CorruptRecordError, match=f"length {length} is too small"):
         list(decode(data[:cut]))

@@ -89,7 +89,7 @@ def test_impossible_timestamps_are_refused(timestamp: int) -> None:
 
 
 def test_a_negative_timestamp_close_to_the_base_is_refused() -> None:
-    """Its delta is small, so it must not slip through where small deltas are quick."""
+    """The delta is small, so it must not slip through the quick path for small deltas."""
     builder = BatchBuilder()
     builder.append(-1, None, None)
     with pytest.raises(InvalidRecordError, match="-2"):
@@ -213,7 +213,7 @@ def test_aiokafka_reads_what_is_written(rows: tuple[int, list[BatchRecord]], cod
 
 @given(record_lists(max_size=10))
 def test_aiokafka_writes_the_same_bytes(rows: tuple[int, list[BatchRecord]]) -> None:
-    """Timestamp -1 is left out: there, it takes the next record's as the base."""
+    """Timestamp -1 is left out, because the other implementation takes the next record's as the base then."""
     theirs = pytest.importorskip("aiokafka.record.default_records")
     records = [Like(max(r.timestamp, 0), r.key, r.value, list(r.headers)) for r in rows[1]]
     builder = theirs.DefaultRecordBatchBuilder(2, 0, 0, 7, 3, 11, 1 << 30)

@@ -1,4 +1,4 @@
-"""Columns hold what iterating over the batches gives, and nothing is read that is not there."""
+"""Columns hold what iterating over the batches gives, and nothing outside of the bytes is read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_columns_equal_iteration(stored: list[bytes]) -> None:
     codecs,
 )
 def test_runs_of_one_size_equal_iteration(runs: list[tuple[int, int]], codec: Compression) -> None:
-    """Long runs take the vectorised walk; where deltas grow by a byte, and where runs meet, it must stop in time."""
+    """Long runs take the vectorised walk. It must stop in time where deltas grow by a byte, and where runs meet."""
     records = [record for count, size in runs for record in simple_records(count, size=size)]
     data = encode(records, compression=codec) + encode(records[:17])
     assert rows(to_columns(decode(data))) == objects(data)
@@ -145,7 +145,7 @@ def test_between_keeps_a_range_of_offsets() -> None:
 
 
 def test_arrow_schema_is_that_of_sparks_source() -> None:
-    """Spark compares types and names for equality, large_binary and other list item names are refused there."""
+    """Spark requires equal types and names, and refuses large_binary and other names of list items."""
     schema = arrow_schema(headers=True)
     assert [(field.name, str(field.type)) for field in schema] == [
         ("key", "binary"),
@@ -215,7 +215,7 @@ def test_columns_of_many_single_record_batches() -> None:
     assert rows(to_columns(decode(data))) == objects(data)
 
 
-def test_a_count_that_is_not_that_of_the_batch_raises() -> None:
+def test_a_count_that_differs_from_the_batchs_raises() -> None:
     for count in (99, 101):
         data = bytearray(encode(simple_records(100)))
         struct.pack_into(">i", data, 57, count)
@@ -244,7 +244,7 @@ def test_a_record_length_of_too_many_bits_is_damage() -> None:
     ],
 )
 def test_numbers_at_the_bounds_of_64_bits(attributes: int, base_offset: int, base_timestamp: int, valid: bool) -> None:
-    """Iterating reads the same; what overflows is damage, even if LogAppendTime replaces it."""
+    """Iterating finds the same. A sum that overflows is damage, even if LogAppendTime replaces it."""
     delta = 0 if valid else 4
     record = bytes([12, 0, delta if base_timestamp else 0, delta if base_offset else 0, 1, 1, 0])
     fields = (attributes, 0, base_timestamp, 5, -1, -1, -1, 1)
@@ -270,7 +270,7 @@ def test_headers_of_some_records() -> None:
 def test_columns_of_all_formats_equal_iteration(
     parts: list[tuple[int, tuple[int, list[BatchRecord]]]], codec: Compression
 ) -> None:
-    """Keys, values and headers keep their places also where they are read record by record."""
+    """Keys, values and headers stay in their positions even if they are read record by record."""
     data = b""
     for magic, (base_offset, records) in parts:
         if magic < 2:

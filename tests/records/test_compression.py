@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def zstd_packer() -> Any:
-    """A compressor that does not know the size of what it will get."""
+    """Return a compressor that doesn't know the size of its input."""
     if sys.version_info >= (3, 14):
         return import_module("compression.zstd").ZstdCompressor()
     return import_module("zstandard").ZstdCompressor().compressobj()
@@ -110,7 +110,7 @@ def test_snappy_is_written_in_the_frame_of_the_java_client() -> None:
 
 
 def test_snappy_without_frame_is_read() -> None:
-    """As C clients write it."""
+    """C clients write it like this."""
     data = b"bare block " * 1000
     assert decompress(Compression.SNAPPY, snappy.compress(data)) == data
 
@@ -121,14 +121,14 @@ def test_a_snappy_block_with_a_wrong_size_is_refused() -> None:
 
 
 def test_lz4_frame_is_one_the_java_client_can_read() -> None:
-    """Its reader takes independent blocks only."""
+    """Java's reader accepts independent blocks only."""
     info = lz4.frame.get_frame_info(bytes(compress(Compression.LZ4, bytes(200_000))))
     assert info["block_linked"] is False
     assert info["block_size_id"] == lz4.frame.BLOCKSIZE_MAX64KB
 
 
 def test_zstd_without_declared_size_is_read() -> None:
-    """As Java's streaming writer leaves it."""
+    """Java's streaming writer leaves it like this."""
     packer = zstd_packer()
     assert decompress(Compression.ZSTD, packer.compress(b"streamed") + packer.flush()) == b"streamed"
 
@@ -142,7 +142,7 @@ def test_zstd_frames_are_read_one_after_the_other() -> None:
 
 
 def test_zstd_is_the_standard_librarys_where_that_has_it() -> None:
-    """The package would bring the global lock of free-threaded Python back."""
+    """The package would turn the global lock of free-threaded Python on again."""
     code = (
         "import sys; from aiokproto.records import Compression, compress, decompress;"
         "decompress(Compression.ZSTD, compress(Compression.ZSTD, b'x')); print('zstandard' in sys.modules)"

@@ -1,4 +1,4 @@
-"""CRC-32C, and the checksum of what is known by its checksums only; both forms."""
+"""CRC-32C, and the checksum of data that is known by its parts' checksums only; both forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_checksum_is_castagnolis() -> None:
 
 
 def test_the_library_is_loaded_without_its_package() -> None:
-    """Whose import takes tens of milliseconds, most likely in an event loop."""
+    """The import takes tens of milliseconds, most likely in an event loop."""
     code = "import sys; from aiokproto.records.crc import crc32c; print(crc32c(b'123456789'), 'crc32c' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(0xE3069283), "False"]
@@ -42,7 +42,7 @@ def test_a_library_with_another_layout_is_imported(monkeypatch: pytest.MonkeyPat
 
 @each_join
 @given(first=st.binary(max_size=300), second=st.binary(max_size=3000))
-def test_joined_checksums_are_that_of_the_whole(join: Join, first: bytes, second: bytes) -> None:
+def test_joined_checksums_are_the_checksum_of_the_whole(join: Join, first: bytes, second: bytes) -> None:
     assert join(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
 
 
@@ -55,7 +55,7 @@ def test_joined_checksums_of_much(join: Join, length: int) -> None:
 @each_join
 @given(parts=st.tuples(*[st.integers(0, 2**32 - 1)] * 3), lengths=st.tuples(*[st.integers(0, 2**50)] * 2))
 def test_joining_is_associative(join: Join, parts: tuple[int, int, int], lengths: tuple[int, int]) -> None:
-    """Also for lengths that are too large to compute the checksum directly."""
+    """This holds even for lengths that are too large to compute the checksum directly."""
     first, second, third = parts
     middle, last = lengths
     left = join(join(first, second, middle), third, last)

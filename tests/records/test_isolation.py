@@ -1,4 +1,4 @@
-"""Which batches hold records for users: against a model that knows each transaction's fate."""
+"""Which batches hold records for users, against a model that knows how each transaction ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Transaction:
 
 @dataclass
 class Log:
-    """A log of one-record batches and markers, written as brokers do."""
+    """Return a log of one-record batches and markers, as brokers write it."""
 
     data: bytearray = field(default_factory=bytearray)
     offset: int = 0
@@ -64,7 +64,8 @@ class Log:
         self.offset += 1
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """As a broker answers: those aborted that overlap what is read, in order of their markers."""
+        """Return what a broker would: the aborted transactions that overlap the offsets read, ordered by their
+        markers."""
         return [
             AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
             for one in self.transactions
@@ -79,7 +80,7 @@ def written(script: list[tuple[int, str]]) -> Log:
     log = Log()
     for producer_id, action in script:
         if action in ("send", "plain"):
-            # A producer that is within a transaction sends nothing outside it.
+            # A producer that is within a transaction sends nothing outside of it.
             log.append(producer_id, transactional=action == "send" or producer_id in log.open)
         else:
             log.end(producer_id, committed=action == "commit")
@@ -96,7 +97,7 @@ def offsets(batches: Iterable[RecordBatch]) -> list[int]:
 def test_read_committed_leaves_out_exactly_the_aborted_records(
     script: list[tuple[int, str]], data: st.DataObject
 ) -> None:
-    """From whatever offset it is read: a response may begin in the middle of a transaction."""
+    """It holds for any first offset, because a response may start in the middle of a transaction."""
     log = written(script)
     start = data.draw(st.integers(0, log.offset))
     batches = [batch for batch in decode(log.data) if batch.base_offset >= start]
@@ -116,7 +117,7 @@ def test_read_uncommitted_leaves_out_markers_only(script: list[tuple[int, str]])
 
 @pytest.mark.parametrize("place", [22, 60], ids=["a control batch", "an empty batch"])
 def test_damage_that_makes_a_batch_of_another_kind_is_left_to_the_reader(place: int) -> None:
-    """One wrong bit, and the batch has nothing for users."""
+    """One wrong bit makes a batch that has nothing for users."""
     damaged = bytearray(encode([BatchRecord(0, 1, None, b"v")], base_offset=7))
     damaged[place] ^= 0x20 if place == 22 else 1
     assert offsets(visible(decode(damaged, check_crc=False))) == []
@@ -126,7 +127,7 @@ def test_damage_that_makes_a_batch_of_another_kind_is_left_to_the_reader(place: 
 
 
 def test_a_marker_without_a_checksum_is_accepted() -> None:
-    """As librdkafka's mock cluster writes it."""
+    """librdkafka's mock cluster writes it like this."""
     log = written([(0, "send"), (0, "abort"), (1, "plain")])
     first, marker, last = decode(log.data)
     unsigned = bytearray(marker.raw)

@@ -1,4 +1,4 @@
-"""Kafka's own code writes and we read, we write and it reads: every field of every format is the same."""
+"""Kafka's own code reads what we write, and we read what it writes: every field of every format is the same."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ CONTROL = {
     "KRAFT_VOTERS": [ALL_VOTERS],
     "SNAPSHOT": [HEADER, VERSION, ALL_VOTERS],
 }
-"""What the program writes, by the name of its set; the last is what a snapshot begins with."""
+"""Return what the program writes, by the name of its set; a snapshot starts with the last one."""
 
 
 @pytest.fixture(scope="module", params=client_jars(), ids=lambda jar: jar.stem)
 def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaRecords:
-    """One for each release of Kafka whose jars are there."""
+    """Return one program for each release of Kafka whose jars are there."""
     return JavaRecords(request.param, tmp_path_factory.mktemp("java"))
 
 
@@ -94,7 +94,7 @@ def test_java_reads_our_records(java: JavaRecords) -> None:
 
 
 def test_columns_of_records_written_by_java(written: dict[str, tuple[bytes, list[str]]]) -> None:
-    """All formats in one set of columns: offsets, timestamps, keys, values and headers as iteration has them."""
+    """All formats in one set of columns have the offsets, timestamps, keys, values and headers of the iteration."""
     columns = pytest.importorskip("aiokproto.records.columns")
     batches = [batch for data, _ in written.values() for batch in decode(data)]
     table = columns.to_columns(batches)
@@ -109,7 +109,7 @@ def test_columns_of_records_written_by_java(written: dict[str, tuple[bytes, list
 
 
 def test_control_records_of_java(written: dict[str, tuple[bytes, list[str]]]) -> None:
-    """Each says what it was given, and is byte for byte what we write of the same."""
+    """Each has the content that it was made from, and is byte for byte what we write from the same content."""
     for name, records in CONTROL.items():
         data, _ = written[f"control-{name}"]
         (batch,) = decode(data)
@@ -118,7 +118,7 @@ def test_control_records_of_java(written: dict[str, tuple[bytes, list[str]]]) ->
 
 
 def test_control_records_that_java_reads(java: JavaRecords) -> None:
-    """Every value, by the classes with which Java itself reads control records."""
+    """Every value is compared by the classes with which Java itself reads control records."""
     sets = {
         name: bytes(encode_control(*records, **CONTROL_BATCH, **producer_of(records)))
         for name, records in CONTROL.items()
@@ -130,7 +130,7 @@ def test_control_records_that_java_reads(java: JavaRecords) -> None:
 
 
 def test_batches_with_a_delete_horizon(java: JavaRecords, written: dict[str, tuple[bytes, list[str]]]) -> None:
-    """Timestamps are kept, relative to the horizon; uncompressed, the bytes are those of Java."""
+    """Timestamps are kept, relative to the horizon; without compression, the bytes equal Java's."""
     horizon = BASE_TIMESTAMP + 86_400_000
     sets: dict[str, bytes] = {}
     for codec in CODECS:
@@ -153,12 +153,12 @@ def test_batches_with_a_delete_horizon(java: JavaRecords, written: dict[str, tup
     javas = java.read(sets)
     assert all(f"horizon={horizon} " in lines[0] for lines in javas.values())
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
-    # The size is that of a codec's own library.
+    # The size depends on a codec's own library.
     assert {name: lines[1:] for name, lines in javas.items()} == {name: written[name][1][1:] for name in sets}
 
 
 def test_batches_whose_origin_is_forgotten(java: JavaRecords, written: dict[str, tuple[bytes, list[str]]]) -> None:
-    """Of all that Java writes: the records are those that were there, by its own reading, and nothing else is left."""
+    """For all that Java writes: Java reads the same records as before, and nothing else is left."""
     sets: dict[str, bytes] = {}
     for name, (data, _) in written.items():
         first, *others = decode(data)
@@ -180,7 +180,7 @@ def producer_of(records: list[ControlRecord]) -> dict[str, int]:
 
 
 def plain_sets() -> dict[str, bytes]:
-    """Every format, codec and kind of timestamp."""
+    """Return every format, codec and kind of timestamp."""
     sets: dict[str, bytes] = {}
     for magic, codec in itertools.product((0, 1, 2), CODECS):
         if magic < 2 and codec == "zstd":
@@ -231,7 +231,7 @@ def few(magic: int) -> list[BatchRecord]:
 
 
 def many() -> list[BatchRecord]:
-    """More than a block of any codec."""
+    """The data is larger than a block of any codec."""
     return [
         BatchRecord(index, BASE_TIMESTAMP + index, b"key%d" % index, bytes([index % 251]) * (index * 3))
         for index in range(300)

@@ -81,13 +81,13 @@ def test_a_set_cut_anywhere_gives_its_whole_messages(stored: list[bytes], data: 
 
 @given(message_sets(), st.integers(1, 255), st.data())
 def test_one_changed_byte_is_found_by_the_checksum(stored: bytes, change: int, data: st.DataObject) -> None:
-    """Of every message: only its offset is not covered."""
+    """The checksum of every message covers everything but its offset."""
     first = first_batch_size(stored)
     assert first is not None
     damaged = bytearray(stored[:first])
     damaged[data.draw(st.integers(8, first - 1))] ^= change
     try:
-        # A greater length reads as a message that was cut.
+        # A greater length reads as a message that was truncated.
         assert list(decode(damaged)) == []
     except CorruptRecordError:
         pass
@@ -112,7 +112,7 @@ def test_damage_raises_only_our_errors(stored: bytes, changes: list[tuple[int, i
 
 @given(st.binary(max_size=200), st.integers(0, 7), magics, st.booleans())
 def test_any_content_raises_only_our_errors(content: bytes, attributes: int, magic: int, nested: bool) -> None:
-    """Behind right checksums: the message's value, or what a compressed one holds."""
+    """The checksums are right. The damage is in the message's value, or in what a compressed one holds."""
     data = wrapped(content, magic=magic) if nested else message(content, magic=magic, attributes=attributes)
     try:
         read(data, max_decompressed=1 << 20)
@@ -129,7 +129,7 @@ def test_any_bytes_after_the_header_raise_only_our_errors(content: bytes, magic:
         pass
 
 
-def test_the_face_is_that_of_a_batch() -> None:
+def test_it_has_the_api_of_a_batch() -> None:
     data = wrapped(message(b"a", offset=0), message(b"b", offset=4), offset=104)
     (batch,) = decode(data)
     assert isinstance(batch, LegacyBatch)
@@ -154,13 +154,13 @@ def test_offsets_and_header_are_known_without_opening_the_set() -> None:
 
 
 def test_relative_offsets_end_at_that_of_the_wrapper() -> None:
-    """Also with gaps, and with the first message compacted away."""
+    """This holds even with gaps, and after compaction has removed the first message."""
     data = wrapped(message(b"a", offset=2), message(b"b", offset=5), offset=1005)
     assert [record.offset for record in read(data)] == [1002, 1005]
 
 
 def test_a_wrapper_at_offset_zero_numbers_from_zero() -> None:
-    """As old versions of librdkafka sent them."""
+    """Old versions of librdkafka sent them like this."""
     assert [r.offset for r in read(wrapped(message(b"a", offset=0), message(b"b", offset=1)))] == [0, 1]
 
 
@@ -179,7 +179,7 @@ runs = st.lists(st.tuples(magics, parts, parts, st.integers(1, 6)), min_size=1, 
 def test_runs_of_messages_of_one_size_are_read_as_they_are(
     given_runs: list[tuple[int, bytes | None, bytes | None, int]], check_crc: bool
 ) -> None:
-    """Those that are as long but differ in magic, or in what is null or empty, end a run."""
+    """A message that is as long but differs in its magic, or in what is null or empty, ends a run."""
     rows = [(magic, key, value) for magic, key, value, times in given_runs for _ in range(times)]
     inside = [
         message(value, offset=index, magic=magic, key=key, timestamp=index)
@@ -205,7 +205,7 @@ def test_damage_within_a_run_is_found_at_its_place(place: int) -> None:
         read(wrapped(b"".join(inside[:place]), message(b"abc", offset=place)[: -1 - place], offset=5))
 
 
-def test_log_append_time_is_that_of_the_wrapper() -> None:
+def test_log_append_time_comes_from_the_wrapper() -> None:
     data = wrapped(message(b"a", timestamp=5), message(b"b", offset=1, timestamp=6), attributes=8)
     (batch,) = decode(data)
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -214,13 +214,13 @@ def test_log_append_time_is_that_of_the_wrapper() -> None:
     assert [record.timestamp for record in batch] == [77]
 
 
-def test_create_time_is_that_of_each_message() -> None:
+def test_create_time_comes_from_each_message() -> None:
     data = wrapped(message(b"a", timestamp=5), message(b"b", offset=1, timestamp=6))
     assert [record.timestamp for record in read(data)] == [5, 6]
 
 
 def test_formats_may_follow_each_other() -> None:
-    """As in the log of a topic that lived through upgrades."""
+    """The log of a topic that has lived through upgrades looks like this."""
     parts = [encode(simple_records(3), magic=magic, compression="gzip", base_offset=3 * magic) for magic in (0, 1, 2)]
     batches = list(decode(b"".join(parts)))
     assert [batch.magic for batch in batches] == [0, 1, 2]
@@ -297,7 +297,7 @@ def test_checksums_are_compared_by_default() -> None:
     plain, wrapper = decode(data, check_crc=False)
     with pytest.raises(CorruptRecordError, match="0x00000007"):
         plain.validate()
-    # The wrapper's own is right: that of the message inside is found on reading.
+    # The wrapper's own checksum is right, and reading finds the wrong one of the message inside.
     wrapper.validate()
     with pytest.raises(CorruptRecordError, match="0x00000008"):
         list(wrapper)
@@ -415,5 +415,5 @@ def test_we_read_what_aiokafka_writes(
     builder = legacy_records.LegacyRecordBatchBuilder(magic=magic, compression_type=int(codec), batch_size=1 << 30)
     for index, (timestamp, key, value) in enumerate(given_rows):
         builder.append(index, timestamp=timestamp, key=key, value=value)
-    # It leaves the wrapper at offset 0, for the broker to number.
+    # It leaves the wrapper at offset 0, so that the broker numbers it.
     assert read(bytes(builder.build())) == as_read(magic, 0, given_rows)

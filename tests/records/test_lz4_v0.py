@@ -52,7 +52,7 @@ def test_only_magic_0_has_the_old_hashes() -> None:
 
 
 def test_frames_with_right_checksums_are_read_in_magic_0_too() -> None:
-    """Some writers of that time had them right."""
+    """Some writers of that time wrote right checksums."""
     data = encode([BatchRecord(0, 1, None, b"abc" * 100)], magic=0, compression="lz4")
     at = data.index(b"\x04\x22\x4d\x18")
     right = data[:at] + from_v0(data[at:])

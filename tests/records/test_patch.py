@@ -1,4 +1,4 @@
-"""What brokers and producers change in a batch that is already written."""
+"""The changes that brokers and producers make to a batch that is already written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = encode(simple_records(2))
 
 @pytest.fixture
 def stored() -> tuple[bytearray, int]:
-    """A batch in the middle of a buffer, and its position."""
+    """Return a buffer with a batch in its middle, and the batch's position."""
     batch = encode(simple_records(5), compression="lz4", is_transactional=True)
     return bytearray(BEFORE + batch + BEFORE), len(BEFORE)
 

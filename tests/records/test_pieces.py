@@ -1,4 +1,4 @@
-"""Batches read in pieces give what they give at once, and no more is held than a piece needs."""
+"""Batches that are read in pieces have the same records as at once, and no more is held than a piece needs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def objects(data: bytes | bytearray) -> list[BatchRecord]:
 
 
 def patched(batch: bytes | bytearray, *, count: int) -> bytearray:
-    """Its header says another number of records."""
+    """The header has another number of records."""
     changed = bytearray(batch)
     struct.pack_into(">i", changed, 57, count)
     return changed
@@ -64,7 +64,7 @@ def patched(batch: bytes | bytearray, *, count: int) -> bytearray:
 
 @st.composite
 def stored(draw: st.DrawFn) -> bytes:
-    """A batch of any format and codec."""
+    """Draw a batch of any format and codec."""
     magic = draw(st.sampled_from([0, 1, 2, 2]))
     if magic == 2:
         return draw(batches())
@@ -76,7 +76,7 @@ def stored(draw: st.DrawFn) -> bytes:
 
 @pytest.fixture(params=each_form("aiokproto.records.scan", "whole_records"))
 def cutter(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each form of what looks for the ends of records."""
+    """Return each form of the function that finds the ends of records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "whole_records", request.param)
         yield
@@ -151,7 +151,7 @@ def test_the_end_of_the_next_record(whole: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_record_over_the_limit_is_not_collected(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its length is false: a megabyte of gzip can be gigabytes of zeros."""
+    """The length is false: a megabyte of gzip can be gigabytes of zeros."""
     collected: list[int] = []
 
     def counted(codec: Compression, data: Any, *limits: int) -> Iterator[Any]:
@@ -191,7 +191,7 @@ def test_a_large_batch_among_small_ones() -> None:
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("count", [99, 101])
-def test_a_count_that_is_not_that_of_the_batch(codec: Compression, count: int) -> None:
+def test_a_count_that_differs_from_the_batchs(codec: Compression, count: int) -> None:
     data = patched(encode(simple_records(100), base_offset=70, compression=codec), count=count)
     with pytest.raises(CorruptRecordError, match=f"record batch at offset 70: .*{count}"):
         read(data, 1000, 1000)
@@ -199,11 +199,11 @@ def test_a_count_that_is_not_that_of_the_batch(codec: Compression, count: int) -
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_damage_in_a_later_piece(codec: Compression) -> None:
-    """It names the record; what came before is right."""
+    """The error names the record, and the records before it are right."""
     good = encode(simple_records(100), base_offset=5)
     body = bytearray(good[61:])
     size = len(body) // 100
-    # The value's length of a record in the middle.
+    # This is the length of the value of a record in the middle.
     body[50 * size + 6 + (body[50 * size] > 127)] += 2
     packed = bytes(compress(codec, body))
     data = bytearray(good[:61] + packed)
@@ -215,7 +215,7 @@ def test_damage_in_a_later_piece(codec: Compression) -> None:
         list(found)
 
 
-def test_log_append_time_is_that_of_all_pieces() -> None:
+def test_all_pieces_have_the_log_append_time() -> None:
     appended = bytearray(encode(simple_records(30), compression="lz4"))
     restamp(appended, 0, 777)
     found = list(in_pieces(decode(appended, check_crc=False), 1000, 1000))
@@ -225,7 +225,7 @@ def test_log_append_time_is_that_of_all_pieces() -> None:
 
 
 def test_sets_nested_in_one_another() -> None:
-    """Each depth is opened in pieces, too."""
+    """Each level is decompressed in pieces, too."""
     inner = [message(bytes(100), magic=0, offset=n) for n in range(40)]
     deep = wrapped(*inner[10:], magic=0, offset=39)
     data = wrapped(*inner[:10], deep, magic=0, offset=39)
@@ -234,11 +234,11 @@ def test_sets_nested_in_one_another() -> None:
 
 
 def test_sets_nested_in_one_another_have_a_limit_together() -> None:
-    """Each level multiplies: a few kilobytes would never end."""
+    """Each level multiplies the size, so a few kilobytes would never end."""
     deep = message(b"v", magic=0)
     for _ in range(3):
         deep = wrapped(*[deep] * 20, magic=0)
-    # 20 sets of 20 messages in each of 20 sets.
+    # Each of 20 sets has 20 sets of 20 messages.
     size = 20 * (20 * len(wrapped(*[message(b"v", magic=0)] * 20, magic=0)) + 20 * 20 * len(message(b"v", magic=0)))
     (batch,) = in_pieces(decode(deep, max_decompressed=size), MIB, 10_000)
     assert len(batch) == 8000
@@ -265,7 +265,7 @@ def test_chunks_are_the_data(codec: Compression, piece: bytes, times: int) -> No
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_chunks_of_much_data_that_cannot_be_compressed(codec: Compression) -> None:
-    """Libraries are fed a slice at a time."""
+    """Libraries get a slice of the input at a time."""
     data = os.urandom(3 * MIB + 17)
     found = list(chunks(codec, compress(codec, data)))
     assert b"".join(found) == data
@@ -290,7 +290,7 @@ def test_gzip_members_that_meet_where_slices_do() -> None:
 
 
 def test_a_block_of_snappy_beyond_the_limit_is_named() -> None:
-    """It cannot be decompressed in pieces, as others can be whose sum is as much."""
+    """It can't be decompressed in pieces, unlike others whose sum is as much."""
     data = bytes(3000)
     with pytest.raises(
         CorruptRecordError, match=r"a block of 3000 bytes, which cannot be read in pieces, .*2999 bytes"
@@ -314,7 +314,7 @@ def test_a_bare_block_of_snappy_is_cut() -> None:
 
 
 def broken() -> list[Any]:
-    """A batch at offset 30 whose damage is found in one of the ways there are, and whether by its checksum."""
+    """Return a batch at offset 30 for each way in which damage can be found, and whether the checksum finds it."""
     good = encode(simple_records(10), base_offset=30, compression="lz4")
     wrong, other, cut, magic, length = (bytearray(good) for _ in range(5))
     wrong[17] ^= 1
@@ -341,7 +341,7 @@ def broken() -> list[Any]:
 @pytest.mark.parametrize(("bad", "check_crc"), broken())
 @pytest.mark.parametrize("form", ["plain", "compressed", "old", "adjacent"])
 def test_what_is_before_the_damage_is_yielded(bad: bytes | bytearray, check_crc: bool, form: str) -> None:
-    """As iteration does, although small batches are read together."""
+    """Iterating does the same, although small batches are read together here."""
     options: dict[str, Any] = (
         {"magic": 1} if form == "old" else {"compression": "lz4" if form == "compressed" else "none"}
     )

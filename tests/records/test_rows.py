@@ -1,4 +1,4 @@
-"""What a table holds is what the records hold that are written from it."""
+"""Records that are written from a table have the table's content."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def records_of(rows: list[Any]) -> list[BatchRecord]:
 def written(append_rows: Any, table: Any) -> list[BatchRecord]:
     builder = BatchBuilder()
     for rows in from_arrow(table, NOW):
-        assert append_rows(builder, rows, rows.places()) == len(rows)
+        assert append_rows(builder, rows, rows.indexes()) == len(rows)
     return list(next(decode(builder.close()))) if builder.count else []
 
 
@@ -68,7 +68,7 @@ def only(table: Any) -> Rows:
 @each_form_of_append
 @given(rows=given_rows, cut=st.integers(0, 20), large=st.booleans())
 def test_records_are_those_of_the_table(append_rows: Any, rows: list[Any], cut: int, large: bool) -> None:
-    """Also where it is in pieces, each of them a part of something larger."""
+    """This holds even if the table is in pieces, each of which is part of something larger."""
     table = table_of(rows, pa.large_binary() if large else pa.binary())
     assert written(append_rows, table) == records_of(rows)
     pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
@@ -101,7 +101,7 @@ def test_a_column_of_nulls(append_rows: Any) -> None:
 @each_form_of_append
 @pytest.mark.parametrize(("unit", "factor"), [("s", 0.001), ("ms", 1), ("us", 1000), ("ns", 1_000_000)])
 def test_timestamps_of_any_unit(append_rows: Any, unit: str, factor: float) -> None:
-    """What is finer than a millisecond is dropped."""
+    """Digits below a millisecond are dropped."""
     finer = 999 if factor > 1 else 0
     column = pa.array([int(NOW * factor) + finer, None], pa.timestamp(unit, "UTC"))
     found = written(append_rows, pa.table({"value": ["a", "b"], "timestamp": column}))
@@ -122,12 +122,12 @@ def test_rows_that_were_read_can_be_written(append_rows: Any) -> None:
 def test_as_many_are_written_as_fit(append_rows: Any) -> None:
     rows = only(pa.table({"value": [b"v" * 100] * 10}))
     builder = BatchBuilder(max_bytes=61 + 3 * 109)
-    places = rows.places()
-    assert append_rows(builder, rows, places) == 3
-    assert append_rows(builder, rows, places[3:]) == 0
-    assert append_rows(builder, rows, places[:0]) == 0
+    indexes = rows.indexes()
+    assert append_rows(builder, rows, indexes) == 3
+    assert append_rows(builder, rows, indexes[3:]) == 0
+    assert append_rows(builder, rows, indexes[:0]) == 0
     builder.close()
-    assert append_rows(builder, rows, places) == 0
+    assert append_rows(builder, rows, indexes) == 0
 
 
 @each_form_of_append
@@ -135,7 +135,7 @@ def test_chosen_rows_are_written_in_the_order_they_are_named_in(append_rows: Any
     rows = only(pa.table({"value": [b"%d" % number for number in range(10)]}))
     builder = BatchBuilder()
     assert append_rows(builder, rows, np.array([7, 1, 1, 3])) == 4
-    assert append_rows(builder, rows, rows.places()[::4]) == 3
+    assert append_rows(builder, rows, rows.indexes()[::4]) == 3
     assert [record.value for record in next(decode(builder.close()))] == [b"7", b"1", b"1", b"3", b"0", b"4", b"8"]
 
 
@@ -160,7 +160,7 @@ def test_null_content(append_rows: Any, place: tuple[int, int]) -> None:
         columns[name] = BytesColumn(b"abc", start, end, np.array([True]))
         rows = Rows(timestamp=np.array([NOW]), partition=None, **columns)
         with pytest.raises(IndexError, match=f"the {name} of row 0 exceeds its column's data"):
-            append_rows(builder, rows, rows.places())
+            append_rows(builder, rows, rows.indexes())
     assert builder.count == 0
 
 
@@ -173,7 +173,7 @@ def test_partitions() -> None:
 
 
 @given(given_rows)
-def test_sizes_are_those_of_the_estimate_or_less(rows: list[Any]) -> None:
+def test_sizes_are_at_most_the_estimate(rows: list[Any]) -> None:
     for piece in from_arrow(table_of(rows), NOW):
         for size, row in zip(piece.sizes().tolist(), rows, strict=True):
             assert size <= estimate_size(row[0], row[1], row[3]) + 5

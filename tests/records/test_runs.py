@@ -1,4 +1,4 @@
-"""Plain batches that are read together: what is one, and that they give what the batches give one by one."""
+"""Plain batches that are read together: which batches are plain, and that their records are the same one by one."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_run_ends_at_any_other_batch(find: Any, name: str) -> None:
 
 
 @each_finder
-def test_the_time_of_the_broker_is_that_of_every_record(find: Any) -> None:
+def test_every_record_has_the_brokers_time(find: Any) -> None:
     appended = patched(">h", 21, 8)
     before, after = (Span(*span) for span in find(PLAIN + appended)[0].tolist())
     assert before.timestamp_type == 0
@@ -174,7 +174,7 @@ def test_damage_is_found_and_named(place: int) -> None:
         list(in_pieces([run], 1000, 1000, check_crc=True))
 
 
-def test_records_that_are_not_those_of_the_header_are_named() -> None:
+def test_records_that_contradict_the_header_are_named() -> None:
     run, _ = decode_run(PLAIN + patched(">i", 57, 2))
     assert run is not None
     with pytest.raises(CorruptRecordError, match="record batch at offset 5"):

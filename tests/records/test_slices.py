@@ -1,4 +1,4 @@
-"""Slices of a batch are what reading it at once gives: the same records, or the same damage behind good ones."""
+"""Slices of a batch equal what reading it at once gives: the same records, or the same damage after good ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ each_reader = pytest.mark.parametrize("reader", each_form("aiokproto.records.rec
 
 @pytest.fixture(params=each_form("aiokproto.records.record", "read_slice"))
 def reader(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each form of what reads a slice."""
+    """Return each form of the function that reads a slice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "read_slice", request.param)
         yield
@@ -42,7 +42,7 @@ each = pytest.mark.usefixtures("reader")
 
 
 def at_once(one: RecordBatch) -> tuple[list[BatchRecord] | None, bool]:
-    """All records before the first damage, and whether there is any; None if nothing can be decompressed at once."""
+    """Return all records before the first damage, and whether there is any; None if decompressing at once fails."""
     found: list[BatchRecord] = []
 
     def make(*fields: Any) -> None:
@@ -53,7 +53,7 @@ def at_once(one: RecordBatch) -> tuple[list[BatchRecord] | None, bool]:
     except KafkaError:
         return None, True
     try:
-        append_time = one.place[2]
+        append_time = one.records_header[2]
         read_records(body, one.count, one.base_offset, one.base_timestamp, append_time, make)
     except KafkaError:
         return found, True
@@ -238,7 +238,7 @@ def test_a_small_batch_is_read_at_once_as_in_slices(stored: bytes, damage: list[
         return
     found, damaged = in_slices(one)
     with suppress(KafkaError):
-        # Else it grows when it is decompressed.
+        # The list would otherwise grow when the batch is decompressed.
         assume(sum(len(chunk) for chunk in one.unpacked()) <= SMALL_BYTES)
     if damaged:
         with pytest.raises(KafkaError, match=f"record batch at offset {one.base_offset}: "):
@@ -261,7 +261,7 @@ def test_only_a_small_batch_is_read_at_once() -> None:
 
 
 def grown(codec: Compression = Compression.GZIP) -> RecordBatch:
-    """A batch of three records that is too large to be read at once, which only decompressing it tells."""
+    """Return a batch of three records that is too large to be read at once, which only decompressing it shows."""
     return RecordBatch(batch(packed(codec, record(SMALL_BYTES) * 3), count=3, codec=codec))
 
 
@@ -279,7 +279,7 @@ def test_what_is_too_large_to_be_read_at_once_is_decompressed_once(monkeypatch: 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
 def test_a_batch_is_read_by_any_number_at_the_same_time(codec: Compression) -> None:
-    """Each has what it has decompressed for itself, however far it has come."""
+    """Each has decompressed for itself, even if they have read different amounts."""
     one = grown(codec)
     begun = [
         one.read_or_slice(BatchRecord),
@@ -302,7 +302,7 @@ def rest(source: Slices[BatchRecord]) -> list[BatchRecord]:
 
 
 def _broken() -> Iterator[Any]:
-    """Batches whose damage comes late: behind all records, or behind slices that are right."""
+    """Yield batches whose damage comes late: after all records, or after slices that are right."""
     records = TINY * 3
     member = bytearray(gzip.compress(bytes(30)))
     member[-5] ^= 1
@@ -333,7 +333,7 @@ def read_on(source: Slices[BatchRecord], found: list[BatchRecord], asked: bool) 
 @pytest.mark.parametrize("data", list(_broken()))
 @pytest.mark.parametrize("asked", [False, True])
 def test_slices_raise_the_error_of_a_batch_each_time(data: bytes, asked: bool) -> None:
-    """What is left of it may look like a batch: it never is one."""
+    """The rest of it may look like a batch, but it never is one."""
     (one,) = decode(data)
     expected = [each for part in in_slices(one)[0] for each in part]
     source = one.slices(BatchRecord)

@@ -1,4 +1,4 @@
-"""The log format of Kafka 0.7, written by hand as its documentation has it."""
+"""The log format of Kafka 0.7, written by hand according to its documentation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NESTED = bytes.fromhex(
 )
 @pytest.mark.parametrize("before", [b"", MAGIC_0])
 def test_known_bytes(before: bytes, data: bytes, payloads: list[bytes]) -> None:
-    """Each kind of message, as the format's description counts it out; and the same with its end missing."""
+    """Return each kind of message, byte by byte as the format's description has it; and the same without its end."""
     start, end = 50 + len(before), 50 + len(before + data)
     first = [MessageV07(50, start, b"abc")] if before else []
     assert list(decode_v07(before + data, 50)) == first + [MessageV07(start, end, payload) for payload in payloads]
@@ -62,7 +62,7 @@ def test_known_bytes(before: bytes, data: bytes, payloads: list[bytes]) -> None:
 
 @pytest.mark.parametrize("data", [MAGIC_0, MAGIC_1, SNAPPY, GZIP, NESTED])
 def test_every_changed_bit_of_the_payload_is_found(data: bytes) -> None:
-    """By the outermost checksum, with the position in the log of the byte at which the message begins."""
+    """The outermost checksum finds it, and the error has the position in the log at which the message starts."""
     payload_at = 4 + (6 if data[4] else 5)
     for bit in range(payload_at * 8, len(data) * 8):
         damaged = bytearray(data)
@@ -82,7 +82,7 @@ def test_lengths_that_no_message_has_are_damage(length: int, magic: int) -> None
 
 
 def test_a_length_beyond_the_end_is_a_cut_message_in_a_log_and_damage_inside_another() -> None:
-    """A log may still grow, compressed data is complete. Neither allocates memory by a length alone."""
+    """A log may still grow, but compressed data is complete. Neither allocates memory by a length alone."""
     data = MAGIC_0 + struct.pack(">iB", 2**31 - 1, 1) + bytes(40)
     assert [message.payload for message in decode_v07(data)] == [b"abc"]
     with pytest.raises(

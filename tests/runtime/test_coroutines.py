@@ -44,7 +44,7 @@ async def _await(started: object, waits_for: object) -> object:
     return await resumed(started, waits_for)  # type: ignore[arg-type]
 
 
-async def test_an_exception_is_that_of_the_coroutine() -> None:
+async def test_an_exception_comes_from_the_coroutine() -> None:
     async def fails() -> None:
         await asyncio.sleep(0)
         raise ValueError("no")

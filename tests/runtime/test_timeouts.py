@@ -20,7 +20,7 @@ async def test_a_task_cancelled_together_with_its_timeout_ends(first: str) -> No
     loop = asyncio.get_running_loop()
     task = create_task(waits(loop.time() - 1))
     if first == "the timeout":
-        # Its task begins, and schedules the expiry; the cancellation is scheduled behind it.
+        # Its task starts, and schedules the expiry; the cancellation is scheduled behind it.
         loop.call_soon(lambda: loop.call_soon(task.cancel))
     else:
         await asyncio.sleep(0)
@@ -33,7 +33,7 @@ async def test_a_timeout_alone_is_no_cancellation() -> None:
     assert await create_task(waits(0)) == "went on"
 
 
-async def test_of_two_timeouts_at_once_the_outer_one_is_raised() -> None:
+async def test_the_outer_one_of_two_timeouts_at_once_is_raised() -> None:
     async def nested() -> str:
         try:
             async with timeout_at(0):

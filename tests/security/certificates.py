@@ -87,7 +87,7 @@ class Files:
     def server(self, name: str = "broker", *, client_auth: bool = False) -> ssl.SSLContext:
         """The context of a listener with one of the certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # asyncio alone sends no alert.
+        # asyncio itself sends no alert.
         context.sslobject_class = AlertingObject
         context.load_cert_chain(self[f"{name}.both.pem"])
         if client_auth:
@@ -97,7 +97,7 @@ class Files:
 
 
 def make(folder: Path) -> Files:
-    """Make a certificate authority, and what it has signed; ``stranger`` is of another one."""
+    """Make a certificate authority and the certificates that it signs. Another authority signs ``stranger``."""
     folder.mkdir(exist_ok=True)
     files, authority, other = Files(folder), trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(str(files["ca.pem"]))
@@ -105,7 +105,7 @@ def make(folder: Path) -> Files:
     hosts = ("127.0.0.1", "localhost")
     _write(files, "broker", authority.issue_cert(*hosts))
     _write(files, "elsewhere", authority.issue_cert("elsewhere.example.org", "10.0.0.1"))
-    # Its subject alone names the host.
+    # Only its subject names the host.
     _write(files, "subject", authority.issue_cert("broker@example.org", common_name="localhost"))
     _write(files, "foreign", other.issue_cert(*hosts))
     _write(files, "past", authority.issue_cert(*hosts, not_before=NOW - 9 * DAY, not_after=NOW - DAY))
@@ -123,7 +123,7 @@ def make(folder: Path) -> Files:
 def _write(files: Files, name: str, issued: trustme.LeafCert) -> None:
     traditional, chain = issued.private_key_pem.bytes(), b"".join(blob.bytes() for blob in issued.cert_chain_pems)
     loaded: Any = form.load_pem_private_key(traditional, None)
-    # Java reads PKCS#8 alone.
+    # Java reads only PKCS#8.
     key = loaded.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     files[f"{name}.key"].write_bytes(traditional)
     files[f"{name}.pkcs8.key"].write_bytes(key)
@@ -151,10 +151,10 @@ def _revocations(authority: trustme.CA, files: Files) -> bytes:
 
 
 def add_java_stores(files: Files, *names: str) -> None:
-    """Have Java's keytool write JKS and JCEKS stores with what is there."""
+    """Let Java's keytool write JKS and JCEKS stores with these keys and certificates."""
     java = find_java()
     assert java is not None, "the caller has checked"
-    # It does not read the variable with the options of `java`.
+    # keytool ignores the variable with the options of `java`.
     keytool = [str(Path(java).with_name("keytool")), *(f"-J{option}" for option in QUICK.split())]
 
     def run(*arguments: str) -> None:
@@ -165,7 +165,7 @@ def add_java_stores(files: Files, *names: str) -> None:
         where = ("-keystore", trusted, "-storetype", kind, "-storepass", PASSWORD)
         run("-importcert", "-noprompt", "-alias", "ca", "-file", str(files["ca.pem"]), *where)
         for name in names:
-            # As is common: in JKS the key has a password of its own.
+            # The key in JKS has a password of its own, as is common.
             key_password = KEY_PASSWORD if kind == "jks" else PASSWORD
             source = ("-srckeystore", str(files[f"{name}.p12"]), "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD)
             target = ("-destkeystore", str(files[f"{name}.{kind}"]), "-deststoretype", kind)

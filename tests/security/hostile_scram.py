@@ -1,4 +1,4 @@
-"""Servers of SCRAM that do not know the password, or do not keep to the exchange; and honest ones, as the contrast."""
+"""SCRAM servers that don't know the password, or violate the protocol, and honest ones for contrast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Callable, Mapping
 
 PASSWORD = "correct horse"
-"""The client's. Of the servers here only the honest ones know it."""
+"""The client's password. Only the honest servers know it."""
 
 SALT = "c2l4dGVlbiBieXRlcy4uLg=="
 ADDED = "3rfcNHYJY1ZVvWVs7j"

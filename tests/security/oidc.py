@@ -64,7 +64,7 @@ class Issuer:
         }
 
     def token(self, subject: str = "alice", lifetime: float = 3600, *, algorithm: str = "RS256", **more: Any) -> str:
-        """A token; ``more`` are further claims, or others, None for none; ``kid`` is the key's id."""
+        """Return a token. ``more`` adds, replaces or (with None) removes claims; ``kid`` is the key's id."""
         now = time.time()
         key_id = more.pop("kid", self.key_id + ("-ec" if algorithm == "ES256" else ""))
         header = {"alg": algorithm, "typ": "JWT", "kid": key_id}
@@ -113,7 +113,7 @@ class Asked:
 
 
 Answer = Callable[[Asked], "bytes | None"]
-"""The whole response, or None for none: the connection stays open, and silent."""
+"""The whole response. With None there is no response, and the connection stays open."""
 
 
 def response(status: int, document: Any = None, *lines: str) -> bytes:
@@ -159,7 +159,7 @@ def refusing(error: str = "invalid_client", text: str = "no such client", status
 
 @asynccontextmanager
 async def oidc(answer: Answer | None = None, issuer: Issuer | None = None) -> AsyncIterator[Oidc]:
-    """A provider that gives everyone a token."""
+    """A provider that gives every client a token."""
     issuer = issuer or Issuer()
     provider = Oidc(issuer, answer or issuing(issuer))
     tasks: set[asyncio.Task[Any]] = set()

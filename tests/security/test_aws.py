@@ -37,7 +37,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), mi
     region=st.sampled_from(["us-east-1", "cn-north-1"]),
     at=st.integers(946_684_800, 4_000_000_000),
 )
-def test_signatures_are_those_of_botocore(key: str, secret: str, token: str | None, region: str, at: int) -> None:
+def test_signatures_equal_botocores(key: str, secret: str, token: str | None, region: str, at: int) -> None:
     credentials = AwsCredentials(key, secret, token)
     ours = presigned(HOST, region, "kafka-cluster", ACTION, credentials, at=at, expires=900)
     assert ours == by_botocore(HOST, region, credentials, at)
@@ -167,7 +167,7 @@ async def test_a_broker_refuses_other_times(seconds: int) -> None:
 
 
 def signed(at: float, **changes: str) -> bytes:
-    """What the holder of the key can sign, whatever the client of this package would."""
+    """Requests that the holder of the key can sign, even if this package's client wouldn't."""
     moment = utc(int(at))
     scope = f"{moment[:8]}/eu-central-1/kafka-cluster/aws4_request"
     fields = {
@@ -222,7 +222,7 @@ def test_a_broker_accepts_what_the_key_has_signed(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", [b"", b"[]", b"\xff", b"[" * 100_000])
-def test_a_broker_refuses_what_is_no_payload(token: bytes) -> None:
+def test_a_broker_refuses_an_invalid_payload(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed, match="Invalid AWS_MSK_IAM payload"):
         server().step(token)
 
@@ -240,7 +240,7 @@ async def test_a_token_for_oauthbearer(left: int | None) -> None:
     at = datetime.datetime.strptime(query["X-Amz-Date"] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
     assert query == by_botocore("kafka.eu-central-1.amazonaws.com", "eu-central-1", credentials, int(at))
     assert token.expires_at == (at + 900 if left is None else credentials.expires_at)
-    # As OAUTHBEARER carries it.
+    # OAUTHBEARER carries it in this form.
     assert (await OAuthBearer(source).exchange("broker").start()).startswith(b"n,,\x01auth=Bearer aHR0cHM6Ly9rYWZrYS5")
 
 
@@ -272,7 +272,7 @@ def test_arguments_that_make_no_mechanism(arguments: dict[str, Any]) -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """An environment with credentials, and nothing else of AWS."""
+    """An environment that has credentials, and no other setting of AWS."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))

@@ -18,7 +18,7 @@ GSSAPI = {"bootstrap_servers": "localhost", "security_protocol": "SASL_SSL", "sa
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the package were there."""
+    """Pretend that the package is installed."""
     monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
 
 

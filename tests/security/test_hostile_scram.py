@@ -1,4 +1,4 @@
-"""SCRAM against servers that do not know the password, or do not keep to the exchange."""
+"""SCRAM against servers that don't know the password, or violate the protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def proof(exchange: SaslExchange, server: ScramServer) -> bytes:
 
 @pytest.mark.parametrize("attack", ["", "extensions"])
 async def test_an_honest_server_is_believed(mechanism: Scram, attack: str) -> None:
-    """Also with extensions that need not be understood (RFC 5802 §5.1)."""
+    """It works with extensions that needn't be understood (RFC 5802 §5.1), too."""
     server, exchange = server_for(mechanism, attack), mechanism.exchange("broker")
     assert await exchange.respond(server.answer(await proof(exchange, server))) is None
 
@@ -56,7 +56,7 @@ def check_text(error: AuthenticationError) -> None:
 
 
 async def test_what_a_server_has_said_to_another_client_proves_nothing(mechanism: Scram) -> None:
-    """Neither its first message nor its last."""
+    """Neither its first message nor its last is accepted."""
     heard, exchange = server_for(mechanism), mechanism.exchange("broker")
     first = heard.answer(await exchange.start())
     token = await exchange.respond(first)
@@ -73,7 +73,7 @@ async def test_what_a_server_has_said_to_another_client_proves_nothing(mechanism
 
 
 async def test_a_proof_is_made_once(mechanism: Scram) -> None:
-    """A server that begins again is not answered: each proof can be tried against a list of passwords."""
+    """A server that starts again gets no answer, because each proof can be tried against a list of passwords."""
     exchange, server = mechanism.exchange("broker"), server_for(mechanism)
     begun = server.answer(await exchange.start())
     await exchange.respond(begun)

@@ -11,13 +11,13 @@ from aiokproto.errors import BrokerConnectionError
 from aiokproto.security import TokenEndpoint, http_request
 from aiokproto.security.http_request import parse_url
 from tests.net.proxies import proxy
-from tests.patience import PATIENCE
 from tests.security.oidc import oidc, response
 from tests.security.test_token_endpoint import QUICK, Tls, serve_tls
+from tests.timeouts import LONG_TIMEOUT
 
 HOST = "idp.example"
 """A name that only the proxy can resolve."""
-TIMEOUTS: dict[str, Any] = {"connect_timeout": PATIENCE, "read_timeout": PATIENCE}
+TIMEOUTS: dict[str, Any] = {"connect_timeout": LONG_TIMEOUT, "read_timeout": LONG_TIMEOUT}
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Java's sasl.jaas.config: its grammar, and what the login modules are here."""
+"""Java's sasl.jaas.config: its grammar, and the mechanisms of its login modules."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from aiokproto.security.tls import jks
 from aiokproto.security.tls.stores import StoreError, read_certificates, read_private_key
 from tests.security.certificates import KEY_PASSWORD, PASSWORD
 
-# Written by keytool of Java 17: a key for P-256 and its certificate, valid for a hundred years; used in tests only.
+# Java 17's keytool wrote these: a P-256 key and its certificate, valid for a hundred years, for tests only.
 JKS = base64.b64decode(
     """
 /u3+7QAAAAIAAAABAAAAAQACbWUAAAGiDZPX9QAAAH8wfTAOBgorBgEEASoCEQEBBQAEay2LumjJKCpl5Y497wqhNJbLRJ+eWwyuFdUve2ubpa
@@ -72,8 +72,8 @@ def test_any_changed_bit_is_found_with_the_password(data: bytes, at: int, bit: i
 
 @STORES
 @given(noise=st.binary(max_size=60), at=st.integers(4, 700), cut=st.integers(0, 700))
-def test_whatever_is_in_the_file_the_error_is_ours(data: bytes, noise: bytes, at: int, cut: int) -> None:
-    """Without the password nothing is checked before it is interpreted."""
+def test_any_content_of_a_file_raises_our_own_error(data: bytes, noise: bytes, at: int, cut: int) -> None:
+    """Without the password the file is parsed unchecked."""
     changed = data[:at] + noise + data[at + len(noise) :][: -cut or None]
     for read in (lambda: read_certificates(changed, None, None), lambda: jks.parse(changed, None)):
         try:

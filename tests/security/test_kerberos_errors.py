@@ -1,4 +1,4 @@
-"""What errors of Kerberos mean. Those that a KDC can be made to report are in ``tests/kerberos``."""
+"""The meaning of Kerberos' errors. ``tests/kerberos`` has the errors that a KDC can be made to report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_codes_of_others_stay_as_they_are() -> None:
     ],
 )
 def test_what_to_do(code: int, error: type[KafkaError], text: str) -> None:
-    """A refusal of the KDC is final; what passes by itself is tried again."""
+    """A refusal of the KDC is final. Temporary problems are tried again."""
     made = ticket_error("no Kerberos ticket for kafka/host", BASE + code, "what the library says")
     assert type(made) is error
     assert str(made).startswith("no Kerberos ticket for kafka/host: what the library says: ")

@@ -46,10 +46,10 @@ from aiokproto.security import (
 from aiokproto.security.tracebacks import without_frames
 from tests.net.authenticating import answers
 from tests.net.peer import config, peer, raw_peer
-from tests.patience import PATIENCE
 from tests.security.certificates import make
 from tests.security.hostile_scram import ScramServer
 from tests.security.oidc import Asked, Issuer, Oidc, b64, issuing, oidc, refusing, response
+from tests.timeouts import LONG_TIMEOUT
 
 MARK = "zq"
 QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.002, "read_timeout": 0.2}
@@ -84,7 +84,7 @@ class Shown:
     def error(self, error: BaseException) -> None:
         self.show(error, error.args, vars(error), *notes(error))
         self.texts += traceback.format_exception(error)
-        # As Sentry and Rich show them; but not those of this module, which has the secrets.
+        # Show variables as Sentry and Rich do, except for this module's, which has the secrets.
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_globals["__name__"] == __name__:
             frames = frames.tb_next
@@ -235,7 +235,7 @@ def accepts_nobody(token: str) -> Any:
 async def test_what_a_function_of_the_application_raises_is_not_repeated(
     shown: Shown, tmp_path: Path, what: str, function: Any
 ) -> None:
-    """Its text can be the URL of a vault, with a token in it; who wants it has it in the error's cause."""
+    """Its text can be the URL of a vault, with a token in it. The error's cause has it."""
     endpoint = TokenEndpoint("http://127.0.0.1:9/", **QUICK)
     mechanisms: dict[str, Any] = {
         "user": Plain(function, PASSWORD),
@@ -360,7 +360,7 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("option", WRONG)
 def test_options_that_are_wrong(shown: Shown, option: str) -> None:
-    """Also in the wrong place, or beside others that they contradict."""
+    """This includes secrets in the wrong option, or with options that they contradict."""
     beside: list[dict[str, Any]] = [
         {},
         {"sasl_username": "a"},
@@ -383,7 +383,7 @@ def test_options_that_are_wrong(shown: Shown, option: str) -> None:
 
 
 async def test_the_answers_of_a_provider_are_hidden_too(shown: Shown) -> None:
-    """This test can fail: what is hidden is found where it is shown."""
+    """This test can fail: it finds a secret that is shown."""
     checked = Shown()
     checked.show(f"an error with {issuing.__name__} and {PASSWORD}")
     with pytest.raises(AssertionError, match="shown: "):
@@ -438,7 +438,7 @@ async def test_certificates_and_proxies_that_cannot_be_used(shown: Shown, tmp_pa
 
 
 async def test_cancelled_logins_show_no_secrets(shown: Shown) -> None:
-    """Wherever they wait: for the broker, for a function, in a thread."""
+    """Logins are cancelled while they wait for the broker, for a function, and in a thread."""
     received = asyncio.Event()
 
     async def waits() -> str:
@@ -458,7 +458,9 @@ async def test_cancelled_logins_show_no_secrets(shown: Shown) -> None:
     ):
         async with peer(answers(authenticate=silent)) as broker:
             options = config(sasl=mechanism)
-            opening = asyncio.ensure_future(open_connection("127.0.0.1", broker.port, "broker 1", options, PATIENCE))
+            opening = asyncio.ensure_future(
+                open_connection("127.0.0.1", broker.port, "broker 1", options, LONG_TIMEOUT)
+            )
             await received.wait()
             opening.cancel()
             with pytest.raises(asyncio.CancelledError) as raised:
@@ -479,7 +481,7 @@ async def test_a_broker_that_repeats_what_it_got(shown: Shown, make: Callable[[]
 
     async with peer(answers(authenticate=repeat)) as broker:
         with pytest.raises(AuthenticationError, match="not accepted: ") as raised:
-            await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=make()), PATIENCE)
+            await open_connection("127.0.0.1", broker.port, "broker 1", config(sasl=make()), LONG_TIMEOUT)
     shown.error(raised.value)
     shown.show(*range(5))
     assert "\n" not in str(raised.value)

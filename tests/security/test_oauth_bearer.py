@@ -117,7 +117,7 @@ async def test_a_rejected_token_is_acknowledged_and_explained(challenge: bytes, 
 
 
 @pytest.mark.parametrize("last", [b"", b"{}"])
-async def test_a_broker_that_goes_on_after_its_rejection(last: bytes) -> None:
+async def test_a_broker_that_continues_after_its_rejection(last: bytes) -> None:
     exchange = OAuthBearer("t").exchange("broker")
     await exchange.start()
     await exchange.respond(b'{"status":"invalid_token"}')

@@ -29,7 +29,7 @@ from aiokproto.spark.options import READING, parse_options
 from aiokproto.spark.permissions import EVERYTHING
 from aiokproto.spark.sink.options import WRITING
 from tests.observe.test_otel import sdk
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 CANARY = "zq-canary-zq"
 SUSPECT = re.compile(
@@ -103,7 +103,7 @@ def test_options_of_brokers_are_classified() -> None:
     suspect = {name for name in options if SUSPECT.search(name)}
     assert {name for name in suspect if options[name].code != PASSWORD} == BROKER_NONE
     shown = {field.name for field in dataclasses.fields(Security) if field.repr}
-    # An object, a function, and what says how something is done; a new argument is one of these or has repr=False.
+    # These are objects, functions and settings. A new argument is one of these, or has repr=False.
     assert shown == {
         "protocol",
         "ssl_context",
@@ -116,7 +116,7 @@ def test_options_of_brokers_are_classified() -> None:
 
 
 def test_options_of_spark_are_classified() -> None:
-    """They are those of the client, and few of their own."""
+    """They're the client's options, and a few more."""
     options = {**READING.honoured, **WRITING.honoured}
     own = {
         *(name for name in options if name.startswith("key.")),
@@ -168,7 +168,7 @@ CLIENTS: list[Callable[..., Any]] = [Client, Producer, Consumer, partial(ShareCo
 
 @pytest.mark.parametrize("name", sorted(CLIENT_SECRETS))
 def test_an_option_of_a_client_is_shown_neither_by_it_nor_by_errors(name: str) -> None:
-    """With each mechanism and protocol: where it belongs, and where it does not."""
+    """Each mechanism and protocol gets the secret, whether it has the option or not."""
     shown = Shown()
     mechanisms = (None, "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
     beside: list[dict[str, Any]] = [
@@ -178,7 +178,7 @@ def test_an_option_of_a_client_is_shown_neither_by_it_nor_by_errors(name: str) -
         {"ssl_certfile": "a", "ssl_keystore_key": "b"},
         {"no_such_option": 1},
     ]
-    # As it should be, and as nothing can be.
+    # Try a valid value, and one that is never valid.
     for value in (canary(name), [CANARY], CANARY.encode(), f"\udcff{canary(name)}"):
         for mechanism in mechanisms:
             for protocol in ("PLAINTEXT", "SASL_SSL"):
@@ -276,7 +276,7 @@ async def test_a_working_client_shows_no_secret_in_logs_spans_metrics_and_statis
                 Consumer("flights", **login, auto_offset_reset="earliest", interceptors=tracing) as consumer,
             ):
                 await producer.send("flights", b"UA 901")
-                await asyncio.wait_for(anext(consumer), PATIENCE)
+                await asyncio.wait_for(anext(consumer), LONG_TIMEOUT)
                 registry = CollectorRegistry()
                 registry.register(KafkaCollector(producer, consumer))
                 shown.show(generate_latest(registry))

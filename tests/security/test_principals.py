@@ -1,4 +1,4 @@
-"""Who a client is, as ACLs name it: what errors and their commands of kafka-acls.sh have."""
+"""A client's principal, as in ACLs, in errors and in the commands of kafka-acls.sh that they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revocation lists: of brokers, of clients, of authorities in between, and those that are written anew."""
+"""Revocation lists of brokers, clients and authorities in between, and lists that are rewritten."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Authorities:
     def file(self, *lists: bytes) -> Path:
         path = self.folder / "lists.pem"
         path.write_bytes(b"".join(lists))
-        # The clock of a file system may be coarse.
+        # A file system's clock may be coarse.
         os.utime(path, ns=(1, next(_minutes)))
         return path
 
@@ -68,7 +68,7 @@ class Authorities:
         return context
 
     def options(self) -> dict[str, Any]:
-        """Of the embedded broker."""
+        """The embedded broker reads the lists."""
         return {
             "ssl.keystore.location": str(self.folder / "broker.pem"),
             "ssl.keystore.type": "PEM",
@@ -139,7 +139,9 @@ async def test_a_broker_rejects_revoked_clients_also_by_lists_that_are_written_l
 
 
 @pytest.mark.parametrize("chain", [False, True])
-async def test_a_broker_checks_the_chain_of_clients_if_it_shall(authorities: Authorities, chain: bool) -> None:
+async def test_a_broker_checks_the_chain_of_clients_if_it_is_configured_to(
+    authorities: Authorities, chain: bool
+) -> None:
     revoked = revocations(authorities.root, authorities.between.cert_pem.bytes())
     lists = authorities.file(revoked, revocations(authorities.between))
     security = Security("SSL", ssl_crlfile=lists, ssl_crl_check_chain=chain)

@@ -31,13 +31,13 @@ async def test_a_file_without_its_last_line_break(tmp_path: Path, written: str, 
     file.write_bytes(written.encode())
     secret = Secret("sasl_password", file)
     assert await secret.read() == text
-    # Rotated: the next authentication uses what is there now.
+    # The secret is rotated, and the next authentication uses the new one.
     file.write_text("new")
     assert await secret.read() == "new"
 
 
 @pytest.mark.parametrize("source", [None, 5, b"bytes", "", ["a"], "s3cret\udcff"])
-def test_what_is_no_source(source: Any) -> None:
+def test_an_invalid_source(source: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl_password"):
         Secret("sasl_password", source)
 

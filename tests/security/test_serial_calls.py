@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokproto.security.serial_calls import SerialCalls
-from tests.patience import PATIENCE
+from aiokproto.security.gssapi import SerialCalls
+from tests.timeouts import LONG_TIMEOUT
 
 
 def threads() -> list[threading.Thread]:
@@ -46,7 +46,7 @@ async def test_the_thread_ends_when_nothing_waits_and_never_keeps_a_process_aliv
     for _ in range(3):
         (thread,) = await calls.call(threads)
         assert thread.daemon
-        thread.join(PATIENCE)
+        thread.join(LONG_TIMEOUT)
         assert not threads()
 
 
@@ -56,7 +56,7 @@ async def test_a_cancelled_call_that_waits_is_never_made() -> None:
 
     def block() -> None:
         loop.call_soon_threadsafe(begun.set)
-        end.wait(PATIENCE)
+        end.wait(LONG_TIMEOUT)
         made.append("first")
 
     first = asyncio.ensure_future(calls.call(block))
@@ -64,7 +64,7 @@ async def test_a_cancelled_call_that_waits_is_never_made() -> None:
     second = asyncio.ensure_future(calls.call(lambda: made.append("second")))
     third = asyncio.ensure_future(calls.call(lambda: made.append("third")))
     await asyncio.sleep(0)
-    # One that has begun goes on by itself, and nobody waits for it.
+    # A call that has started continues by itself, although no caller waits for it.
     for each in (first, second):
         each.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -85,11 +85,11 @@ def test_a_loop_that_has_closed_does_not_disturb_the_thread() -> None:
 
     def block() -> None:
         begun.set()
-        end.wait(PATIENCE)
+        end.wait(LONG_TIMEOUT)
 
     async def abandon() -> None:
         waiting = asyncio.ensure_future(calls.call(block))
-        await asyncio.to_thread(begun.wait, PATIENCE)
+        await asyncio.to_thread(begun.wait, LONG_TIMEOUT)
         waiting.cancel()
 
     asyncio.run(abandon())

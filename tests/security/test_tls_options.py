@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import BrokerConnectionError, ConfigurationError
-from aiokproto.security.tls.contexts import FromOptions
+from aiokproto.security.tls.contexts import OptionContexts
 from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 from tests.security.certificates import KEY_PASSWORD, PASSWORD, Files, make
 
@@ -204,7 +204,7 @@ NOT_USABLE: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-# pbeWithMD5AndDES-CBC, which OpenSSL has without its legacy provider no more; the rest is noise.
+# This is pbeWithMD5AndDES-CBC, which OpenSSL lacks without its legacy provider; the rest is noise.
 OLD_KEY = """\
 -----BEGIN ENCRYPTED PRIVATE KEY-----
 MCYwGwYJKoZIhvcNAQUDMA4ECAAAAAAAAAAAAgIIAAQHAAAAAAAAAA==
@@ -214,7 +214,7 @@ MCYwGwYJKoZIhvcNAQUDMA4ECAAAAAAAAAAAAgIIAAQHAAAAAAAAAA==
 
 @pytest.mark.parametrize("name", NOT_USABLE)
 async def test_files_that_cannot_be_used(files: Files, name: str) -> None:
-    """The error has the option, the file, and what to correct, and no password."""
+    """The error has the option, the file and the remedy, but no password."""
     certificate = files.text("ca.pem")
     files["noise"].write_bytes(b"\x00\x01noise")
     files["empty"].write_bytes(b"\n")
@@ -233,7 +233,7 @@ async def test_files_that_cannot_be_used(files: Files, name: str) -> None:
 
 @pytest.mark.parametrize("middle", [b"", b"\xef\xbb\xbf"])
 async def test_a_byte_order_mark_hides_no_certificate(files: Files, middle: bytes) -> None:
-    """Editors of Windows write one, and joined files have it in the middle."""
+    """Editors on Windows write one, and joined files have it in the middle."""
     both = b"\xef\xbb\xbf" + files["ca.pem"].read_bytes() + middle + files["other-ca.pem"].read_bytes()
     files["marked.pem"].write_bytes(both.replace(b"\n", b"\r\n"))
     assert len((await context(ssl_cafile=files["marked.pem"])).get_ca_certs()) == 2
@@ -294,7 +294,7 @@ async def test_a_file_that_is_too_long(files: Files) -> None:
 
 
 async def test_a_function_that_gives_no_password_is_tried_again(files: Files) -> None:
-    """As with SASL: a secret store may be down for a moment."""
+    """It's tried again, as with SASL, because a secret store may be down for a moment."""
 
     def fails() -> str:
         raise OSError("the store is down")
@@ -355,7 +355,7 @@ def test_no_secret_is_shown(files: Files) -> None:
             "ssl_key_password": KEY_PASSWORD,
         }
     )
-    shown = f"{options!r} {FromOptions(options)!r}"
+    shown = f"{options!r} {OptionContexts(options)!r}"
     assert "PRIVATE" not in shown
     assert KEY_PASSWORD not in shown
 
@@ -377,7 +377,7 @@ async def test_a_file_has_a_password(files: Files, tmp_path: Path) -> None:
 async def test_without_memory_files_a_key_is_in_a_folder_of_ours_for_a_moment(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On systems other than Linux."""
+    """This is how it works on systems other than Linux."""
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     await context(ssl_certfile=files["client.both.pem"], ssl_crlfile=files["revoked.pem"])

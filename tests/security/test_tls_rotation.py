@@ -1,4 +1,4 @@
-"""Certificates that are renewed on disk count from the next connection on, and broken ones never."""
+"""Certificates that are renewed on disk take effect with the next connection, and broken ones never do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiokproto.broker import Broker, Security
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError
 from aiokproto.security.tls.contexts import TlsContexts
-from tests.patience import PATIENCE
 from tests.security.certificates import KEY_PASSWORD, Files, make
+from tests.timeouts import LONG_TIMEOUT
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def contexts(**options: Any) -> TlsContexts:
 
 
 def replace(target: Path, source: Path) -> None:
-    """As secret stores do: another file of the same name."""
+    """Replace the file with another one of the same name, as secret stores do."""
     new = target.with_suffix(".new")
     shutil.copy(source, new)
     new.replace(target)
@@ -64,13 +64,13 @@ async def test_a_file_that_was_written_in_place_is_read(files: Files) -> None:
     size = files["ca.pem"].stat().st_size
     other = files["other-ca.pem"].read_bytes()
     files["ca.pem"].write_bytes(other + b"\n" * max(size - len(other), 0))
-    # The clock of a file system may be coarse.
+    # A file system's clock may be coarse.
     os.utime(files["ca.pem"], ns=(1, files["ca.pem"].stat().st_mtime_ns + 1))
     assert authorities(await tls.context()) != authorities(first)
 
 
 async def test_a_link_that_leads_elsewhere_is_followed(files: Files) -> None:
-    """Kubernetes replaces mounted secrets so."""
+    """Kubernetes replaces mounted secrets like this."""
     link = files["current.pem"]
     link.symlink_to(files["ca.pem"])
     tls = contexts(ssl_cafile=link)
@@ -135,7 +135,7 @@ async def test_a_password_that_cannot_be_read_keeps_what_works(files: Files, cap
 async def test_a_secret_store_that_does_not_respond_keeps_what_works(
     files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections do not wait for it one after the other, and it is asked again later."""
+    """Connections don't wait for it one after the other, and it's called again later."""
     monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", 0.01)
     name, asked, sealed = "ca.pem", 0, asyncio.Event()
     sealed.set()
@@ -153,7 +153,7 @@ async def test_a_secret_store_that_does_not_respond_keeps_what_works(
     assert asked == 2
     assert "earlier ones: reading them took longer than 0.01 s" in caplog.text
     monkeypatch.setattr(tls, "_pause_until", 0.0)
-    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", PATIENCE)
+    monkeypatch.setattr("aiokproto.security.tls.contexts.RENEWAL_LIMIT", LONG_TIMEOUT)
     name = "other-ca.pem"
     sealed.set()
     assert authorities(await tls.context()) != authorities(first)
@@ -168,8 +168,8 @@ async def test_a_connection_that_is_given_up_leaves_the_others_theirs(files: Fil
     assert first.cancelled() or first.done()
 
 
-async def test_a_producer_goes_on_with_the_renewed_certificate(files: Files) -> None:
-    """The brokers' authorities are exchanged while it runs: without the new files it could not connect again."""
+async def test_a_producer_continues_with_the_renewed_certificate(files: Files) -> None:
+    """The brokers' authorities are exchanged while it runs. Without the new files it couldn't connect again."""
     replace(files["used-ca.pem"], files["ca.pem"])
     replace(files["used.pem"], files["client.both.pem"])
 

@@ -1,4 +1,4 @@
-"""Tokens: what sources may give, and what is refused without showing it."""
+"""Tokens: valid results of sources, and results that are refused without showing them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokproto.errors import AuthenticationError, BrokerConnectionError, Configu
 from aiokproto.security import Token
 from aiokproto.security.token import TokenReader, claimed_expiry
 
-# Far enough that a long run, which collects all tests first, ends before.
+# It's far in the future, so that a long run, which collects all tests first, ends before.
 LATER = float(int(time.time()) + 86_400)
 
 
@@ -40,7 +40,7 @@ async def read(source: Any) -> Token:
         (lambda: ("s3cret", LATER), Token("s3cret", LATER)),
         (later, Token("s3cret", LATER)),
         (lambda: web_token({"exp": LATER}), Token(web_token({"exp": LATER}), LATER)),
-        # What the source says counts more than the claim.
+        # The source's expiry overrides the claim.
         (lambda: (web_token({"exp": 5}), LATER), Token(web_token({"exp": 5}), LATER)),
     ],
 )
@@ -55,7 +55,7 @@ async def test_a_file_and_its_line_break(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [None, 5, b"bytes", TokenReader])
-def test_what_is_no_source(source: Any) -> None:
+def test_an_invalid_source(source: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^sasl_oauth_token: expected a function"):
         TokenReader("sasl_oauth_token", source)
 
@@ -95,7 +95,7 @@ def failing() -> str:
         (web_token({"exp": 5}), "expired .* s ago"),
     ],
 )
-async def test_what_is_no_token(source: Any, text: str) -> None:
+async def test_an_invalid_token(source: Any, text: str) -> None:
     with pytest.raises(BrokerConnectionError, match=text) as raised:
         await read(source)
     assert "s3" not in str(raised.value)

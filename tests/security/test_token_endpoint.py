@@ -13,14 +13,14 @@ import trustme
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.security import ClientCredentials, Token, TokenEndpoint
 from aiokproto.security.http_request import MAX_BODY, MAX_HEADERS, MAX_LINE, parse_url
-from tests.patience import PATIENCE
 from tests.security.oidc import Asked, Oidc, issuing, oidc, refusing, response
+from tests.timeouts import LONG_TIMEOUT
 
 QUICK: dict[str, Any] = {"retry_backoff": 0.001, "retry_backoff_max": 0.01}
 
 
 def endpoint(provider: Oidc, **more: Any) -> TokenEndpoint:
-    timeouts = {"connect_timeout": PATIENCE, "read_timeout": PATIENCE}
+    timeouts = {"connect_timeout": LONG_TIMEOUT, "read_timeout": LONG_TIMEOUT}
     return TokenEndpoint(provider.url, **{**QUICK, **timeouts, **more})
 
 
@@ -86,7 +86,7 @@ def raw(head: str, body: bytes = BODY) -> bytes:
             b"5;name=x\r\n" + BODY[:5] + b"\r\n10\r\n" + BODY[5:] + b"\r\n0\r\n\r\n",
         ),
         raw("HTTP/1.1 200 OK\n" + "\n".join(f"X-{number}: y" for number in range(MAX_HEADERS - 1))),
-        # Bytes after the body are of no interest.
+        # Bytes after the body are ignored.
         raw(f"HTTP/1.1 200 OK\nContent-Length: {len(BODY)}", BODY + b"more"),
     ],
 )
@@ -140,7 +140,7 @@ async def test_an_attempt_that_fails_is_followed_by_one_that_succeeds() -> None:
     async with oidc() as provider:
         success, answers = provider.answer, [response(500), b"", response(503)]
         provider.answer = lambda asked: answers.pop(0) if answers else success(asked)
-        assert (await ask(provider, retry_backoff_max=PATIENCE)).expires_at is not None
+        assert (await ask(provider, retry_backoff_max=LONG_TIMEOUT)).expires_at is not None
     assert len(provider.asked) == 4
 
 
@@ -161,7 +161,7 @@ async def test_an_attempt_that_fails_is_followed_by_one_that_succeeds() -> None:
     ],
 )
 async def test_failures_that_another_attempt_does_not_mend(answer: bytes, text: str) -> None:
-    """Of this call: the connection is tried again later, as after others."""
+    """The retries of this call end. The connection is tried again later, as after other errors."""
     async with oidc(lambda asked: answer) as provider:
         with pytest.raises(BrokerConnectionError, match=text) as raised:
             await ask(provider)
@@ -201,7 +201,7 @@ async def test_a_server_that_stays_silent() -> None:
             await ask(provider, read_timeout=0.05)
 
 
-async def test_an_address_where_nobody_listens() -> None:
+async def test_an_address_without_a_listener() -> None:
     async with oidc() as provider:
         port = provider.port
     with pytest.raises(BrokerConnectionError, match=f"http://127.0.0.1:{port}/token gave no token: ConnectionRefused"):

@@ -132,7 +132,7 @@ def test_an_environment_is_made_once(machine: Machine) -> None:
     assert making_of_environments(machine) == 1
 
 
-def test_an_environment_that_was_copied_or_moved_is_made_anew(
+def test_an_environment_that_was_copied_or_moved_is_made_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.make_environment()
@@ -144,7 +144,7 @@ def test_an_environment_that_was_copied_or_moved_is_made_anew(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), KilledError("pip was ended by signal 9")])
 @pytest.mark.parametrize("making", [True, False])
-def test_an_environment_is_made_anew_if_something_was_killed_in_it(
+def test_an_environment_is_made_again_if_a_set_up_was_killed_in_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, making: bool, error: BaseException
 ) -> None:
     project.make_environment()
@@ -196,7 +196,7 @@ def test_the_accelerator_is_compiled_once(machine: Machine) -> None:
     assert machine.pure == [False]
 
 
-def test_newer_sources_are_compiled_and_their_old_module_is_gone_before(machine: Machine) -> None:
+def test_newer_sources_are_compiled_after_their_old_module_was_removed(machine: Machine) -> None:
     project.compile_accelerator()
     write(machine.folder, 150, "reading.pyx")
     project.compile_accelerator()
@@ -297,7 +297,7 @@ def test_a_broker_runs_once_for_the_others_to_start_faster(machine: Machine, jav
     assert len(machine.commands) == 2, "the archive of another Java is of no use"
 
 
-def test_brokers_that_start_slower_are_no_failure(
+def test_brokers_that_start_slower_are_not_a_failure(
     java: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(command: Iterable[str | Path]) -> None:

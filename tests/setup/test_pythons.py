@@ -15,7 +15,7 @@ from tools.setup.project import ROOT
 
 
 def fake_python(folder: Path, name: str, answer: object) -> Path:
-    """A program that gives an answer, whatever it is asked."""
+    """A program that gives the same answer to every question."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
     program.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")

@@ -1,4 +1,4 @@
-"""What the set-up finds on a machine, and what it says of what it does not find."""
+"""What the set-up finds on a machine, and what it says about what is missing."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_programs_that_outlive_the_setup_keep_its_lock(tmp_path: Path, monkeypat
         system.run([sys.executable, "-c", find, str(tmp_path / "setup.lock")])
 
 
-def test_a_program_ended_by_a_signal_is_told_from_one_that_failed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_ended_by_a_signal_differs_from_one_that_failed(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(system.KilledError, match="was ended by signal 9"):
         system.run(["sh", "-c", "kill -9 $$"])
     with pytest.raises(system.MissingError, match="failed with exit code 3") as caught:

@@ -18,7 +18,7 @@ COMPILED = "cpython-311-x86_64-linux-gnu.so"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the distributions are built from: building leaves things behind."""
+    """A copy of the files that the distributions are built from, because building leaves files behind."""
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))

@@ -154,7 +154,7 @@ def test_renewed_records_have_a_lock_of_their_own() -> None:
     ended = acquired.renewed(acks, granted_at=1.0, duration=DURATION)
     assert [(each.ack.reported, each.error) for each in ended] == [(False, None), (True, None)]
     assert [each.lock_deadline for each in records] == [11.0, 11.0, 10.0]
-    # The acknowledgement that was queued meanwhile relies on the renewed lock.
+    # The acknowledgement that was queued in the meantime relies on the renewed lock.
     acks, lost = acquired.take(10.5, 100)
     assert (offsets(acks), lost) == ([1], [])
     assert acquired.forget_expired(10.5) == 1

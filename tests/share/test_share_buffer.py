@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from aiokproto.codec.messages.share_fetch import AcquiredRecords
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, decode, encode
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import FetchedPart, Offsets, OpenAcquired, ShareBuffer, acquired_ranges, missing
+from aiokproto.share.buffer import (
+    AcquiredRange,
+    AcquireLimit,
+    FetchedPart,
+    Offsets,
+    OpenAcquired,
+    ShareBuffer,
+    acquired_ranges,
+    missing,
+)
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock
-from aiokproto.share.record_maker import AcquiredRange
 from aiokproto.types import TopicPartition
 
 
@@ -56,7 +63,7 @@ def test_missing_offsets_are_acquired_and_have_no_record(
         ([(0, 2**62, 1)], [(0, 2**62, 1)]),
     ],
 )
-def test_acquired_ranges_are_in_order_whatever_a_broker_sends(
+def test_acquired_ranges_are_in_order_even_if_a_broker_sends_others(
     reported: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]
 ) -> None:
     sent = [
@@ -78,7 +85,7 @@ def test_only_acquired_records_are_opened_with_their_delivery_counts() -> None:
 
 
 def test_a_part_accounts_for_every_acquired_offset() -> None:
-    # 3 and 4 were compacted away, 8 to 9 is behind the last batch.
+    # 3 and 4 were compacted away; 8 and 9 are behind the last batch.
     part = FetchedPart(lock(), ranges((1, 9)), memoryview(stored(range(3), range(5, 8))))
     gaps, delivered = [], []
     while part.chunk is not None:
@@ -89,7 +96,7 @@ def test_a_part_accounts_for_every_acquired_offset() -> None:
     assert gaps == [Offsets(3, 4), Offsets(8, 9)]
 
 
-def test_a_damaged_batch_is_no_gap_whatever_its_header_says() -> None:
+def test_a_damaged_batch_is_not_a_gap_even_if_its_header_says_so() -> None:
     hidden = bytearray(stored(range(3, 6)))
     hidden[22] ^= 0x20  # a control batch
     data = memoryview(stored(range(3)) + hidden + stored(range(6, 9)))

@@ -30,8 +30,8 @@ from aiokproto.errors import (
 )
 from aiokproto.records import BatchRecord, encode
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
-from tests.patience import PATIENCE
 from tests.simulation.sharing import OPTIONS, configure
+from tests.timeouts import LONG_TIMEOUT
 
 ACCEPT, RELEASE, REJECT = Acknowledgement.ACCEPT, Acknowledgement.RELEASE, Acknowledgement.REJECT
 
@@ -58,7 +58,7 @@ def consumer(cluster: Cluster, **options: Any) -> ShareConsumer:
 
 
 async def read(jobs: ShareConsumer, count: int) -> list[ShareRecord]:
-    return [await asyncio.wait_for(anext(jobs), PATIENCE) for _ in range(count)]
+    return [await asyncio.wait_for(anext(jobs), LONG_TIMEOUT) for _ in range(count)]
 
 
 def of(records: list[ShareRecord]) -> list[tuple[int, int]]:
@@ -108,7 +108,7 @@ async def test_a_large_compressed_batch_is_opened_in_a_thread() -> None:
         cluster._running.state.partition("t", 0).append(big, 0)
         async with consumer(cluster) as jobs:
             for _ in range(20):
-                # Whatever is under way is not lost.
+                # Records that are being fetched aren't lost.
                 waiting = asyncio.ensure_future(anext(jobs))
                 await asyncio.sleep(0)
                 waiting.cancel()
@@ -116,7 +116,7 @@ async def test_a_large_compressed_batch_is_opened_in_a_thread() -> None:
                 if not waiting.cancelled():
                     break
             assert jobs._engine.reader.delivered <= 1
-            rest = await jobs.poll(PATIENCE * 1000)
+            rest = await jobs.poll(LONG_TIMEOUT * 1000)
             while jobs._engine.reader.delivered < 6:
                 rest += await jobs.poll(1000)
             assert rest[-1].value == bytes([2]) * 300_000
@@ -139,7 +139,7 @@ async def test_a_broker_without_share_groups_is_refused_with_a_reason() -> None:
         jobs = consumer(cluster)
         await jobs.start()
         with pytest.raises(UnsupportedVersionError):
-            await asyncio.wait_for(anext(jobs), PATIENCE)
+            await asyncio.wait_for(anext(jobs), LONG_TIMEOUT)
         await jobs.close()
 
 
@@ -147,7 +147,7 @@ async def test_a_fenced_member_goes_on() -> None:
     async with broker(2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
         first = await read(jobs, 1)
         with cluster.faults.fail(ShareGroupHeartbeatRequest, ErrorCode.FENCED_MEMBER_EPOCH, times=1) as rule:
-            await asyncio.wait_for(rule.wait(), PATIENCE)
+            await asyncio.wait_for(rule.wait(), LONG_TIMEOUT)
         second = await read(jobs, 1)
         assert of(first + second) == [(0, 1), (1, 1)]
         assert jobs.accept(first, second), "locks do not depend on the membership"
@@ -202,12 +202,16 @@ async def test_acknowledgements_that_were_not_applied_are_sent_again() -> None:
 
 async def test_one_record_without_a_lock_does_not_take_the_others_with_it() -> None:
     async with broker(1) as cluster:
-        options = {"acknowledgement_mode": "explicit", "acknowledge_linger_ms": PATIENCE * 1000, "renew_locks": False}
+        options = {
+            "acknowledgement_mode": "explicit",
+            "acknowledge_linger_ms": LONG_TIMEOUT * 1000,
+            "renew_locks": False,
+        }
         async with consumer(cluster, **options) as jobs:
             first = await read(jobs, 1)
             fill(cluster, 1)
             second = await read(jobs, 1)
-            # As if the broker's lock had expired early: it is released, and another member has it.
+            # Simulate that the broker's lock has expired early: the record is released, and another member gets it.
             shares = cluster._running.shares
             ((key, cached),) = shares._cache.items()
             config = shares.settings("g").config
@@ -250,7 +254,7 @@ async def test_a_group_that_may_not_be_read_ends_the_consumer() -> None:
         with cluster.faults.fail(ShareFetchRequest, ErrorCode.GROUP_AUTHORIZATION_FAILED):
             for _ in range(2):
                 with pytest.raises(AuthorizationError):
-                    await asyncio.wait_for(anext(jobs), PATIENCE)
+                    await asyncio.wait_for(anext(jobs), LONG_TIMEOUT)
 
 
 async def test_an_error_in_the_callback_ends_the_consumer() -> None:
@@ -260,7 +264,7 @@ async def test_an_error_in_the_callback_ends_the_consumer() -> None:
     async with broker(2) as cluster, consumer(cluster, on_acknowledged=fail) as jobs:
         await read(jobs, 2)
         with pytest.raises(ClientClosedError, match="ZeroDivisionError"):
-            await asyncio.wait_for(anext(jobs), PATIENCE)
+            await asyncio.wait_for(anext(jobs), LONG_TIMEOUT)
 
 
 async def test_an_error_of_the_policy_ends_the_run() -> None:
@@ -272,7 +276,7 @@ async def test_an_error_of_the_policy_ends_the_run() -> None:
 
     async with broker(1) as cluster, consumer(cluster) as jobs:
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(jobs.run(handle, on_error=policy), PATIENCE)
+            await asyncio.wait_for(jobs.run(handle, on_error=policy), LONG_TIMEOUT)
 
 
 async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
@@ -294,7 +298,7 @@ async def test_run_starts_no_more_handlers_than_their_bytes_allow() -> None:
         cluster._running.state.partition("t", 0).append(data, 0)
         async with consumer(cluster) as jobs:
             task = asyncio.ensure_future(jobs.run(handle, concurrency=6, max_in_flight_bytes=150))
-            await asyncio.wait_for(done.wait(), PATIENCE)
+            await asyncio.wait_for(done.wait(), LONG_TIMEOUT)
             task.cancel()
             await asyncio.wait([task])
     assert most == 2

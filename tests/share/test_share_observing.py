@@ -22,8 +22,8 @@ from aiokproto.share import ShareRecord
 from aiokproto.types import Record
 from tests.net.waiting import until
 from tests.observe.recording import Recording
-from tests.patience import PATIENCE
 from tests.share.test_share_faults import broker, consumer, fill, of, read
+from tests.timeouts import LONG_TIMEOUT
 
 EXPLICIT = {"acknowledgement_mode": "explicit"}
 WHERE = TopicPartition("t", 0)
@@ -79,7 +79,7 @@ async def test_health_says_what_is_wrong() -> None:
             assert str(jobs.health()) == "ok"
             with cluster.faults.fail(ShareFetchRequest, ErrorCode.SHARE_SESSION_LIMIT_REACHED) as rule:
                 waiting = asyncio.ensure_future(anext(jobs))
-                await asyncio.wait_for(rule.wait(2), PATIENCE)
+                await asyncio.wait_for(rule.wait(2), LONG_TIMEOUT)
                 await until(lambda: jobs.health().status is HealthStatus.DEGRADED)
                 assert "SHARE_SESSION_LIMIT_REACHED" in jobs.health().reasons[0]
                 waiting.cancel()
@@ -162,7 +162,7 @@ async def test_an_assignment_that_a_fenced_member_loses_is_reported_as_lost() ->
     async with broker(1) as cluster, consumer(cluster, hooks=hooks) as jobs:
         await read(jobs, 1)
         with cluster.faults.fail(ShareGroupHeartbeatRequest, ErrorCode.FENCED_MEMBER_EPOCH, times=1) as rule:
-            await asyncio.wait_for(rule.wait(), PATIENCE)
+            await asyncio.wait_for(rule.wait(), LONG_TIMEOUT)
         await until(lambda: jobs.stats().assigned == 2)
         assert jobs.stats().lost == 1
     assert [event.kind for event in hooks.of(Rebalanced)][:3] == ["assigned", "lost", "assigned"]

@@ -1,4 +1,4 @@
-"""What the share consumer promises whatever happens: one outcome for each acknowledgement, and no wasted delivery."""
+"""What the share consumer promises in all cases: one outcome for each acknowledgement, and no wasted delivery."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aiokproto.fetched.chunk import Chunk, chunks
 from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.records import BatchRecord, encode
 from aiokproto.share import AcknowledgeOutcome, ShareRecord
-from tests.patience import PATIENCE
 from tests.share.test_share_faults import broker, consumer, fill, of, read
+from tests.timeouts import LONG_TIMEOUT
 
 EXPLICIT = {"acknowledgement_mode": "explicit"}
 
@@ -80,9 +80,9 @@ async def test_closing_amid_a_long_response_leaves_no_acknowledgement_without_an
         with cluster.faults.intercept(ShareFetchRequest, changed(split)):
             jobs.accept(records)
             fill(cluster, 1)
-            waiting = asyncio.ensure_future(jobs.poll(PATIENCE * 1000))
+            waiting = asyncio.ensure_future(jobs.poll(LONG_TIMEOUT * 1000))
             monkeypatch.setattr("aiokproto.share.broker_session.TimeSlice", Endless)
-            await asyncio.wait_for(amid.wait(), PATIENCE)
+            await asyncio.wait_for(amid.wait(), LONG_TIMEOUT)
             await jobs.close(500)
             await asyncio.wait([waiting])
             waiting.exception()
@@ -96,7 +96,7 @@ async def test_an_unknown_decision_of_the_policy_ends_the_run(decision: Any) -> 
 
     async with broker(1) as cluster, consumer(cluster) as jobs:
         with pytest.raises(ConfigurationError, match="on_error"):
-            await asyncio.wait_for(jobs.run(handle, on_error=lambda record, error: decision), PATIENCE)
+            await asyncio.wait_for(jobs.run(handle, on_error=lambda record, error: decision), LONG_TIMEOUT)
         assert of(await read(jobs, 1)) == [(0, 2)], "it was released"
 
 
@@ -109,7 +109,7 @@ async def test_a_handler_cannot_close_the_consumer() -> None:
     done = asyncio.Event()
     async with broker(1) as cluster, consumer(cluster) as jobs:
         running = asyncio.ensure_future(jobs.run(handle))
-        await asyncio.wait_for(done.wait(), PATIENCE)
+        await asyncio.wait_for(done.wait(), LONG_TIMEOUT)
         running.cancel()
         await asyncio.wait([running])
 
@@ -135,6 +135,6 @@ async def test_many_small_batches_are_cut_when_they_are_delivered(monkeypatch: p
             assert cut == 1
             rest = [first]
             while len(rest) < 600:
-                rest += await jobs.poll(PATIENCE * 1000)
+                rest += await jobs.poll(LONG_TIMEOUT * 1000)
             assert [record.offset for record in rest] == list(range(600))
             assert cut == 3

@@ -82,7 +82,7 @@ def test_the_epoch_after_the_last_one_is_1() -> None:
     assert handler.epoch == 1
 
 
-def test_a_reset_session_is_opened_anew() -> None:
+def test_a_reset_session_is_opened_again() -> None:
     handler, broker = ShareSessionHandler(), Broker()
     broker.fetch(*handler.plan(PARTITIONS, ()))
     handler.answered()

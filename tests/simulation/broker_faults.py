@@ -25,65 +25,65 @@ from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
-from tests.simulation.world import World, stored_batches
+from tests.simulation.environment import Environment, stored_batches
 
 LED = (ProduceRequest, FetchRequest, ListOffsetsRequest)
 TRANSACTIONAL = (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest)
 COORDINATED = (HeartbeatRequest, JoinGroupRequest, SyncGroupRequest, OffsetCommitRequest, OffsetFetchRequest)
 
 
-async def kill(world: World, seconds: float, broker: int, noticed_after: float) -> None:
-    if broker in world.running():
-        await world.cluster.kill_broker(broker, noticed_after)
+async def kill(environment: Environment, seconds: float, broker: int, noticed_after: float) -> None:
+    if broker in environment.running():
+        await environment.cluster.kill_broker(broker, noticed_after)
         await asyncio.sleep(seconds)
-        await world.cluster.start_broker(broker)
+        await environment.cluster.start_broker(broker)
 
 
-async def stop(world: World, seconds: float, broker: int) -> None:
-    if broker in world.running():
-        await world.cluster.stop_broker(broker)
+async def stop(environment: Environment, seconds: float, broker: int) -> None:
+    if broker in environment.running():
+        await environment.cluster.stop_broker(broker)
         await asyncio.sleep(seconds)
-        await world.cluster.start_broker(broker)
+        await environment.cluster.start_broker(broker)
 
 
-async def move_leader(world: World, seconds: float, partition: int) -> None:
-    if len(world.running()) > 1:
-        await world.cluster.move_leader(world.topic, partition)
+async def move_leader(environment: Environment, seconds: float, partition: int) -> None:
+    if len(environment.running()) > 1:
+        await environment.cluster.move_leader(environment.topic, partition)
 
 
-async def move_coordinator(world: World, seconds: float, loads: bool) -> None:
+async def move_coordinator(environment: Environment, seconds: float, loads: bool) -> None:
     """Move the coordinator to another broker, which may still be loading at first."""
-    if len(world.running()) > 1 and world.cluster.coordinator("g") >= 0:
-        to = await world.cluster.move_coordinator("g")
+    if len(environment.running()) > 1 and environment.cluster.coordinator("g") >= 0:
+        to = await environment.cluster.move_coordinator("g")
         if loads:
-            with world.cluster.faults.fail(COORDINATED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to):
+            with environment.cluster.faults.fail(COORDINATED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to):
                 await asyncio.sleep(seconds)
 
 
-async def move_transactions(world: World, seconds: float, loads: bool) -> None:
+async def move_transactions(environment: Environment, seconds: float, loads: bool) -> None:
     """Move the coordinator of all transactional ids to another broker, which may still be loading at first."""
-    topic = world.cluster._running.state.topics.get(TRANSACTIONS_TOPIC)
-    if len(world.running()) < 2 or topic is None:
+    topic = environment.cluster._running.state.topics.get(TRANSACTIONS_TOPIC)
+    if len(environment.running()) < 2 or topic is None:
         return
-    to = [await world.cluster.move_leader(TRANSACTIONS_TOPIC, each.index) for each in topic.partitions]
+    to = [await environment.cluster.move_leader(TRANSACTIONS_TOPIC, each.index) for each in topic.partitions]
     if loads:
-        with world.cluster.faults.fail(TRANSACTIONAL, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to[0]):
+        with environment.cluster.faults.fail(TRANSACTIONAL, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to[0]):
             await asyncio.sleep(seconds)
 
 
-async def grow(world: World, seconds: float, partitions: int) -> None:
-    async with Client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
-        topic = CreatePartitionsTopic(name=world.topic, count=partitions, assignments=None)
+async def grow(environment: Environment, seconds: float, partitions: int) -> None:
+    async with Client(bootstrap_servers=environment.cluster.bootstrap_servers) as client:
+        topic = CreatePartitionsTopic(name=environment.topic, count=partitions, assignments=None)
         await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False))
 
 
-async def forget_brokers(world: World, seconds: float) -> None:
-    """Metadata of a broker that has just started and does not know the others yet."""
+async def forget_brokers(environment: Environment, seconds: float) -> None:
+    """Return metadata of a broker that has just started and doesn't know the others yet."""
 
     async def empty(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         if answer is None:
-            # Another of these faults withholds it already.
+            # Another fault of this kind already withholds the response.
             return None
         answer.brokers = []
         for topic in answer.topics:
@@ -92,64 +92,65 @@ async def forget_brokers(world: World, seconds: float) -> None:
         return answer  # type: ignore[no-any-return]
 
     with (
-        world.cluster.faults.intercept(MetadataRequest, empty),
-        world.cluster.faults.fail(FindCoordinatorRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        environment.cluster.faults.intercept(MetadataRequest, empty),
+        environment.cluster.faults.fail(FindCoordinatorRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ):
         # A client that starts gives up after ten seconds.
         await asyncio.sleep(min(seconds, 5))
 
 
-async def lose_tail(world: World, seconds: float, partition: int, before: int) -> None:
-    """A leader is cut off from its followers; after a while another takes over, which lacks what came meanwhile.
+async def lose_tail(environment: Environment, seconds: float, partition: int, before: int) -> None:
+    """Cut a leader off from its followers. After a while another broker takes over, which lacks the records written
+    meanwhile.
 
-    Until then the leader appends, and acknowledges nothing (``acks=all``): records that are not replicated cannot be
-    read either. With ``acks=1`` it acknowledges them, and they are lost all the same; and if the election is unclean,
-    batches that came before as well.
+    Until then the leader appends records and acknowledges none (``acks=all``), because records that aren't replicated
+    cannot be read either. With ``acks=1`` it acknowledges them, and they are lost all the same. If the election is
+    unclean, earlier batches are lost as well.
     """
-    cluster = world.cluster
-    leader, epoch, *_, begins, _ = cluster.partition(world.topic, partition)
+    cluster = environment.cluster
+    leader, epoch, *_, begins, _ = cluster.partition(environment.topic, partition)
     if leader < 0:
         return
-    if world.acks == 1:
+    if environment.acks == 1:
         await asyncio.sleep(seconds)
-        _take_over(world, partition, min(begins, cluster.partition(world.topic, partition).end_offset))
+        _take_over(environment, partition, min(begins, cluster.partition(environment.topic, partition).end_offset))
         return
     withheld: set[int] = set()
 
     async def unacknowledged(call: RequestInfo, serve: Serve) -> Response | None:
         if isinstance(call.request, ProduceRequest):
             answer: Any = await serve(call.request)
-            # None: another of these faults withholds it already.
+            # The answer is None if another fault of this kind already withholds it.
             for topic in answer.responses if answer is not None else ():
                 withheld.update(each.base_offset for each in topic.partition_responses if each.index == partition)
         return None
 
     with cluster.faults.intercept(LED, unacknowledged, node=leader):
         await asyncio.sleep(seconds)
-    now = cluster.partition(world.topic, partition)
+    now = cluster.partition(environment.topic, partition)
     if now.leader_epoch != epoch:
-        # Another replica took over in order, and has all records.
+        # Another replica took over in the normal way, and has all records.
         return
     tail = now.end_offset
-    # Batches that were in flight are acknowledged: nothing before them may be lost.
-    for base_offset, _ in reversed(stored_batches(cluster, world.topic, partition)):
+    # Batches that were in flight are acknowledged, so nothing before them may be lost.
+    for base_offset, _ in reversed(stored_batches(cluster, environment.topic, partition)):
         if base_offset not in withheld:
             break
         tail = base_offset
-    if world.unclean:
-        kept = [base for base, _ in stored_batches(cluster, world.topic, partition) if base < tail]
+    if environment.unclean:
+        kept = [base for base, _ in stored_batches(cluster, environment.topic, partition) if base < tail]
         tail = ([tail, *reversed(kept)])[min(before, len(kept))]
-    _take_over(world, partition, tail)
-    for link in world.links(leader):
+    _take_over(environment, partition, tail)
+    for link in environment.links(leader):
         link.reset()
 
 
-def _take_over(world: World, partition: int, to_offset: int) -> None:
-    batches = stored_batches(world.cluster, world.topic, partition)
+def _take_over(environment: Environment, partition: int, to_offset: int) -> None:
+    batches = stored_batches(environment.cluster, environment.topic, partition)
     tail = [record for base_offset, records in batches if base_offset >= to_offset for record in records]
-    world.lost[partition].update(value for _, value in tail)
-    world.simulation.trace.note("lose", f"{world.topic}-{partition}: {len(tail)} records")
-    world.cluster.diverge_log(world.topic, partition, to_offset)
-    others = sorted(world.running() - {world.cluster.leader(world.topic, partition)})
+    environment.lost[partition].update(value for _, value in tail)
+    environment.simulation.trace.note("lose", f"{environment.topic}-{partition}: {len(tail)} records")
+    environment.cluster.diverge_log(environment.topic, partition, to_offset)
+    others = sorted(environment.running() - {environment.cluster.leader(environment.topic, partition)})
     if others:
-        world.cluster._running.state.move_leader(world.topic, partition, others[0])
+        environment.cluster._running.state.move_leader(environment.topic, partition, others[0])

@@ -1,4 +1,4 @@
-"""What comes to brokers and goes again, in rounds: each has names that no other round has."""
+"""Clients, topics and groups that come to brokers and go again, in rounds. Each round has its own names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Round = Callable[[Cluster, int], Awaitable[None]]
 
 
 async def _request(client: Client, request: Request[Any], **options: Any) -> Any:
-    """Send a request; raises AssertionError if the response has an error anywhere in its first two levels."""
+    """Send a request. Raise AssertionError if the response has an error anywhere in its first two levels."""
     response: Response = await client.request(request, **options)
     _check(response)
     return response
@@ -70,7 +70,7 @@ def _check(found: Any) -> None:
 
 
 def _options(cluster: Cluster, number: int, **others: Any) -> dict[str, Any]:
-    # When a client requests its subscription of metrics is random.
+    # Clients would request their metrics subscription at random times.
     options = {"client_id": f"client {number}", "enable_metrics_push": False}
     return {"bootstrap_servers": cluster.bootstrap_servers, **options, **others}
 
@@ -108,7 +108,7 @@ async def connections(cluster: Cluster, number: int) -> None:
         async with Client(**_options(cluster, number, **own)) as client:
             for broker in cluster.broker_ids:
                 await client.request(MetadataRequest(topics=None), node=broker)
-                # By its id, a client instance that the broker has not seen yet.
+                # The id makes this a client instance that the broker hasn't seen yet.
                 await _request(client, GetTelemetrySubscriptionsRequest(), node=broker)
         await _request(admin, quota(remove=True))
         pattern = DeleteAclsFilter(
@@ -126,7 +126,7 @@ async def connections(cluster: Cluster, number: int) -> None:
 
 
 async def topics(cluster: Cluster, number: int) -> None:
-    """A topic, which is written, read in fetch sessions of new clients, reassigned, committed for and deleted."""
+    """Create a topic, write it, read it in fetch sessions of new clients, reassign it, commit for it, and delete it."""
     topic = f"topic.{number}"
     await cluster.create_topic(topic, 2, 2)
     async with Client(**_options(cluster, number)) as admin, Producer(**_options(cluster, number)) as producer:
@@ -148,7 +148,8 @@ async def topics(cluster: Cluster, number: int) -> None:
 
 
 async def producers(cluster: Cluster, number: int) -> None:
-    """An idempotent producer; and transactions of a new id: committed, aborted, and left open until they time out."""
+    """Run an idempotent producer, and transactions of a new id: committed, aborted, and left open until they time
+    out."""
     async with Producer(**_options(cluster, number)) as producer:
         await producer.send("stable", b"x", partition=0)
     options = _options(cluster, number, transactional_id=f"transaction {number}", transaction_timeout_ms=2000)
@@ -165,7 +166,7 @@ async def producers(cluster: Cluster, number: int) -> None:
 
 
 async def internal_topics(cluster: Cluster, number: int) -> None:
-    """The topics of coordinators: deleted with the offsets of an open transaction in them."""
+    """Delete the topics of coordinators, with the offsets of an open transaction in them."""
     options = _options(cluster, number, transactional_id=f"deleted {number}")
     async with Client(**_options(cluster, number)) as admin, Producer(**options) as producer:
         with suppress(ZeroDivisionError):
@@ -177,12 +178,12 @@ async def internal_topics(cluster: Cluster, number: int) -> None:
         await _delete_topic(admin, TRANSACTIONS_TOPIC)
     consumer: Consumer[Any, Any] = Consumer(**_options(cluster, number), group_id="of all rounds")
     async with consumer:
-        # It would wait for the transaction to end.
+        # The call would wait for an open transaction to end.
         assert list((await consumer.committed(("stable", 0))).values()) == [None]
 
 
 async def groups(cluster: Cluster, number: int) -> None:
-    """A classic, a consumer and a streams group: the members of one leave, those of the other are lost."""
+    """Run a classic, a consumer and a streams group twice: once the members leave, once they are lost."""
     for protocol in ("classic", "consumer"):
         consumer: Consumer[Any, Any] = Consumer(
             "stable",
@@ -212,7 +213,7 @@ class _Tasks(StreamsListener):
 
 
 async def share_groups(cluster: Cluster, number: int) -> None:
-    """A share group and a topic, which are deleted, and a share group that stays."""
+    """Run a share group and a topic that are deleted, and a share group that stays."""
     topic, group = f"shared.{number}", f"share {number}"
     await cluster.create_topic(topic)
     async with Client(**_options(cluster, number)) as admin, Producer(**_options(cluster, number)) as producer:
@@ -221,7 +222,7 @@ async def share_groups(cluster: Cluster, number: int) -> None:
         await _request(admin, IncrementalAlterConfigsRequest(resources=[resource]), node=0)
         await producer.send(topic, b"x")
         await producer.send("stable", b"x")
-        # The states of the group that stays end with the topic.
+        # The states of the group that stays are deleted with the topic.
         for of, topics_read in ((group, ["stable", topic]), ("of all rounds", [topic])):
             async with ShareConsumer(*topics_read, **_options(cluster, number), group_id=of) as member:
                 await member.poll(5000)
@@ -234,7 +235,7 @@ async def share_groups(cluster: Cluster, number: int) -> None:
 
 
 async def brokers(cluster: Cluster, number: int) -> None:
-    """Brokers that stop, fail, and come anew; and faults."""
+    """Stop brokers, let them fail, start them again, and inject faults."""
     oldest, other = cluster.broker_ids
     with (
         cluster.faults.fail(MetadataRequest, ErrorCode.UNKNOWN_SERVER_ERROR, times=1, client_id="nobody"),

@@ -1,4 +1,4 @@
-"""Cancels a call where it suspends for the n-th time."""
+"""Cancels a call at its n-th suspension."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Suspensions:
         self.count = 0
 
     async def run(self, call: Awaitable[T], cancel_at: int | None = None) -> T:
-        """Await a call. At its suspension number ``cancel_at``, from 1, the running task is cancelled."""
+        """Await a call. The running task is cancelled at suspension number ``cancel_at``, counted from 1."""
         self.count = 0
         result: T = await self._steps(call.__await__(), cancel_at)
         return result
@@ -34,7 +34,7 @@ class Suspensions:
                 return result
             self.count += 1
             if self.count == cancel_at:
-                # It takes effect at the task's next suspension: the yield below.
+                # The cancellation takes effect at the task's next suspension, which is the yield below.
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
@@ -45,7 +45,7 @@ class Suspensions:
 
 
 async def cancelled(suspensions: Suspensions, call: Awaitable[object], at: int) -> bool:
-    """Run a call in a task of its own, and cancel it at a suspension; whether it got that far, and was cancelled."""
+    """Run a call in its own task, and cancel it at a suspension. Return whether it got that far, and was cancelled."""
 
     async def run() -> None:
         await suspensions.run(call, at)

@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers flush their files at once: no machine fails here, and each flush would wait for a real disk."""
+    """Brokers don't wait for flushes: no machine fails here, and each flush would wait for a real disk."""
     monkeypatch.setattr(os, "fsync", lambda file: None)

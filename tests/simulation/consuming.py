@@ -12,11 +12,17 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import BrokerError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import (
+    Environment,
+    check_no_task_is_left,
+    live_until_nothing_is_missing,
+    run_within_turns,
+    stored_records,
+)
 from tests.simulation.faults import WEIGHTS, Fault, carry_out, draw, draw_some
 from tests.simulation.member import Ledger, Member
 from tests.simulation.protocols import come_and_go
 from tests.simulation.pushing import early, want_metrics
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -37,7 +43,7 @@ PROTOCOLS = {
     "mixed": ("classic", "consumer", "auto"),
     "auto": ("auto", "auto", "classic"),
 }
-"""The protocols that the members of a group have. A group of several migrates, both ways, while it is read."""
+"""The protocols of a group's members. A group with several migrates in both directions while it is read."""
 
 CONFIG: dict[str, str | int] = {
     "group.min.session.timeout.ms": 500,
@@ -50,7 +56,7 @@ STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 DEFAULT_STRATEGY = ("range", "cooperative-sticky")
 RECORDS = 120
 ALL_READ_WITHIN = 180.0
-"""Virtual seconds after the last fault within which a group has read all there is."""
+"""Virtual seconds after the last fault within which a group has read all records."""
 
 OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat", "aiokproto-locate")
 
@@ -63,7 +69,7 @@ def schedule(seed: int, protocol: str = "classic") -> list[Fault]:
 
 
 def unclean_schedule(seed: int) -> list[Fault]:
-    """As :func:`schedule`, with many elections after which logs lack what all replicas had."""
+    """Like :func:`schedule`, with many elections after which logs lack records that all replicas had."""
     random = Random(f"{seed}/unclean")
     return [
         draw(random, UNTIL, BROKERS, PARTITIONS, (EPOCH_APIS[0], *APIS), weights=WEIGHTS | {"lose_tail": 40})
@@ -81,10 +87,11 @@ def run(
     protocol_goes: bool = False,
     **options: Any,
 ) -> Simulation:
-    """Consume under these faults, with more options; raises AssertionError if a guarantee is violated.
+    """Consume under these faults, with more options. Raise AssertionError if a guarantee is violated.
 
-    ``unclean``: elections may be; then every record has to be processed that is in the logs in the end. ``pushes``:
-    clients push metrics. ``protocol_goes``: the cluster loses the consumer protocol and gets it back, more than once.
+    With ``unclean``, elections may be unclean; every record that is in the logs in the end has to be processed then.
+    With ``pushes``, clients push metrics. With ``protocol_goes``, the cluster loses the consumer protocol and gets it
+    back, more than once.
     """
     protocols = PROTOCOLS[protocol]
     with early() if pushes else nullcontext():
@@ -107,8 +114,8 @@ async def _program(
     protocol_goes: bool,
 ) -> None:
     random, ledger = simulation.random, Ledger()
-    # When the last member of the consumer protocol leaves, the group becomes a classic one in a generation that members
-    # of the classic protocol have not joined yet: Kafka has them lose their partitions, even without a fault.
+    # When the last member of the consumer protocol leaves, the group becomes a classic one, in a generation that
+    # members of the classic protocol haven't joined yet. Kafka makes them lose their partitions, even without a fault.
     calm = not faults and len(protocols) == 1
     async with Cluster(BROKERS, auto_create_topics=False, config=CONFIG) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
@@ -126,8 +133,8 @@ async def _program(
             "request_timeout_ms": 2000,
             **more,
         }
-        # Those that fall back have the default assignors. Others need the same: a coordinator that has loaded the group
-        # knows of each member only the one in use.
+        # Members that fall back have the default assignors. The others need the same, because a coordinator that has
+        # loaded the group knows only the assignor in use of each member.
         strategy = DEFAULT_STRATEGY if protocol_goes else random.choice(STRATEGIES)
 
         def member(number: int) -> Member:
@@ -145,8 +152,8 @@ async def _program(
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
                 check_commits(cluster, ledger.processed)
 
-        world = World(simulation, cluster, "t", unclean=unclean)
-        happening = asyncio.create_task(_happen(world, faults, protocol_goes=protocol_goes))
+        environment = Environment(simulation, cluster, "t", unclean=unclean)
+        happening = asyncio.create_task(_happen(environment, faults, protocol_goes=protocol_goes))
         try:
             await asyncio.gather(
                 produce(cluster, random, may_fail=unclean),
@@ -154,7 +161,7 @@ async def _program(
             )
             await happening
             check_commits(cluster, ledger.processed)
-            await _read_the_rest(simulation, cluster, ledger, member(99), by_value=unclean)
+            await _read_the_rest(cluster, ledger, member(99), by_value=unclean)
         finally:
             happening.cancel()
         check_commits(cluster, ledger.processed)
@@ -165,9 +172,9 @@ async def _program(
         check_no_task_is_left(OWN_TASKS)
 
 
-async def _happen(world: World, faults: list[Fault], *, protocol_goes: bool) -> None:
-    going = [come_and_go(world.simulation, world.cluster, UNTIL)] if protocol_goes else []
-    await asyncio.gather(carry_out(world, faults), *going)
+async def _happen(environment: Environment, faults: list[Fault], *, protocol_goes: bool) -> None:
+    going = [come_and_go(environment.simulation, environment.cluster, UNTIL)] if protocol_goes else []
+    await asyncio.gather(carry_out(environment, faults), *going)
 
 
 async def produce(
@@ -178,7 +185,7 @@ async def produce(
     *,
     may_fail: bool = False,
 ) -> None:
-    """Write the numbers below ``count`` to random partitions, with keys in turn."""
+    """Write the numbers below ``count`` to random partitions, and cycle through the keys."""
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=2000, delivery_timeout_ms=60_000
     ) as producer:
@@ -187,30 +194,22 @@ async def produce(
             try:
                 await producer.send("t", b"%d" % number, key=key, partition=random.randrange(PARTITIONS))
             except BrokerError:
-                # A log without the records before has another sequence number next.
+                # A log that lost the previous records expects another sequence number.
                 assert may_fail
             await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 
-async def _read_the_rest(
-    simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False
-) -> None:
+async def _read_the_rest(cluster: Cluster, ledger: Ledger, last: Member, *, by_value: bool = False) -> None:
     """One more member reads the remaining records."""
-    deadline = simulation.time() + ALL_READ_WITHIN
-    living = asyncio.create_task(last.live(deadline, 0))
-    try:
-        while missing := missing_values(cluster, ledger) if by_value else missing_records(cluster, ledger.processed):
-            assert not living.done(), f"{missing} were never processed"
-            await asyncio.wait([living], timeout=0.5)
-    finally:
-        if living.done():
-            living.result()
-        last.stop()
-        await living
+
+    def missing() -> list[tuple[int, int]]:
+        return missing_values(cluster, ledger) if by_value else missing_records(cluster, ledger.processed)
+
+    await live_until_nothing_is_missing(last, missing, ALL_READ_WITHIN)
 
 
 def missing_records(cluster: Cluster, done: Mapping[int, set[int]]) -> list[tuple[int, int]]:
-    """Return partition and offset of the stored records that are not done; ``done`` has the offsets by partition."""
+    """Return partition and offset of the stored records that aren't in ``done``, which has the offsets by partition."""
     return [
         (partition, offset)
         for partition in range(PARTITIONS)
@@ -220,7 +219,7 @@ def missing_records(cluster: Cluster, done: Mapping[int, set[int]]) -> list[tupl
 
 
 def missing_values(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
-    """As :func:`missing_records`, of the stored records whose values were never processed, at whatever offset."""
+    """Return partition and offset of the stored records whose values were never processed, at any offset."""
     return [
         (partition, offset)
         for partition in range(PARTITIONS)

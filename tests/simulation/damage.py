@@ -1,4 +1,4 @@
-"""Messages with values that nobody sends."""
+"""Messages with values that no client or broker sends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def change_fields(random: Random, message: Struct) -> None:
     """Change up to three fields."""
     for _ in range(random.randrange(1, 4)):
         found = list(places(message))
-        # A message can have no fields.
+        # A message may have no fields.
         if found:
             owner, name = random.choice(found)
             setattr(owner, name, _changed(random, getattr(owner, name)))

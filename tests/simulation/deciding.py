@@ -1,7 +1,7 @@
-"""Two-phase commit (KIP-939) under faults: a transaction is committed if and only if that was decided, and once.
+"""Two-phase commit (KIP-939) under faults: a transaction is committed if and only if that was decided, and only once.
 
-The workload is that of :mod:`~tests.simulation.transacting`. Most transactions are prepared; then the decision is
-stored outside of Kafka, and carried out by the producer that has prepared the transaction, or by a later one with its
+The workload is the same as in :mod:`~tests.simulation.transacting`. Most transactions are prepared. Then the decision
+is stored outside Kafka, and carried out by the producer that has prepared the transaction, or by a later one with its
 transactional id. Lives end between any two of these steps.
 """
 
@@ -21,7 +21,7 @@ from tests.simulation.transacting import Attempt, Life, Workload
 
 
 class Decisions:
-    """Where decisions are made: the database of the application, as a transaction manager has one."""
+    """The application's database, in which decisions are made, like the database of a transaction manager."""
 
     def __init__(self) -> None:
         self._prepared: dict[PreparedTransaction, Attempt] = {}
@@ -33,22 +33,23 @@ class Decisions:
         self._prepared[state] = attempt
 
     def decide(self, state: PreparedTransaction, commit: bool) -> bool:
-        """Decide, unless it was decided before; what was not prepared cannot be committed. Return the decision."""
+        """Decide, unless there is a decision already. A transaction that wasn't prepared cannot be committed. Return
+        the decision."""
         return self._decided.setdefault(state, commit and state in self._prepared)
 
     def carry_over(self) -> None:
-        """Note in the attempts what was decided: without a decision nothing is committed."""
+        """Store the decisions in the attempts. A transaction without a decision isn't committed."""
         for state, attempt in self._prepared.items():
             attempt.outcome = self._decided.get(state, False)
 
 
 class DecidingLife(Life):
-    """A producer that prepares its transactions, and carries out what was decided."""
+    """A producer that prepares its transactions, and carries out the decisions."""
 
     workload: TwoPhaseWorkload
 
     async def recover(self) -> bool:
-        """Carry out the decision about the transaction that was found; whether the producer can go on."""
+        """Carry out the decision about the transaction that was found. Return whether the producer can continue."""
         try:
             for _ in range(5):
                 state = self.producer.prepared_transaction
@@ -81,7 +82,7 @@ class DecidingLife(Life):
         carry_out = self._complete if self.random.random() < 0.5 else self._end_prepared(txn)
         for _ in range(3):
             await carry_out(state, commit)
-            # The first of an empty one, of which only the next epoch may be missing.
+            # An empty transaction is complete, except that the next epoch may be missing.
             if txn.status is TransactionStatus.COMMITTED or self.producer.prepared_transaction is None:
                 return
 
@@ -99,7 +100,7 @@ class DecidingLife(Life):
         try:
             await self._maybe_cancelled("decision", call, result=True)
         except (TransactionOutcomeUnknownError, DeadlineError):
-            # The same decision is carried out again: by the next call, the next transaction, or the next life.
+            # The next call, the next transaction or the next life carries out the same decision again.
             pass
 
     def _dies(self) -> bool:
@@ -108,7 +109,7 @@ class DecidingLife(Life):
 
 
 class TwoPhaseWorkload(Workload):
-    """What all lives share, and what was decided."""
+    """What all lives share, with the decisions."""
 
     life: ClassVar[type[Life]] = DecidingLife
     releases: ClassVar[Sequence[str | None]] = (None,)
@@ -122,7 +123,7 @@ class TwoPhaseWorkload(Workload):
         self.decisions = Decisions()
         self.dying = simulation.random.choice((0.0, 0.1, 0.3))
         self.options = {"transaction_two_phase_commit_enable": True}
-        # Without a timeout a life is fenced by the next one only.
+        # If there is no timeout, only the next life fences a life.
         self.transaction_timeout = 60_000
 
     def calm(self) -> None:
@@ -131,10 +132,10 @@ class TwoPhaseWorkload(Workload):
         self.dying = 0.0
 
     def end(self) -> None:
-        """Take the decisions as the outcome of what was prepared."""
+        """Take the decisions as the outcomes of the prepared transactions."""
         self.decisions.carry_over()
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Write, prepare and decide under these faults; raises AssertionError if a guarantee is violated."""
+    """Write, prepare and decide under these faults. Raise AssertionError if a guarantee is violated."""
     return transacting.run(seed, faults, TwoPhaseWorkload)

@@ -1,4 +1,4 @@
-"""Clients of every kind at once, each of which does its work again and again, while a peer misbehaves."""
+"""Clients of every kind at the same time, each of which repeats its work while a peer misbehaves."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from aiokproto.simulation import Simulation
 from tests.simulation.sharing import OPTIONS
 
 LIMIT = 4.0
-"""Seconds that a call may take, by the options of the clients."""
+"""Seconds that a call may take according to the clients' options."""
 SLACK = 0.5
-"""Seconds beyond its deadline in which a call ends."""
+"""Seconds that a call may take beyond its deadline."""
 PAUSE = 1.0
 """Seconds between two calls of a client."""
 RECOVERY = 60.0
-"""Seconds in which all clients work again when the peer does."""
+"""Seconds within which all clients work again after the peer does."""
 MAX_REQUESTS = 10.0
-"""Requests of one API by one client in a second."""
+"""The most requests of one API that one client sends in a second."""
 
 DEAD = 2
-"""Steps in a row that fail at once with the same error: the client has ended."""
+"""The number of successive steps that fail at once with the same error, after which the client counts as ended."""
 
 OLD = "3.9"
-"""A release whose transactions begin with requests of their own (before KIP-890)."""
+"""A release whose transactions start with separate requests (before KIP-890)."""
 
 FAST = {
     "group.initial.rebalance.delay.ms": 0,
@@ -56,12 +56,12 @@ class Everything:
     """The clients.
 
     Attributes:
-        done: How often each has finished a step.
-        failed: What the last step of each raised, until one does not.
-        foreign: What steps raised that is no error of this library.
+        done: How often each client has finished a step.
+        failed: The error of each client's last step, until a step succeeds.
+        foreign: Exceptions of steps that aren't errors of this library.
         late: Calls that took longer than they may.
-        ended: The clients that have ended for good, with the error; others take their places.
-        requests: Of each second, the requests by client and API.
+        ended: The clients that have ended for good, with the error. Other clients replace them.
+        requests: The requests by client and API, for each second.
     """
 
     def __init__(self, simulation: Simulation, cluster: Cluster, wanted: Collection[str]) -> None:
@@ -78,7 +78,7 @@ class Everything:
         self._number = 0
 
     async def start(self) -> None:
-        """Begin all clients."""
+        """Start all clients."""
         self._cluster.faults.intercept(None, self._count)
         self._want_metrics()
         clients = {name.removeprefix("_run_"): getattr(self, name) for name in dir(self) if name.startswith("_run_")}
@@ -98,7 +98,7 @@ class Everything:
                 task.result()
 
     async def all_work(self, within: float) -> None:
-        """Wait until each client has done a step; raises AssertionError after ``within`` seconds."""
+        """Wait until each client has done a step. Raise AssertionError after ``within`` seconds."""
         before = dict(self.done)
         names = [task.get_name().removeprefix("everything ") for task in self._tasks]
         until = self._simulation.time() + within
@@ -108,8 +108,8 @@ class Everything:
             await asyncio.sleep(0.1)
 
     def most_requests(self, since: int = 0) -> tuple[float, str, str]:
-        """Return the highest number of requests of an API by a client in a second, over three seconds in a row, with
-        the client and the API; from a time (s) on."""
+        """Return the highest number of requests of an API by a client in a second, over three successive seconds from
+        ``since`` (s) on, with the client and the API."""
         return max(
             (
                 (sum(self.requests[second + more][client, api] for more in range(3)) / 3, client, api)
@@ -144,7 +144,7 @@ class Everything:
         }
 
     async def _work(self, name: str, make: Callable[[], Any], steps: Callable[[Any], list[Step]], times: int) -> None:
-        """Begin a client again and again, and let it do its steps that often."""
+        """Start a client again and again, and let it do its steps that often."""
         while True:
             client = make()
             try:
@@ -225,7 +225,7 @@ class Everything:
         await self._work("transactions", lambda: self._producer("transactions", transactional_id="id"), steps, 3)
 
     async def _run_late_transactions(self) -> None:
-        """Those that the coordinator has aborted: whether it has, the producer asks."""
+        """Make transactions that the coordinator aborts. The producer asks whether it has."""
 
         def steps(producer: Any) -> list[Step]:
             async def transaction() -> None:
@@ -253,7 +253,7 @@ class Everything:
             async def read() -> None:
                 if not await consumer.poll(3000):
                     raise KafkaError("no records")
-                # A position that has to be found, as of a partition that is new.
+                # The position has to be found, as for a new partition.
                 consumer.seek_to_beginning(("t", 0))
 
             commit: list[Step] = [lambda: consumer.commit()] if "group_id" in options else []
@@ -381,10 +381,11 @@ SENDERS: dict[int, tuple[str, ...]] = {
     79: ("share", "new_share"),
     88: ("streams",),
 }
-"""By ApiKey, the clients that send it. Two of a kind: one that runs, and one that begins again and again."""
+"""The clients that send each API, by ApiKey. There are two of a kind: one that runs, and one that starts again and
+again."""
 
 WRITER = "producer"
-"""What readers need."""
+"""The client that readers need."""
 
 OLD_APIS = (24, 25, 65)
-"""What only brokers of :data:`OLD` are sent."""
+"""The APIs that only brokers of :data:`OLD` are sent."""

@@ -1,6 +1,6 @@
 """Exactly-once sessions under faults: the committed output is the input, each record once.
 
-Members come and go, die without closing, and stall beyond their timeouts; the group rebalances in all ways.
+Members come and go, die without closing, and stall beyond their timeouts. The group rebalances in all ways.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from aiokproto.producer import Transaction
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
 from tests.simulation.consuming import BROKERS, CONFIG, PARTITIONS, PROTOCOLS, produce
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import REFUSALS, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import committed_values, hanging
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 UNTIL = 15.0
 RECORDS = 60
@@ -40,7 +40,8 @@ APIS = (
 STRATEGIES = ("range", "cooperative-sticky", "cooperative-sticky")
 RELEASES = (None, None, "3.9")
 ALL_DONE_WITHIN = 240.0
-"""Virtual seconds after the last fault within which all is processed: timeouts of what has died, and backoffs."""
+"""Virtual seconds after the last fault within which everything is processed: timeouts of members that have died, and
+backoffs."""
 CLOSE = 20.0
 """Virtual seconds in which a session closes: both clients have deadlines."""
 
@@ -54,7 +55,7 @@ class Member:
         self.random = simulation.random
         self._simulation = simulation
         self._batch = self.random.choice((1, 5, 100))
-        self._problemd = self.random.random() < 0.5
+        self._unreliable = self.random.random() < 0.5
         static = {"group_instance_id": f"static-{number}"} if self.random.random() < 0.2 else {}
         servers = cluster.bootstrap_servers
         consumer = Consumer("t", bootstrap_servers=servers, **{**options, **static})  # type: ignore[arg-type]
@@ -72,7 +73,7 @@ class Member:
         self.session = ExactlyOnce(consumer, producer)
 
     async def live(self, until: float) -> None:
-        """Copy until then, then leave in one of many ways."""
+        """Copy until that time, then leave in one of many ways."""
         way = self.random.choice(("stop", "stop", "break", "raise", "cancel", "die"))
         try:
             await self.session.start()
@@ -83,14 +84,14 @@ class Member:
                 self.session.stop()
                 await asyncio.wait([running], timeout=10.0)
             elif way == "die":
-                # No request follows: neither an abort, nor one that leaves the group.
+                # No request follows, neither an abort nor one that leaves the group.
                 await asyncio.gather(self._producer._cluster.close(0), self._consumer._engine.cluster.close(0))
             running.cancel()
             await asyncio.wait([running])
             if not running.cancelled() and (error := running.exception()) is not None:
                 raise error
         except (KafkaError, ZeroDivisionError):
-            # A session that has ended; the next one starts from the committed offsets.
+            # The session has ended. The next one starts from the committed offsets.
             pass
         finally:
             began = self._simulation.time()
@@ -103,7 +104,7 @@ class Member:
 
     async def copy_the_rest(self) -> None:
         """Copy until stopped."""
-        self._problemd = False
+        self._unreliable = False
         async with self.session:
             await self.session.run(self._copy, max_records=self._batch)
 
@@ -111,14 +112,14 @@ class Member:
         while self._simulation.time() < until:
             async for records, txn in self.session.batches(self._batch):
                 if self.random.random() < 0.3:
-                    # In the middle of a batch.
+                    # The loop is left in the middle of a batch.
                     await self._copy(records[: len(records) // 2], txn)
                     break
                 await self._copy(records, txn)
 
     async def _copy(self, records: list[Record], txn: Transaction) -> None:
         for record in records:
-            problem = self.random.random() if self._problemd else 1.0
+            problem = self.random.random() if self._unreliable else 1.0
             if problem < 0.01:
                 raise ZeroDivisionError
             if problem < 0.02:
@@ -127,7 +128,7 @@ class Member:
                 await txn.abort()
                 return
             if problem < 0.05:
-                # Beyond the transaction's timeout, the session's, or the one of polls.
+                # The pause may be longer than the timeout of the transaction, the session or polls.
                 await asyncio.sleep(self.random.choice((0.5, 4.0, 9.0)))
             await txn.post("out", record.value, partition=self.random.randrange(PARTITIONS))
 
@@ -137,7 +138,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Copy a topic under these faults; raises AssertionError if a guarantee is violated."""
+    """Copy a topic under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
@@ -177,7 +178,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 until = simulation.time() + random.uniform(0.3, UNTIL / 2)
                 await member(number).live(until)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             members = (come_and_go(number) for number in range(random.randint(2, 4)))
             await asyncio.gather(produce(cluster, random, count=RECORDS), *members)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from aiokproto.error_codes import ErrorCode
 from tests.simulation import broker_faults, host_faults, network_faults, request_faults
+from tests.simulation.environment import Environment
 from tests.simulation.request_faults import REFUSALS, SPLITTING
-from tests.simulation.world import World
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Fault:
     """One fault.
 
     Attributes:
-        at: When, in virtual seconds since the workload began.
+        at: When it happens, in virtual seconds since the workload started.
         kind: The name of a function in one of the modules of faults.
         seconds: Its duration.
         options: Further parameters.
@@ -29,6 +29,11 @@ class Fault:
     kind: str
     seconds: float
     options: tuple[Any, ...] = ()
+
+
+def stalled(faults: Iterable[Fault]) -> float:
+    """Return for how many seconds faults stall the event loop."""
+    return sum(fault.seconds for fault in faults if fault.kind == "stall")
 
 
 WEIGHTS = {
@@ -55,7 +60,7 @@ WEIGHTS = {
 """How often each kind is drawn, relative to the others."""
 
 WITH_TRANSACTIONS = {name: weight for name, weight in WEIGHTS.items() if name != "lose_tail"} | {"move_transactions": 4}
-"""The same for transactions, whose markers no take-over in these workloads may lose."""
+"""The same for transactions. No change of leader in these workloads may lose their markers."""
 
 DRAWN = {api: [*codes, *SPLITTING.get(api, ())] for api, codes in REFUSALS.items()}
 """The codes that refusals are drawn from."""
@@ -79,7 +84,7 @@ def draw_some(
     weights: Mapping[str, int] = WEIGHTS,
     refusals: Mapping[str, Sequence[ErrorCode]] = DRAWN,
 ) -> list[Fault]:
-    """The faults of a workload with groups or transactions, see :func:`draw`: few, and often none."""
+    """Return the faults of a workload with groups or transactions, see :func:`draw`: few, and often none."""
     random = Random(f"{seed}/faults")
     return [
         draw(random, until, brokers, partitions, apis, weights=weights, refusals=refusals)
@@ -97,8 +102,8 @@ def draw(
     weights: Mapping[str, int] = WEIGHTS,
     refusals: Mapping[str, Sequence[ErrorCode]] = DRAWN,
 ) -> Fault:
-    """A fault at some time before ``until``. The first API is the one that the workload tests."""
-    # Many come with the first request, and most early: most defects are in the beginning of a session.
+    """Return a fault at some time before ``until``. The first API is the one that the workload tests."""
+    # Many faults come with the first request, and most come early, because most defects are at the start of a session.
     at = 0.0 if random.random() < 0.3 else until * random.random() ** 3
     seconds = random.choice((0.05, 0.5, 2.0, 8.0)) * random.uniform(0.5, 1.5)
     broker, api = random.randrange(brokers), random.choices(apis, [2 * len(apis), *[1] * (len(apis) - 1)])[0]
@@ -130,12 +135,12 @@ def draw(
     return Fault(round(at, 4), kind, round(seconds, 4), options)
 
 
-async def carry_out(world: World, schedule: list[Fault]) -> None:
+async def carry_out(environment: Environment, schedule: list[Fault]) -> None:
     """Inject all faults of a schedule, and wait for their end."""
 
     async def happen(fault: Fault) -> None:
         await asyncio.sleep(fault.at)
-        world.simulation.trace.note("fault", repr(fault))
-        await KINDS[fault.kind](world, fault.seconds, *fault.options)
+        environment.simulation.trace.note("fault", repr(fault))
+        await KINDS[fault.kind](environment, fault.seconds, *fault.options)
 
     await asyncio.gather(*(happen(fault) for fault in schedule))

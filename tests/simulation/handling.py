@@ -25,25 +25,26 @@ from tests.simulation.consuming import (
     missing_records,
     produce,
 )
-from tests.simulation.faults import Fault, carry_out, draw_some
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
+from tests.simulation.faults import Fault, carry_out, draw_some, stalled
 from tests.simulation.member import SLACK
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 KEYS = (None, *(b"%d" % number for number in range(5)))
 
 
 class BrokenHandlerError(Exception):
-    """A handler that is not retried: it ends its run."""
+    """The error of a handler that isn't retried: it ends its run."""
 
 
 class Ledger:
-    """What became of the records, over all members.
+    """What happened to the records, over all members.
 
     Attributes:
         done: Offsets that were handled to completion, or are dead letters, by partition.
-        times: How often each record was.
-        running: Which members run handlers of a partition.
-        forgiven: How many records may be done again: those in flight when a run ended or partitions were given up.
+        times: How often each record was handled to completion.
+        running: The members that run handlers of a partition.
+        forgiven: How many records may be handled again, because they were in flight when a run ended or partitions were
+            revoked.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class Ledger:
         self.forgiven = 0
 
     def finish(self, record: Record) -> None:
-        """A record is handled, or a dead letter."""
+        """Record that a record is handled, or a dead letter."""
         self.done[record.partition].add(record.offset)
         self.times[record.partition, record.offset] += 1
 
@@ -67,7 +68,7 @@ class Member:
         self._ledger = ledger
         self._faults = faults
         self._options = options
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._breaks = random.choice((0, 0, 0, 0.02))
         self._fails = random.choice((0, 0.1, 0.4))
         self._slow = random.choice((0.0, 0.01, 0.1))
@@ -84,7 +85,7 @@ class Member:
         self.consumer.subscribe("t", on_assigned=self._moved, on_revoked=self._moved)
 
     async def live(self, until: float) -> None:
-        """Start, run until that virtual time, in several runs, and close."""
+        """Start, run until that virtual time in several runs, and close."""
         consumer, time = self.consumer, self._simulation.time
         await consumer.start()
         try:
@@ -137,7 +138,7 @@ class Member:
             await self.consumer.close(8000)
             self._stopped = True
         await asyncio.wait([run])
-        # The drain, one more second for cancelled handlers, the commit.
+        # Closing may take as long as the drain, one more second for cancelled handlers, and the commit.
         allowed = 8.0 + self._drain + self._slack
         assert self._simulation.time() - began <= allowed, "the end of a run is bounded"
         assert not self._running, f"the run has ended, and handlers run: {self._running}"
@@ -148,13 +149,13 @@ class Member:
         status = self.consumer.run_status()
         if status is None:
             return
-        # Calls of before a seek or a revocation still count, beside those that came after it.
+        # Calls from before a seek or a revocation still count, besides the calls after it.
         most = self._pending + self._most * (self._batch or 1)
         assert status.pending <= most, f"{status.pending} records are pending"
         assert status.running <= self._most
 
     def _forgive(self) -> None:
-        """What is in flight now may be handled again: records that are pending, and finished ones among them."""
+        """Allow records that are in flight to be handled again: pending ones, and finished ones among them."""
         status = self.consumer.run_status()
         if status is not None and status.active:
             self._ledger.forgiven += self._pending * max(len(status.partitions), 1)
@@ -214,7 +215,7 @@ class Member:
         self._ledger.finish(record)
 
     async def _moved(self, partitions: list[TopicPartition]) -> None:
-        """Partitions come or go: the order begins anew, and what is in flight may be repeated."""
+        """Handle partitions that come or go: the order starts again, and records in flight may be repeated."""
         numbers = {partition.partition for partition in partitions}
         self._last = {lane: offset for lane, offset in self._last.items() if lane[0] not in numbers}
         self._ledger.forgiven += self._pending * len(numbers)
@@ -225,7 +226,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault], **options: Any) -> Simulation:
-    """Run handlers under these faults, with more options; raises AssertionError if a guarantee is violated."""
+    """Run handlers under these faults, with more options. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults, options))
 
 
@@ -253,7 +254,7 @@ async def _program(simulation: Simulation, faults: list[Fault], more: dict[str, 
                 await Member(simulation, ledger, faults, options).live(until)
                 check_commits(cluster, ledger.done)
 
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             await asyncio.gather(produce(cluster, random, KEYS), *(come_and_go() for _ in range(random.randint(1, 3))))
             await happening
@@ -276,7 +277,7 @@ async def _handle_the_rest(simulation: Simulation, cluster: Cluster, ledger: Led
             if living.done():
                 living.result()
                 assert simulation.time() < deadline, f"{missing} were never handled"
-                # It has closed its consumer by itself: another one takes its place.
+                # The member has closed its consumer by itself, so another one takes its place.
                 last = last.successor()
                 living = asyncio.create_task(last.live(deadline))
             await asyncio.wait([living], timeout=0.5)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.simulation.world import World
+from tests.simulation.environment import Environment
 
 
-async def stall(world: World, seconds: float) -> None:
-    world.simulation.loop.stall(seconds)
+async def stall(environment: Environment, seconds: float) -> None:
+    environment.simulation.loop.stall(seconds)
 
 
-async def hold_threads(world: World, seconds: float) -> None:
-    world.simulation.threads.hold()
+async def hold_threads(environment: Environment, seconds: float) -> None:
+    environment.simulation.threads.hold()
     await asyncio.sleep(seconds)
-    world.simulation.threads.release()
+    environment.simulation.threads.release()
 
 
-async def fill_executor(world: World, seconds: float) -> None:
-    """The loop's default executor is full of the program's own work; other pools are not."""
-    world.simulation.threads.hold(default_only=True)
+async def fill_executor(environment: Environment, seconds: float) -> None:
+    """Fill the loop's default executor with the program's own work, but no other pool."""
+    environment.simulation.threads.hold(default_only=True)
     await asyncio.sleep(seconds)
-    world.simulation.threads.release()
+    environment.simulation.threads.release()

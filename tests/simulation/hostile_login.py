@@ -1,4 +1,4 @@
-"""A server that stands between clients and a broker without SASL, and plays a broker with SCRAM."""
+"""A server between clients and a broker without SASL, which pretends to be a broker with SCRAM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokproto.error_codes import ErrorCode
 from tests.security.hostile_scram import ScramServer
 
 LIFETIME_MS = 10_000
-"""How long sessions last: clients authenticate again and again."""
+"""The lifetime of sessions, which makes clients authenticate again and again."""
 
 DOWNGRADES = (
     "only PLAIN is offered",
@@ -27,12 +27,12 @@ DOWNGRADES = (
 
 
 class HostileLogin:
-    """The way to one broker.
+    """The connections to one broker.
 
     Attributes:
-        attack: What the server does in logins that begin from now on; empty: it is honest.
-        logins: How many have begun since it was not.
-        tokens: What clients have sent in those.
+        attack: What the server does in logins that start from now on; empty if it is honest.
+        logins: The number of logins that have started since the attack began.
+        tokens: The tokens that clients have sent in those logins.
     """
 
     def __init__(self, broker: tuple[str, int], digest: str) -> None:
@@ -71,7 +71,7 @@ class HostileLogin:
 
 
 class _Conversation:
-    """One connection. Responses have the order of the requests, whoever answers."""
+    """One connection. Responses have the order of the requests, whether the server or the broker answers."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Conversation:
                 frame = await _frame(self._reader)
                 if self._bare:
                     self._due.put_nowait(_framed(bytes(self._token(frame).auth_bytes)))
-                    # The last of the exchange: requests follow.
+                    # This is the last token of the exchange. Requests follow.
                     self._bare = not frame.startswith(b"c=")
                     continue
                 header = decode_request_header(frame)
@@ -154,7 +154,7 @@ class _Conversation:
 
 @asynccontextmanager
 async def hostile_login(bootstrap: str, digest: str) -> AsyncIterator[tuple[HostileLogin, int]]:
-    """The server, and its port."""
+    """Yield the server and its port."""
     host, _, port = bootstrap.rpartition(":")
     hostile = HostileLogin((host, int(port)), digest)
     server = await asyncio.start_server(hostile.serve, "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""A server that stands between clients and a broker, and damages what the broker responds, as a seed decides."""
+"""A server between clients and a broker, which damages the broker's responses as a seed decides."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INTERVAL = 1.0
 
 
 class HostileServer:
-    """The way to one broker.
+    """The connections to one broker.
 
     Attributes:
-        done: How often it did what.
-        rate: Which part of the responses it damages.
+        done: How often the server did each kind of damage.
+        rate: The share of responses that it damages.
     """
 
     def __init__(self, random: Random, broker: tuple[str, int]) -> None:
@@ -126,14 +126,14 @@ class HostileServer:
             response = decode_response(frame, response_type(header.api_key), header.api_version)
             change(response)
             return [bytes(encode_response(response, header.api_version, header.correlation_id))]
-        # The values do not fit the fields; or an ApiVersions response of version 0.
+        # The values don't fit the fields, or this is an ApiVersions response of version 0.
         except KafkaError:
             return [_framed(frame)]
 
 
 @asynccontextmanager
 async def hostile_server(random: Random, bootstrap: str) -> AsyncIterator[tuple[HostileServer, int]]:
-    """The server, and its port."""
+    """Yield the server and its port."""
     host, _, port = bootstrap.rpartition(":")
     hostile = HostileServer(random, (host, int(port)))
     server = await asyncio.start_server(hostile.serve, "127.0.0.1", 0)

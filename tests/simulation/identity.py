@@ -1,11 +1,11 @@
-"""Members that the group loses while their applications work: nothing is committed of what was delivered before.
+"""Members that the group loses while their applications work: nothing that was delivered before is committed.
 
 A schedule says when the group removes a member, when others join and leave, and which commits are late, refused or
 without a response. Applications finish their records now or much later: after a rebalance, in a task that outlives the
 next reads, in a transaction.
 
-What is right is judged by what the test itself sees, not by what the client believes: the order in which the group took
-partitions away (`Losses`), and the log of committed results, which has each record once.
+The test judges by what it sees itself, not by what the client believes: the order in which the group took partitions
+away (`Losses`), and the log of committed results, which has each record once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation import sharing
+from tests.simulation.environment import check_no_task_is_left, run_within_turns
 from tests.simulation.faults import Fault
 from tests.simulation.transaction_log import committed_values
-from tests.simulation.world import check_no_task_is_left, run_within_turns
 
 UNTIL = 6.0
 """Virtual seconds in which members come, go and are removed."""
@@ -43,7 +43,7 @@ RECORDS, PARTITIONS = 40, 2
 ALL_DONE_WITHIN = 120.0
 """Virtual seconds after that in which everything is processed."""
 KINDS = {"expire": 8, "join": 4, "delay": 3, "refuse": 4, "drop": 2}
-"""What happens, and how often it is drawn, relative to the others."""
+"""The kinds of events, and how often each is drawn, relative to the others."""
 APIS: dict[str, type[Request[Any]]] = {
     "OffsetCommit": OffsetCommitRequest,
     "TxnOffsetCommit": TxnOffsetCommitRequest,
@@ -69,7 +69,7 @@ CONFIG: dict[str, Any] = {
 
 
 def schedule(seed: int) -> list[Fault]:
-    """Return what happens, by the seed."""
+    """Return the events of a seed."""
     random = Random(seed)
     drawn = random.choices(tuple(KINDS), tuple(KINDS.values()), k=random.randint(2, 6))
     return sorted((_fault(random, kind) for kind in drawn), key=lambda fault: fault.at)
@@ -83,7 +83,7 @@ def _fault(random: Random, kind: str) -> Fault:
 
 
 class Losses:
-    """What the group took away from one consumer, in the order of what happened in the whole run."""
+    """The partitions that the group took away from one consumer, in the order of all events of the run."""
 
     def __init__(self, clock: Iterable[int]) -> None:
         self._next = iter(clock)
@@ -94,11 +94,11 @@ class Losses:
         return next(self._next)
 
     def take(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group has taken these away: revoked or lost, or the member was removed."""
+        """Record that the group took partitions away: they were revoked or lost, or the member was removed."""
         self._taken.update(dict.fromkeys(partitions, self.now()))
 
     def since(self, delivered: int, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return those that were taken away since a delivery."""
+        """Return the partitions that were taken away since a delivery."""
         return {each for each in partitions if self._taken.get(each, -1) > delivered}
 
 
@@ -119,11 +119,11 @@ class Delivered:
 class Application:
     """One consumer, and what its application does with what it reads."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        self.world = world
-        self.random = world.random
-        self.losses = Losses(world.clock)
-        own: dict[str, Any] = {**world.options, **world.protocol}
+    def __init__(self, group: Group, number: int) -> None:
+        self.group = group
+        self.random = group.random
+        self.losses = Losses(group.clock)
+        own: dict[str, Any] = {**group.options, **group.protocol}
         if "group_instance_id" in own:
             own["group_instance_id"] = f"static-{number}"
         self.consumer = Consumer(**own)
@@ -137,7 +137,7 @@ class Application:
         return member.metadata.member_id if member is not None else ""
 
     def removed(self) -> None:
-        """The group has removed the member, which does not know yet."""
+        """Record that the group has removed the member, which doesn't know yet."""
         self.losses.take(self.consumer.assignment())
 
     async def work(self, until: float) -> None:
@@ -177,7 +177,7 @@ class Committing(Application):
     """Commits records, batches, dicts and everything, in time and late."""
 
     async def read(self, until: float) -> None:
-        while self.world.time() < until:
+        while self.group.time() < until:
             if (delivered := await self.take()) is None:
                 continue
             if self.random.random() < 0.3:
@@ -188,8 +188,8 @@ class Committing(Application):
             await self._finish(delivered, what)
 
     async def _finish(self, delivered: Delivered, what: Any) -> None:
-        # First: what is cancelled in its pause is covered by the commit of a later one.
-        self.world.processed.update(each.value for each in delivered.records)
+        # The values are added first: if this is cancelled in its pause, a later commit covers them.
+        self.group.processed.update(each.value for each in delivered.records)
         await self.pause()
         lost = delivered.lost
         try:
@@ -200,7 +200,7 @@ class Committing(Application):
 
 
 def check_commit(result: CommitResult, lost: set[TopicPartition], what: object) -> None:
-    """What was lost before the call is not committed."""
+    """Assert that partitions that were lost before the call aren't committed."""
     wrong = lost & set(result.committed)
     assert not wrong, f"committed after a loss, by {type(what).__name__}: {sorted(wrong)}"
 
@@ -210,7 +210,7 @@ class Running(Application):
 
     async def read(self, until: float) -> None:
         running = asyncio.ensure_future(self.consumer.run(self._handle, concurrency=4, drain_timeout_ms=500))
-        await asyncio.wait([running], timeout=max(until - self.world.time(), 0.0))
+        await asyncio.wait([running], timeout=max(until - self.group.time(), 0.0))
         self.consumer.stop_run()
         await asyncio.wait([running])
         if (error := running.exception()) is not None and not isinstance(error, KafkaError):
@@ -221,8 +221,8 @@ class Running(Application):
         try:
             await self.pause()
         finally:
-            # Also when it is cancelled: a handler that goes on all the same.
-            self.world.processed.add(record.value)
+            # The handler continues even if it is cancelled.
+            self.group.processed.add(record.value)
             lost = delivered.lost
             try:
                 check_commit(await self.consumer.commit(record, timeout_ms=3000), lost, record)
@@ -231,15 +231,15 @@ class Running(Application):
 
 
 class Transacting(Application):
-    """Copies in transactions, and sends offsets in all ways that there are."""
+    """Copies in transactions, and sends offsets in all possible ways."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        super().__init__(world, number)
-        self._producer = world.producer(number)
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__(group, number)
+        self._producer = group.producer(number)
 
     async def read(self, until: float) -> None:
         async with self._producer:
-            while self.world.time() < until:
+            while self.group.time() < until:
                 if (delivered := await self.take(20)) is not None:
                     await self._copy(delivered)
 
@@ -276,15 +276,15 @@ class Transacting(Application):
 class Session(Application):
     """Copies with ``ExactlyOnce``."""
 
-    def __init__(self, world: Group, number: int) -> None:
-        super().__init__(world, number)
-        self._session = ExactlyOnce(self.consumer, world.producer(number))
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__(group, number)
+        self._session = ExactlyOnce(self.consumer, group.producer(number))
 
     async def work(self, until: float) -> None:
         async with self._session:
             most = self.random.choice((1, 5, 50))
             running = asyncio.ensure_future(self._session.run(self._process, max_records=most))
-            await asyncio.wait([running], timeout=max(until - self.world.time(), 0.0))
+            await asyncio.wait([running], timeout=max(until - self.group.time(), 0.0))
             self._session.stop()
             await asyncio.wait([running])
             running.result()
@@ -304,15 +304,15 @@ class Members:
         self.cluster = cluster
 
     async def work(self, until: float) -> None:
-        """Have one more member work until that virtual time."""
+        """Let one more member work until that virtual time."""
         raise NotImplementedError
 
     def expire(self, number: int) -> None:
-        """Have the group remove a member, if there is any."""
+        """Let the group remove a member, if there is any."""
         raise NotImplementedError
 
     def expired(self, member_id: str) -> bool:
-        """Have the group remove this member; return whether it was one."""
+        """Let the group remove this member. Return whether it was a member."""
         try:
             self.cluster.expire_session("g", member_id)
         except BrokerError:
@@ -320,7 +320,7 @@ class Members:
         return True
 
     async def happen(self, faults: list[Fault]) -> None:
-        """Have a schedule happen."""
+        """Carry out a schedule."""
         began = self.time()
         tasks: list[asyncio.Future[None]] = []
         for fault in faults:
@@ -330,7 +330,7 @@ class Members:
             elif fault.kind == "join":
                 tasks.append(asyncio.ensure_future(self.work(self.time() + fault.seconds)))
             else:
-                tasks.append(asyncio.ensure_future(problemd(self.cluster, fault)))
+                tasks.append(asyncio.ensure_future(disturb(self.cluster, fault)))
         await asyncio.gather(*tasks)
 
 
@@ -385,7 +385,7 @@ class Group(Members):
                 chosen.removed()
 
 
-async def problemd(cluster: Cluster, fault: Fault) -> None:
+async def disturb(cluster: Cluster, fault: Fault) -> None:
     """Delay, refuse or drop one request of an API."""
     api = APIS[fault.options[0]]
     with ExitStack() as stack:
@@ -425,7 +425,7 @@ async def _program(simulation: Simulation, kind: type[Application], faults: list
 
 
 async def _fill(simulation: Simulation, cluster: Cluster) -> None:
-    """Write records all the time: whenever a member is removed, it has some."""
+    """Write records all the time, so that a member has some whenever it is removed."""
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
         for number in range(RECORDS):
             await producer.post("t", b"%d" % number, partition=number % PARTITIONS)
@@ -433,7 +433,7 @@ async def _fill(simulation: Simulation, cluster: Cluster) -> None:
 
 
 async def _finish(simulation: Simulation, cluster: Cluster, group: Group) -> None:
-    """Have a member process what is left."""
+    """Let a member process the remaining records."""
     deadline = simulation.time() + ALL_DONE_WITHIN
     seconds = 3.0
     while left := _uncommitted(cluster):
@@ -454,9 +454,9 @@ def _uncommitted(cluster: Cluster) -> dict[int, int]:
 
 
 class Shares(Members):
-    """A share group: a record that was delivered again is acknowledged by its new holder alone.
+    """A share group: only its new owner acknowledges a record that was delivered again.
 
-    Outcomes are not compared: brokers answer late acknowledgements below the start offset with success.
+    Outcomes aren't compared, because brokers answer late acknowledgements below the start offset with success.
     """
 
     def __init__(self, simulation: Simulation, cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Members of a group in virtual time: one broker, a topic with records, and what callbacks were called with."""
+"""Members of a group in virtual time: one broker, a topic with records, and the arguments of callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Program = Callable[[Simulation, Cluster, dict[str, Any]], Awaitable[None]]
 def run(program: Program, release: str | None = None) -> None:
     """Run a program with a cluster of one broker, whose topic t has two partitions with five records each.
 
-    ``release``: serve only the versions that this release of Kafka did.
+    With ``release``, the broker serves only the versions that this release of Kafka did.
     """
     simulation = Simulation(1)
 

@@ -132,7 +132,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         noticed: Whether a test failed.
-        what: Which one; or what happened instead.
+        what: The test that failed, or what happened instead.
     """
 
     noticed: bool

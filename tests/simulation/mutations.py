@@ -1,4 +1,4 @@
-"""What a peer can make of a response: what no decoder notices, and some of what it does."""
+"""Changes that a peer can make to a response: changes that no decoder notices, and some that it does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 _CODES = (ErrorCode.UNKNOWN_SERVER_ERROR, 9999, -7)
 _ERRORS = ("error_code", "partition_error_code")
 _KEPT = (*_ERRORS, "throttle_time_ms", "acknowledge_error_code")
-"""Numbers that mean something whatever they are: the tests of codes and of throttling have their own values."""
+"""Numbers that always mean something. The tests of codes and of throttling have their own values."""
 
 
 class Raw(Response, key=-1, versions="0"):
@@ -32,7 +32,7 @@ class Raw(Response, key=-1, versions="0"):
 
 
 def mutated(random: Random, how: str, response: Response, version: int) -> Response:
-    """Return a response that was changed in that way."""
+    """Return a response that is changed in the way that ``how`` says."""
     if how in _BYTES:
         return Raw(response, lambda data: _BYTES[how](random, data))
     if how == NULL:
@@ -48,10 +48,10 @@ def damage(random: Random, how: str, part: Struct, version: int) -> None:
 
 
 def with_null(random: Random, response: Response, version: int) -> bytes:
-    """Encode a response with null in the place of a text, bytes or list that its schema does not let be null.
+    """Encode a response with null in place of a text, bytes or list that must not be null by its schema.
 
-    No encoder writes that. The place is where the encodings with nothing and with one byte or item first differ: the
-    end of the length.
+    No encoder writes that. The position is found where the encodings with nothing and with one byte or item first
+    differ, which is the end of the length.
     """
     sized = [
         (part, spec)
@@ -81,7 +81,8 @@ def _form(spec: FieldSpec) -> str:
 
 
 _EMPTY: dict[str, tuple[Any, Any, int]] = {"array": ([], None, 4), "string": ("", "x", 2), "bytes": (b"", b"x", 4)}
-"""Of what has a length: nothing, the least that is something, and the bytes of the length before flexible versions."""
+"""For each type with a length: the empty value, the smallest other value, and the bytes of the length before flexible
+versions."""
 
 _ITEMS = {"string": "x", "bytes": b"x", "uuid": bytes(16), "bool": False}
 
@@ -94,7 +95,7 @@ def _nulls(random: Random, part: Struct, version: int) -> None:
 
 
 def _lists(part: Struct, version: int) -> Iterator[tuple[Struct, str]]:
-    """The lists of items, the inner ones first."""
+    """Yield the lists of items, inner lists first."""
     for spec in part.fields():
         if version not in spec.versions:
             continue
@@ -141,7 +142,7 @@ def _renamed(random: Random, item: Any) -> Any:
 
 
 def _named_anew(random: Random, item: Any) -> Any:
-    """An item that no response has had before."""
+    """Return a copy of an item with a name that no response has had before."""
     if isinstance(item, int):
         return random.randrange(1 << 30)
     if isinstance(item, str):

@@ -6,24 +6,26 @@ import asyncio
 from collections.abc import Callable
 
 from aiokproto.simulation import Link
-from tests.simulation.world import World
+from tests.simulation.environment import Environment
 
 
-async def cut(world: World, seconds: float, broker: int) -> None:
-    await _for_a_while(world, seconds, broker, Link.cut)
+async def cut(environment: Environment, seconds: float, broker: int) -> None:
+    await _for_a_while(environment, seconds, broker, Link.cut)
 
 
-async def reset(world: World, seconds: float, broker: int) -> None:
-    for link in world.links(broker):
+async def reset(environment: Environment, seconds: float, broker: int) -> None:
+    for link in environment.links(broker):
         link.reset()
 
 
-async def silence(world: World, seconds: float, broker: int, to_server: bool, to_client: bool) -> None:
-    await _for_a_while(world, seconds, broker, lambda link: link.silence(to_server=to_server, to_client=to_client))
+async def silence(environment: Environment, seconds: float, broker: int, to_server: bool, to_client: bool) -> None:
+    await _for_a_while(
+        environment, seconds, broker, lambda link: link.silence(to_server=to_server, to_client=to_client)
+    )
 
 
-async def _for_a_while(world: World, seconds: float, broker: int, act: Callable[[Link], None]) -> None:
-    links = world.links(broker)
+async def _for_a_while(environment: Environment, seconds: float, broker: int, act: Callable[[Link], None]) -> None:
+    links = environment.links(broker)
     for link in links:
         act(link)
     await asyncio.sleep(seconds)
@@ -31,8 +33,8 @@ async def _for_a_while(world: World, seconds: float, broker: int, act: Callable[
         link.restore()
 
 
-async def delay(world: World, seconds: float, broker: int, latency: float) -> None:
-    links = world.links(broker)
+async def delay(environment: Environment, seconds: float, broker: int, latency: float) -> None:
+    links = environment.links(broker)
     before = [link.to_server.latency for link in links]
     for link in links:
         link.delay(latency / 2, latency)

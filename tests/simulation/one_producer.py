@@ -21,12 +21,12 @@ from tests.simulation.transaction_log import committed_values, hanging
 
 Program = Callable[[Cluster, Producer], Awaitable[None]]
 V1, V2 = "3.9", None
-"""The release of the brokers: version 2 came with Kafka 4.0."""
+"""The releases of the brokers for both transaction versions: version 2 came with Kafka 4.0."""
 both = pytest.mark.parametrize("release", [V1, V2], ids=["v1", "v2"])
 
 
 def run(program: Program, release: str | None = None, **options: Any) -> Simulation:
-    """Run a program with one transactional producer; afterwards no transaction may be open."""
+    """Run a program with one transactional producer. No transaction may be open afterwards."""
     simulation = Simulation(1)
 
     async def main() -> None:

@@ -11,9 +11,9 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.environment import Environment, stored_records
+from tests.simulation.faults import Fault, carry_out, draw, stalled
 from tests.simulation.pushing import early, want_metrics
-from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
 MAX_BLOCK, SLACK = 30.0, 0.1
@@ -24,10 +24,10 @@ class Ledger:
     """The values that producers were given, and their outcomes.
 
     Attributes:
-        calls: Of each partition the values, in the order in which the calls were made.
+        calls: The values of each partition, in the order of the calls.
         written: Acknowledged values, with partition and offset.
         failed: Values that failed, with the error.
-        slowest: The most seconds that a call took.
+        slowest: The longest time that a call took (s).
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,8 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault], *, pushes: bool = False) -> Simulation:
-    """Produce under these faults; raises AssertionError if a guarantee is violated. ``pushes``: of metrics too."""
+    """Produce under these faults. Raise AssertionError if a guarantee is violated. With ``pushes``, clients push
+    metrics too."""
     simulation = Simulation(seed)
     with early() if pushes else nullcontext():
         simulation.run(_program(simulation, faults, pushes=pushes))
@@ -56,11 +57,11 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         if pushes:
             want_metrics(cluster)
-        # With acks=1 acknowledged records are lost with a leader that dies, and only requests sent one by one keep
-        # its order.
+        # A leader that dies loses acknowledged records with acks=1, and only requests that are sent one by one keep the
+        # order.
         acks = random.choice((-1, -1, -1, -1, 1))
-        world = World(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
-        # With the short one, responses come after batches have expired.
+        environment = Environment(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
+        # Responses come after batches have expired if the timeout is short.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
         producers = [
@@ -78,7 +79,7 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
         ]
         for producer in producers:
             await producer.start()
-        happening = asyncio.create_task(carry_out(world, faults))
+        happening = asyncio.create_task(carry_out(environment, faults))
         try:
             await asyncio.gather(
                 *(_produce(simulation, which, producer, ledger) for which, producer in enumerate(producers))
@@ -88,9 +89,10 @@ async def _program(simulation: Simulation, faults: list[Fault], *, pushes: bool)
             happening.cancel()
             for producer in producers:
                 await producer.close()
-        _check(world, ledger)
-        stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
-        assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled, f"a call took {ledger.slowest} s"
+        _check(environment, ledger)
+        assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled(faults), (
+            f"a call took {ledger.slowest} s"
+        )
         died = [error for error in ledger.failed.values() if isinstance(error, ClientClosedError)]
         assert not died, f"a producer has ended: {died[0]}"
         assert not any(producer._accumulator.used for producer in producers), "memory is given back"
@@ -114,10 +116,10 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
         ledger.slowest = max(ledger.slowest, simulation.time() - began)
 
     count = random.randint(20, 120)
-    # Large enough to be compressed in a thread.
+    # These values are large enough to be compressed in a thread.
     large = random.random() < 0.3
     for number in range(count):
-        # Some partitions get their first record from a producer that has been running for long.
+        # Some partitions get their first record from a producer that has been running for a long time.
         partition = random.randrange(1 + PARTITIONS * number // count)
         value = b"%d/%d/%d" % (which, partition, number)
         if large and random.random() < 0.2:
@@ -128,10 +130,10 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
     await asyncio.gather(*waiting)
 
 
-def _check(world: World, ledger: Ledger) -> None:
+def _check(environment: Environment, ledger: Ledger) -> None:
     for partition in range(PARTITIONS):
-        stored = stored_records(world.cluster, "t", partition)
-        lost = world.lost[partition] if world.acks == 1 or world.unclean else set[bytes | None]()
+        stored = stored_records(environment.cluster, "t", partition)
+        lost = environment.lost[partition] if environment.acks == 1 or environment.unclean else set[bytes | None]()
         at = dict(stored)
         for value, (where, offset) in ledger.written.items():
             if where == partition and offset >= 0 and value not in lost:
@@ -141,7 +143,7 @@ def _check(world: World, ledger: Ledger) -> None:
         for (which, number), calls in ledger.calls.items():
             if number == partition:
                 mine = [value for _, value in stored if value is not None and value.startswith(b"%d/" % which)]
-                _check_calls(partition, calls, mine, ledger, lost, idempotent=world.acks == -1)
+                _check_calls(partition, calls, mine, ledger, lost, idempotent=environment.acks == -1)
 
 
 def _check_calls(
@@ -153,7 +155,7 @@ def _check_calls(
     *,
     idempotent: bool,
 ) -> None:
-    """The records that one producer had to write to a partition, and those in the log."""
+    """Compare the records that one producer had to write to a partition with those in the log."""
     found = list(dict.fromkeys(stored))
     twice = sorted({value for value in found if stored.count(value) > 1})
     assert not twice or not idempotent, f"written twice: {twice}"

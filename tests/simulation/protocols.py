@@ -20,7 +20,7 @@ def set_group_version(cluster: Cluster, level: int) -> None:
 
 
 async def restart_without_protocol(cluster: Cluster, node: int) -> None:
-    """Restart a broker as one that does not know the API."""
+    """Restart a broker as one that doesn't know the API."""
     await cluster.stop_broker(node)
 
     async def list_others(info: RequestInfo, serve: Serve) -> Response | None:

@@ -1,4 +1,4 @@
-"""Client metrics (KIP-714) in a workload: clients push them all the time, and must not notice what becomes of them."""
+"""Client metrics (KIP-714) in a workload: clients push them all the time, and must not notice what happens to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ APIS = ("PushTelemetry", "GetTelemetrySubscriptions")
 
 
 def schedule(seed: int, others: Callable[[int], list[Fault]], until: float, brokers: int) -> list[Fault]:
-    """The faults of a workload, and some of its pushes."""
+    """Return the faults of a workload, and some faults of its pushes."""
     random = Random(f"{seed}/pushes")
     pushes = [draw(random, until, brokers, 1, APIS, weights=WEIGHTS) for _ in range(random.choice((1, 2, 4)))]
     return others(seed) + pushes
@@ -30,7 +30,7 @@ WEIGHTS = {"refuse": 4, "drop": 3, "delay_answers": 2, "serve_twice": 1, "thrott
 
 
 def want_metrics(cluster: Cluster) -> None:
-    """Have all clients push all metrics, as often as a broker may ask for."""
+    """Let all clients push all metrics, as often as a broker may request."""
     running = cluster._running
     wanted = {"metrics": "*", "interval.ms": "100"}
     running.telemetry.configure("all", ClientMetricsOptions(wanted, running.state.options))
@@ -38,7 +38,7 @@ def want_metrics(cluster: Cluster) -> None:
 
 @contextmanager
 def early() -> Iterator[None]:
-    """Within, clients do not wait ten seconds before they ask what is wanted."""
+    """Let clients within the block request their subscription without waiting ten seconds."""
     made = TelemetryReporter.__init__
 
     def make(self: TelemetryReporter, cluster: ClusterClient, source: MetricSource) -> None:

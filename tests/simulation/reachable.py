@@ -1,4 +1,4 @@
-"""What clients and brokers hold: the items of all containers that can be reached from them."""
+"""The objects that clients and brokers hold: the items of all containers that can be reached from them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from typing import Any
 _CONTAINERS = (dict, list, set, deque)
 _OTHERS = (type, ModuleType, Enum, asyncio.AbstractEventLoop)
 _BOUNDED = {
-    # By API and version, which come to be known with time.
+    # The keys are APIs and versions, which become known with time.
     "ClientProtocol._headers",
     "BrokerVersions._picked",
-    # Of a broker's last connection, which the sink and the metadata remember, whether or not it is the same.
+    # These are the versions of a broker's last connection. The sink and the metadata remember it, whether or not it is
+    # the same.
     "BrokerVersions.ranges",
     "BrokerVersions.features",
-    # The newest hundred.
+    # The history keeps the newest hundred.
     "EpochHistory._entries",
 }
 
 
 def held_items(clients: Mapping[str, object], *, tuples: bool = False) -> Counter[str]:
-    """Return the number of items in the containers that can be reached from clients, by where they are.
+    """Return the number of items in the containers that can be reached from clients, by attribute.
 
-    The way goes through containers and instances of the library's classes. A place is the client, the class and the
-    attribute, so what comes and goes (a connection, a cursor) is counted in one place. With ``tuples`` the items of
-    tuples and frozen sets count too, which are replaced as a whole.
+    The search goes through containers and instances of the library's classes. The key is the client, the class and the
+    attribute, so objects that come and go (a connection, a cursor) are counted under one key. With ``tuples`` the items
+    of tuples and frozen sets, which are replaced as a whole, count too.
     """
     items: Counter[str] = Counter()
     seen: set[int] = set()
@@ -53,7 +54,7 @@ def held_items(clients: Mapping[str, object], *, tuples: bool = False) -> Counte
 
 
 def _is_ours(found: object) -> bool:
-    # The simulated network has a trace of all that happens.
+    # The simulated network has a trace of all events.
     return type(found).__module__.startswith("aiokproto.") and ".simulation." not in type(found).__module__
 
 
@@ -66,7 +67,7 @@ def _attributes(client: str, owner: Any) -> list[tuple[str, Any]]:
             if (value := getattr(owner, slot, None)) is not None:
                 named[slot] = value
     known = {id(value) for value in named.values()} | {id(getattr(owner, "__dict__", None))}
-    # What compiled classes hold has no name.
+    # The attributes of compiled classes have no names.
     rest = [value for value in get_referents(owner) if id(value) not in known]
     return [(f"{client} {kind.__name__}.{name}", value) for name, value in named.items()] + [
         (f"{client} {kind.__name__}", value) for value in rest

@@ -1,4 +1,4 @@
-"""A consumer that is assigned partitions, and seeks and pauses at random, under faults. Its topic has transactions."""
+"""A consumer with assigned partitions, which seeks and pauses at random, under faults. Its topic has transactions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation.faults import Fault, carry_out, draw_some
-from tests.simulation.world import World, run_within_turns
+from tests.simulation.environment import Environment, check_no_task_is_left, in_time, run_within_turns
+from tests.simulation.faults import Fault, carry_out, draw_some, stalled
 from tests.simulation.writing import FIRST_TIME, Writer
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
 APIS = ("Fetch", "ListOffsets", "Metadata")
 SLACK = 0.5
 TIMEOUT = 2.0
-"""Timeout of calls in virtual seconds; they may take ``SLACK`` longer."""
+"""The timeout of calls in virtual seconds. They may take ``SLACK`` longer."""
 ALL_READ_WITHIN = 60.0
 """Virtual seconds after the last fault within which everything can be read."""
 LARGEST_BATCH = 10_000
@@ -42,9 +42,9 @@ class Reader:
         self._writer = writer
         self._consumer = consumer
         self._calm = not faults
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._committed = committed
-        # None: unknown, since it depends on when the end of the log was looked up.
+        # None means unknown, because it depends on when the end of the log was looked up.
         self._next: dict[int, int | None] = dict.fromkeys(range(PARTITIONS), 0)
         self._least = dict.fromkeys(range(PARTITIONS), 0)
         self._paused: set[int] = set()
@@ -76,7 +76,7 @@ class Reader:
                 poll = self._consumer.poll(TIMEOUT * 1000, count, min_records=least)
                 self._receive(await self._in_time(poll, "poll"))
             elif way == "next":
-                # Cancelled when the time is over.
+                # The call is cancelled when the time is over.
                 self._receive([await self._in_time(asyncio.wait_for(anext(self._consumer), TIMEOUT), "anext")])
             else:
                 batches = self._consumer.batches(decompress=self._random.random() < 0.5)
@@ -90,7 +90,7 @@ class Reader:
             assert not self._calm, "without a fault, the topic is known"
 
     def everything(self) -> None:
-        """Seek to the beginning, and resume all partitions."""
+        """Seek to the start of all partitions, and resume them."""
         self._consumer.resume()
         self._paused.clear()
         self._consumer.seek_to_beginning()
@@ -114,7 +114,7 @@ class Reader:
                     self._least[where.partition] = last + 1
                 self._consumer.seek_to_end(where)
             case _:
-                # Records beyond the last stable offset do not count: a later time means "at the end".
+                # Records beyond the last stable offset don't count: a later time means "at the end".
                 offsets = self._writer.stable(where.partition) or [0]
                 time = self._random.randint(0, offsets[-1])
                 offset = offsets[bisect_left(offsets, time)]
@@ -138,19 +138,14 @@ class Reader:
         expected = self._next[where.partition]
         if name == "position" and expected is not None:
             assert isinstance(found, int)
-            # Control records may have been skipped already.
+            # The consumer may already have skipped control records.
             self.passed.append((where.partition, min(expected, found), found))
             assert found >= expected, f"position {found}, and {expected} is next"
         elif name == "beginning_offsets":
             assert found == {where: 0}
 
     async def _in_time(self, call: Awaitable[T], name: str) -> T:
-        began = self._simulation.time()
-        try:
-            return await call
-        finally:
-            took = self._simulation.time() - began
-            assert took <= TIMEOUT + self._slack, f"{name} took {took:.1f} s, {TIMEOUT:g} were given"
+        return await in_time(call, name, TIMEOUT, self._slack)
 
     def _receive(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -173,7 +168,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Read under these faults; raises AssertionError if a guarantee is violated."""
+    """Read under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
@@ -189,7 +184,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         partition_bytes, buffer = random.choice((1000, 10_000)), random.choice((5000, 50_000))
         consumer = Consumer(
             bootstrap_servers=cluster.bootstrap_servers,
-            # No offset here is out of range: such an error would be a defect.
+            # No offset is out of range here, so such an error would be a defect.
             auto_offset_reset="none",
             isolation_level="read_committed" if committed else "read_uncommitted",
             request_timeout_ms=2000,
@@ -201,7 +196,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         for partition in range(PARTITIONS):
             consumer.seek(("t", partition), 0)
         reader = Reader(simulation, writer, consumer, faults, committed=committed)
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         writing = asyncio.create_task(_write(random, writer))
         try:
             try:
@@ -226,8 +221,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         for partition, expected, offset in reader.passed:
             skipped = [at for at in range(expected, offset) if _is_visible(writer, partition, at, committed=committed)]
             assert not skipped, f"partition {partition}: {offset} came after {expected}, without {skipped}"
-        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
-        assert not left, f"closed, and still running: {left}"
+        check_no_task_is_left()
 
 
 async def _write(random: Random, writer: Writer) -> None:

@@ -11,7 +11,7 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.failures.policy import TABLES
-from tests.simulation.world import World
+from tests.simulation.environment import Environment
 
 APIS = (
     "Produce",
@@ -102,27 +102,27 @@ GENERAL: dict[str, tuple[ErrorCode, ...]] = {
     "GetTelemetrySubscriptions": (),
     "PushTelemetry": (),
 }
-"""Codes without a row in an API's own table, that brokers answer it with: Kafka's general classification holds."""
+"""Codes that brokers return for an API without a row in its own table. Kafka's general classification applies."""
 
 
 IMPOSSIBLE = {
     ErrorCode.STALE_MEMBER_EPOCH,  # only to a member whose epoch has grown, whose next heartbeat returns it (KIP-848)
-    # Only the producer itself begins its next epoch: a batch that may be in the log never gets this error.
+    # Only the producer itself starts its next epoch, so a batch that may be in the log never gets this error.
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 }
-"""What no broker answers to these clients in the workloads here."""
+"""Codes that no broker returns to these clients in the workloads here."""
 
 
 def request_class(api: str) -> type[Request[Any]]:
-    """The request of that API."""
+    """Return the request class of an API."""
     return cast("type[Request[Any]]", lookup(f"{api}Request"))
 
 
 def _transient(api: str) -> tuple[ErrorCode, ...]:
     key = request_class(api).api_key
     table = TABLES[key]
-    # The member id is in OffsetCommit, and not in OffsetFetch.
+    # OffsetCommit has the member id, but OffsetFetch doesn't.
     situation = Situation(key, idempotent=True, member=api != "OffsetFetch")
     layers = [table.rows, *(rows for flag, rows in table.when if getattr(situation, flag))]
     named = {kind for rows in layers for kind in rows if isinstance(kind, ErrorCode)}
@@ -139,7 +139,7 @@ TRANSACTIONAL: dict[str, tuple[ErrorCode, ...]] = {
     "FindCoordinator": GENERAL["FindCoordinator"],
     "Metadata": GENERAL["Metadata"],
 }
-"""As ``GENERAL``, for the requests of a transactional producer."""
+"""The same as ``GENERAL``, for the requests of a transactional producer."""
 
 UNTRUE = {
     "FindCoordinator": {ErrorCode.TRANSACTION_ABORTABLE},
@@ -148,15 +148,15 @@ UNTRUE = {
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
-        # To a request that is sent again, and was executed before.
+        # A request gets this code if it is sent again, and was executed before.
         ErrorCode.TRANSACTION_ABORTABLE,
     },
 }
-"""Codes that end a transaction for its producer: no coordinator answers with them while it is not so."""
+"""Codes that end a transaction for its producer. No coordinator returns them unless that is true."""
 
 
 def _transactional(api: str) -> tuple[ErrorCode, ...]:
-    """What brokers answer to a valid request of a transaction: retried, or the transaction is aborted."""
+    """Return the codes that a valid request of a transaction may get: it is retried, or the transaction is aborted."""
     key = request_class(api).api_key
     situation = Situation(key, transactional=True)
     table = TABLES[key]
@@ -176,38 +176,38 @@ TRANSACTIONAL_REFUSALS = {api: _transactional(api) for api in TRANSACTIONAL}
 """The same, for the requests of a transactional producer."""
 
 
-async def refuse(world: World, seconds: float, api: str, code: ErrorCode, times: int) -> None:
-    with world.cluster.faults.fail(request_class(api), code, times=times):
+async def refuse(environment: Environment, seconds: float, api: str, code: ErrorCode, times: int) -> None:
+    with environment.cluster.faults.fail(request_class(api), code, times=times):
         await asyncio.sleep(seconds)
 
 
-async def drop(world: World, seconds: float, api: str, what: str, times: int) -> None:
-    with world.cluster.faults.drop(request_class(api), what, times=times):  # type: ignore[arg-type]
+async def drop(environment: Environment, seconds: float, api: str, what: str, times: int) -> None:
+    with environment.cluster.faults.drop(request_class(api), what, times=times):  # type: ignore[arg-type]
         await asyncio.sleep(seconds)
 
 
-async def delay_answers(world: World, seconds: float, api: str, by: float) -> None:
-    with world.cluster.faults.delay(request_class(api), by):
+async def delay_answers(environment: Environment, seconds: float, api: str, by: float) -> None:
+    with environment.cluster.faults.delay(request_class(api), by):
         await asyncio.sleep(seconds)
 
 
-async def serve_twice(world: World, seconds: float, api: str) -> None:
-    """Serve a request twice, as when it is sent again after its response was lost."""
+async def serve_twice(environment: Environment, seconds: float, api: str) -> None:
+    """Serve a request twice, as if it were sent again after its response was lost."""
 
     async def twice(call: RequestInfo, serve: Serve) -> Response | None:
         await serve(call.request)
         return await serve(call.request)
 
-    with world.cluster.faults.intercept(request_class(api), twice):
+    with environment.cluster.faults.intercept(request_class(api), twice):
         await asyncio.sleep(seconds)
 
 
-async def throttle(world: World, seconds: float, api: str, by_ms: int) -> None:
+async def throttle(environment: Environment, seconds: float, api: str, by_ms: int) -> None:
     async def throttled(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = by_ms
         return cast("Response | None", response)
 
-    with world.cluster.faults.intercept(request_class(api), throttled):
+    with environment.cluster.faults.intercept(request_class(api), throttled):
         await asyncio.sleep(seconds)

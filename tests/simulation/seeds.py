@@ -1,9 +1,10 @@
-"""Workloads with the faults of many seeds, and the tests of every table of them.
+"""Workloads with the faults of many seeds, and the tests of each table of workloads.
 
-``SIMULATION_SEEDS=10000`` has more of them, ``SIMULATION_FIRST=500`` others; every workload runs at least one. They are
-divided into `BLOCKS`: `make test` runs one of these, `make test-all` six, and ``THOROUGH=1`` all.
+``SIMULATION_SEEDS=10000`` runs more of them, ``SIMULATION_FIRST=500`` others. Every workload runs at least one. They
+are divided into `BLOCKS`: `make test` runs one of these, `make test-all` six, and ``THOROUGH=1`` all.
 
-A module of tests has a table, ``WORKLOADS``, and names what these functions return for it: pytest finds it there.
+A module of tests has a table, ``WORKLOADS``, and gives the tests that these functions return a name, under which pytest
+finds them.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class Workload(NamedTuple):
     """A program with random faults.
 
     Attributes:
-        call: The call that runs it, but for seed and faults.
+        call: The call that runs it, without seed and faults.
         schedule: Returns the faults of a seed.
         run: Runs a seed under faults.
-        part: Of how many seeds it gets one.
+        part: It gets one seed of this many.
     """
 
     call: str
@@ -70,7 +71,7 @@ def check_block(workload: Workload, block: int) -> None:
 
 
 def _broken(run: Callable[[], object]) -> Exception | None:
-    """Why a run does not keep what is promised."""
+    """Return the error of a run that breaks a guarantee; None if it keeps all of them."""
     try:
         run()
     except (AssertionError, DeadlockError) as error:
@@ -90,10 +91,10 @@ def guarantees_hold(workloads: Mapping[str, Workload]) -> Callable[[str, int], N
 
 
 def same_run_again(module: str, workloads: Mapping[str, Workload]) -> Callable[[int], None]:
-    """Return the test that a seed gives the same run again: here, and in another process.
+    """Return the test that a seed gives the same run again, in this process and in another.
 
-    The process imports the workloads from their module, its sets have another order, and it runs the last workload
-    first: what a run leaves behind changes the next one in only one of the two.
+    The other process imports the workloads from their module, its sets have another order, and it runs the last
+    workload first: the state that a run leaves behind changes the next one in only one of the two.
     """
 
     @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.extended) for seed in (1, 2))])
@@ -107,12 +108,12 @@ def same_run_again(module: str, workloads: Mapping[str, Workload]) -> Callable[[
 
 
 def trace(workload: Workload, seed: int) -> str:
-    """Return what identifies the run of a seed."""
+    """Return the hash that identifies the run of a seed."""
     return workload.run(seed, workload.schedule(seed)).trace.hash
 
 
 def traces_elsewhere(module: str, seed: int) -> dict[str, str]:
-    """Return the traces of ``WORKLOADS`` in another process."""
+    """Return the traces of ``WORKLOADS`` from another process."""
     program = (
         f"import json; from {module} import WORKLOADS; from {__name__} import trace; "
         f"print(json.dumps({{name: trace(WORKLOADS[name], {seed}) for name in reversed(WORKLOADS)}}))"

@@ -22,8 +22,14 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, carry_out, draw
-from tests.simulation.world import MAX_TURNS, World
+from tests.simulation.environment import (
+    Environment,
+    check_no_task_is_left,
+    in_time,
+    live_until_nothing_is_missing,
+    run_within_turns,
+)
+from tests.simulation.faults import Fault, carry_out, draw, stalled
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 10.0
 APIS = ("ShareFetch", "ShareAcknowledge", "ShareGroupHeartbeat", "FindCoordinator", "Metadata")
@@ -51,12 +57,12 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """What the members received and acknowledged.
+    """The records that the members received and acknowledged.
 
     Attributes:
         written: The values in the log.
         done: Records whose acceptance or rejection was confirmed.
-        maybe: Records that were accepted or rejected, with an error as the outcome: they may be done.
+        maybe: Records that were accepted or rejected with an error as the outcome, so that they may be done.
         counts: The highest delivery count with which a record was acquired, as the brokers reported.
         deliveries: How often a record was delivered.
     """
@@ -76,7 +82,7 @@ class Ledger:
                 (self.done if each.ok else self.maybe).update(where)
 
     async def watch(self, call: RequestInfo, serve: Serve) -> Response | None:
-        """Note what brokers say they have acquired."""
+        """Record what brokers say they have acquired."""
         response: Any = await serve(call.request)
         for topic in response.responses if response is not None else ():
             for part in topic.partitions:
@@ -98,7 +104,7 @@ class Member:
         self._cluster = cluster
         self._ledger = ledger
         self._calm = not faults
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._slack = SLACK + stalled(faults)
         self._diligent = diligent
         self._explicit = random.random() < 0.5
         self._stopped = False
@@ -135,7 +141,7 @@ class Member:
             while self._simulation.time() < until and not self._stopped:
                 await self._act()
         finally:
-            # An exception leaves the block now and then, as far as the consumer can tell.
+            # The consumer sees an exception leave the block now and then.
             if self._random.random() < 0.3:
                 try:
                     raise RuntimeError("the application fails")
@@ -197,7 +203,7 @@ class Member:
         random = self._random
         await asyncio.sleep(0 if self._diligent else random.choice((0, 0, 0, 0.01, 0.1, 0.1, 1.5 * LOCK)))
         if not self._explicit and random.random() < 0.8:
-            # Accepted with the next read.
+            # The next read accepts the records.
             return
         choices: list[Callable[..., bool]] = [self.consumer.accept] * 6
         if not self._diligent:
@@ -243,28 +249,19 @@ class Member:
             assert not self._calm
 
     async def _in_time(self, call: Awaitable[T], seconds: float, name: str) -> T:
-        began = self._simulation.time()
-        try:
-            return await call
-        finally:
-            took = self._simulation.time() - began
-            assert took <= seconds + self._slack, f"{name} took {took:.1f} s, {seconds:g} were given"
+        return await in_time(call, name, seconds, self._slack)
 
 
 def schedule(seed: int) -> list[Fault]:
     random = Random(f"{seed}/faults")
     faults = [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.choice((0, 1, 2, 3, 5)))]
-    # Without a producer, nothing could tell which records a broken replication has lost.
+    # There is no producer, so nothing could tell which records a broken replication has lost.
     return [fault for fault in faults if fault.kind != "lose_tail"]
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
     """Share records under these faults; raises AssertionError if a guarantee is violated."""
-    simulation = Simulation(seed)
-    simulation.run(_program(simulation, faults))
-    turns = simulation.loop.turns / simulation.time()
-    assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
-    return simulation
+    return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
@@ -272,7 +269,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     async with Cluster(BROKERS, auto_create_topics=False, config=OPTIONS) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         await configure(cluster)
-        world = World(simulation, cluster, "t")
+        environment = Environment(simulation, cluster, "t")
         cluster.faults.intercept(ShareFetchRequest, ledger.watch)
 
         async def come_and_go() -> None:
@@ -281,15 +278,16 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await Member(simulation, cluster, ledger, faults).live(until)
 
-        happening = asyncio.create_task(carry_out(world, faults))
+        happening = asyncio.create_task(carry_out(environment, faults))
         try:
-            await asyncio.gather(_produce(world, ledger, random), *(come_and_go() for _ in range(random.randint(1, 3))))
+            await asyncio.gather(
+                _produce(environment, ledger, random), *(come_and_go() for _ in range(random.randint(1, 3)))
+            )
             await happening
             await _finish(simulation, cluster, ledger, faults)
         finally:
             happening.cancel()
-        left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith(OWN_TASKS)]
-        assert not left, f"closed, and still running: {left}"
+        check_no_task_is_left(OWN_TASKS)
 
 
 async def configure(cluster: Cluster) -> None:
@@ -306,29 +304,19 @@ async def configure(cluster: Cluster) -> None:
         assert response.responses[0].error_code == 0
 
 
-async def _produce(world: World, ledger: Ledger, random: Random) -> None:
+async def _produce(environment: Environment, ledger: Ledger, random: Random) -> None:
     for number in range(RECORDS):
         partition = random.randrange(PARTITIONS)
-        offset = world.cluster.partition(world.topic, partition).end_offset
+        offset = environment.cluster.partition(environment.topic, partition).end_offset
         ledger.written[partition, offset] = value = b"%d" % number
-        world.append(partition, value)
+        environment.append(partition, value)
         await asyncio.sleep(random.choice((0, 0.01, 0.1)))
 
 
 async def _finish(simulation: Simulation, cluster: Cluster, ledger: Ledger, faults: list[Fault]) -> None:
     """One more member accepts what is left; then every record is accepted, rejected, or delivered too often."""
-    deadline = simulation.time() + ALL_DONE_WITHIN
     last = Member(simulation, cluster, ledger, faults, diligent=True)
-    living = asyncio.create_task(last.live(deadline))
-    try:
-        while missing := _missing(ledger):
-            assert not living.done(), f"{missing} were never accepted"
-            await asyncio.wait([living], timeout=0.5)
-    finally:
-        if living.done():
-            living.result()
-        last.stop()
-        await living
+    await live_until_nothing_is_missing(last, lambda: _missing(ledger), ALL_DONE_WITHIN)
 
 
 def _missing(ledger: Ledger) -> list[Where]:

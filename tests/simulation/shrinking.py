@@ -8,7 +8,7 @@ from tests.simulation.faults import Fault
 
 
 def shrunk(schedule: Sequence[Fault], fails: Callable[[list[Fault]], bool]) -> list[Fault]:
-    """Return a part of a schedule that still fails, and of which no fault can be left out."""
+    """Return a part of a schedule that still fails, and that would pass without any of its faults."""
     left = list(schedule)
     place = 0
     while place < len(left):

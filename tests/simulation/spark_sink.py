@@ -1,8 +1,8 @@
 """Spark's part of the protocol in virtual time: drivers that die, hang and wake up again, and attempts of all kinds.
 
-A :class:`Query` runs batches as Spark does. Each call of a coordinator is a process of its own, which can be killed
-before or after any request, or hang there while Spark goes on without it: it wakes up when others have taken over.
-Attempts of tasks fail, have copies, and go on after their batch has ended. Meanwhile brokers and network fail.
+A :class:`Query` runs batches as Spark does. Each call of a coordinator is a separate process, which can be killed
+before or after any request, or hang there while Spark continues without it: it wakes up when others have taken over.
+Attempts of tasks fail, have copies, and continue after their batch has ended. Meanwhile brokers and network fail.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
 from aiokproto.spark.sink.exactly_once.tasks import start_producer
 from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.options import TransactionOptions, WriteOptions
+from tests.simulation.environment import Environment
 from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import committed_values, hanging
-from tests.simulation.world import World
 
 BROKERS, PARTITIONS, BATCHES, UNTIL = 3, 2, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
 RUN = "query"
 RELEASES = (None, None, "3.9")
-PATIENCE = (0.3, 2.0, 30.0)
+LONG_TIMEOUT = (0.3, 2.0, 30.0)
 """How long Spark waits for a driver before it starts another one (s)."""
 
 T = TypeVar("T")
@@ -63,16 +63,16 @@ class Query:
         self.written: list[bytes] = []
 
     def calm(self) -> None:
-        """No process dies or hangs from now on."""
+        """Let no process die or hang from now on."""
         self.killing = self.hanging = self.failing = 0.0
 
     # -- drivers
 
     async def drive(self, call: Callable[[Coordinator], Awaitable[T]]) -> T | None:
-        """Call a coordinator in a process of its own; None if it was killed, or hangs."""
+        """Call a coordinator in its own process. Return None if it was killed, or hangs."""
         process = asyncio.create_task(self._process(call))
         self.left.add(process)
-        await asyncio.wait([process], timeout=self.random.choice(PATIENCE))
+        await asyncio.wait([process], timeout=self.random.choice(LONG_TIMEOUT))
         if not process.done():
             return None
         self.left.discard(process)
@@ -118,7 +118,7 @@ class Query:
     # -- tasks
 
     async def attempt(self, plan: Plan, free: FreeId | None, rows: list[bytes]) -> HandedOver | None:
-        """One attempt of a task; None if it has failed."""
+        """Make one attempt of a task. Return None if it has failed."""
         async with ClusterClient(ClusterConfig.parse(self.transactions.connection)) as cluster:
             try:
                 producer = await start_producer(cluster, self.options, self.transactions, plan, free)
@@ -143,7 +143,7 @@ class Query:
                     pass
 
     async def task(self, plan: Plan, partition: int, rows: list[bytes]) -> tuple[HandedOver | None, FreeId | None]:
-        """Attempts of a task until one succeeds; its transaction, or the id that it has not used."""
+        """Make attempts of a task until one succeeds. Return its transaction, or the id that it hasn't used."""
         free = plan.free[partition] if partition < len(plan.free) else None
         if not rows:
             return None, free
@@ -153,7 +153,7 @@ class Query:
             if self.random.random() < self.failing:
                 attempts.append(asyncio.create_task(self.attempt(plan, None, rows)))
             self.left.update(attempts)
-            # Of copies one is taken, and another goes on.
+            # One of the copies is taken, and another continues.
             done, _ = await asyncio.wait(attempts, timeout=30, return_when=asyncio.FIRST_COMPLETED)
             for one in sorted(done, key=attempts.index):
                 transaction = one.result()
@@ -179,7 +179,7 @@ class Query:
                 raise AssertionError(f"batch {number} is stuck")
 
     async def _batch(self, number: int, partitions: list[list[bytes]]) -> bool:
-        """Try a batch in a new run of the query; whether Spark knows that it is committed."""
+        """Try a batch in a new run of the query. Return whether Spark knows that it is committed."""
         plan = await self.plan()
         if plan is None:
             return False
@@ -216,9 +216,9 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Run a query under these faults; raises AssertionError unless its rows are there, once."""
+    """Run a query under these faults. Raise AssertionError unless each of its rows is there once."""
     simulation = Simulation(seed)
-    # In some runs the epochs of an id are soon used up: its next transaction has another producer id.
+    # The epochs of an id are soon used up in some runs: its next transaction has another producer id.
     last = simulation.random.choice((transaction_metadata.LAST_EPOCH, 6, 9))
     with (
         patch.object(state_topic, "SNAPSHOT_AFTER", simulation.random.choice((0, 8, 100))),
@@ -240,14 +240,14 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     async with Cluster(BROKERS, auto_create_topics=False, config=config, as_version=release) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         query = Query(simulation, cluster, two_phase=two_phase)
-        happening: Coroutine[Any, Any, None] = carry_out(World(simulation, cluster, "t"), faults)
+        happening: Coroutine[Any, Any, None] = carry_out(Environment(simulation, cluster, "t"), faults)
         await asyncio.gather(query.run(), happening)
         query.calm()
         ended: list[Any] = list(await asyncio.gather(*query.left, return_exceptions=True))
         for one in ended:
             if isinstance(one, BaseException) and not isinstance(one, (KafkaError, KilledError)):
                 raise one
-        # Aborts what the last attempts have left.
+        # The loop aborts transactions that the last attempts have left.
         while await query.plan() is None:
             pass
         assert not (left := hanging(cluster, "t", PARTITIONS)), left

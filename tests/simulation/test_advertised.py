@@ -1,4 +1,4 @@
-"""Bootstrap addresses that lead to a cluster whose advertised addresses lead nowhere."""
+"""Bootstrap addresses of a cluster whose advertised addresses lead nowhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.errors import DeadlineError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 ADVERTISED = "10.9.9.9"
 

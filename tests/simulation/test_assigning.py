@@ -31,7 +31,7 @@ def test_partitions_are_assigned_only_once_the_group_is_left() -> None:
             await anext(consumer)
             with pytest.raises(DeadlineError):
                 await consumer.unsubscribe(timeout_ms=500)
-            # What the group takes away in the end would be what was assigned.
+            # The group would otherwise take away the assigned partitions at the end.
             with pytest.raises(ConfigurationError, match="not left"):
                 consumer.assign(ZERO)
             await consumer.unsubscribe()
@@ -53,7 +53,7 @@ def test_finished_records_are_committed_after_another_partition_was_assigned(ans
             await read(consumer, 2)
             if answered:
                 await asyncio.sleep(6)
-                # The third was still being processed.
+                # The third record was still being processed.
                 found = await consumer.committed(ZERO, ONE)
                 assert [each and each.offset for each in found.values()] == [2, 1]
             else:

@@ -1,4 +1,4 @@
-"""A loop that does nothing but poll."""
+"""A loop that only polls."""
 
 from __future__ import annotations
 

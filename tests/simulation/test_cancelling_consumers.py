@@ -24,17 +24,17 @@ from tests.simulation.writing import FIRST_TIME, Writer
 PARTITIONS = 2
 BATCHES = 30
 MOST = 60
-"""Suspensions of a call, by far."""
+"""More suspensions than any call has."""
 
 WHERE = TopicPartition("t", 0)
-PATIENCE = 20.0
+LONG_TIMEOUT = 20.0
 
 
 class Reader:
     """A consumer and the records it has returned.
 
     Attributes:
-        given: Partition → offsets, in the order in which they were returned.
+        given: The offsets by partition, in the order in which they were returned.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -59,14 +59,14 @@ class Reader:
         self._receive(list(await anext(self.consumer.batches())))
 
     async def seek_and_read(self, seek: Callable[[Consumer], None]) -> None:
-        """Partition 0 begins again."""
+        """Seek in partition 0, which starts again, and read."""
         if WHERE in self.consumer.assignment():
             seek(self.consumer)
             self.given[0].clear()
         await self.position()
 
     async def position(self) -> None:
-        """That of a partition which may not be assigned, or be held for a rebalance."""
+        """Get the position of a partition, which may not be assigned, or be held for a rebalance."""
         with suppress(ConfigurationError, DeadlineError):
             await self.consumer.position(WHERE, timeout_ms=1000)
 
@@ -92,7 +92,7 @@ CALLS: dict[str, Call] = {
     "partitions_for_topic": lambda reader: reader.consumer.partitions_for_topic("t"),
 }
 AT_ONCE = {"partitions_for_topic", "position", "commit", "seek_to_beginning", "seek_to_time"}
-"""What may have nothing to wait for, or nothing to do before the group has assigned something."""
+"""Calls that may have nothing to wait for, or nothing to do before the group has assigned something."""
 
 
 async def started(cluster: Cluster, writer: Writer) -> Reader:
@@ -125,7 +125,8 @@ def left() -> list[str]:
 
 
 async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
-    """Cancel a call at a suspension, and see that nothing is lost or repeated; whether there is such a one."""
+    """Cancel a call at a suspension, and check that nothing is lost or repeated. Return whether the call has that
+    suspension."""
     async with Cluster(2, config={"group.min.session.timeout.ms": 500}) as cluster:
         await cluster.create_topic("t", PARTITIONS)
         writer = Writer(simulation.random, cluster, "t", PARTITIONS)
@@ -136,7 +137,7 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                 for _ in range(3):
                     await reader.next()
             if when == "rebalance":
-                # Its join is under way: this member has to give everything up, and gets a part of it again.
+                # The other member is joining, so this member has to give everything up, and gets a part of it again.
                 other = Consumer("t", group_instance_id="other", **options(cluster))
                 await other.start()
                 await asyncio.sleep(0.15)
@@ -151,11 +152,11 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                 for partition in range(PARTITIONS)
             }
             while any(len(reader.given[partition]) < len(wanted[partition]) for partition in wanted):
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             assert dict(reader.given) == wanted
             for call in CALLS.values():
                 if call not in (CALLS["anext"], CALLS["poll"], CALLS["batches"]):
-                    await asyncio.wait_for(call(reader), PATIENCE)
+                    await asyncio.wait_for(call(reader), LONG_TIMEOUT)
         finally:
             began = simulation.time()
             await reader.consumer.close(3000)
@@ -165,7 +166,7 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
 
 
 def at_every_suspension(run: Callable[[Simulation, int], Awaitable[bool]], *, least: int) -> None:
-    """Run as often as there are suspensions to cancel at."""
+    """Run once for each suspension at which to cancel."""
     for at in range(1, MOST):
         simulation = Simulation(at)
         if not simulation.run(run(simulation, at)):
@@ -201,7 +202,7 @@ def test_starting_can_be_cancelled_wherever_it_suspends(group_id: str | None) ->
 
 @pytest.mark.parametrize("name", ["unsubscribe", "close"])
 def test_an_end_can_be_cancelled_wherever_it_suspends(name: str) -> None:
-    """What is finished may be committed or not; another member goes on from there, without a gap."""
+    """Finished records may be committed or not. Another member continues from there, without a gap."""
 
     async def end(simulation: Simulation, at: int) -> bool:
         async with Cluster(1, config={"group.min.session.timeout.ms": 500}) as cluster:
@@ -216,14 +217,14 @@ def test_an_end_can_be_cancelled_wherever_it_suspends(name: str) -> None:
                 await asyncio.sleep(1)
                 assert not reader.consumer.assignment()
                 reader.consumer.subscribe("t")
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             await reader.consumer.close(3000)
             assert not left()
             second = Reader(options(cluster))
             try:
                 await second.consumer.start()
                 for _ in range(10):
-                    await asyncio.wait_for(second.next(), PATIENCE)
+                    await asyncio.wait_for(second.next(), LONG_TIMEOUT)
             finally:
                 await second.consumer.close(3000)
             for partition, offsets in second.given.items():
@@ -243,7 +244,7 @@ def test_an_end_can_be_cancelled_wherever_it_suspends(name: str) -> None:
 def test_a_close_that_is_cancelled_leaves_the_group_nevertheless(
     protocol: Any, describe: Callable[..., Request[Any]]
 ) -> None:
-    """Without a wait: else the others would not get the partitions before the session expires."""
+    """Nothing waits; otherwise the others would get the partitions only when the session expires."""
 
     async def end(simulation: Simulation, at: int) -> bool:
         async with Cluster(1) as cluster:
@@ -263,7 +264,7 @@ def test_a_close_that_is_cancelled_leaves_the_group_nevertheless(
 
 
 async def members(cluster: Cluster, describe: Callable[..., Request[Any]]) -> list[Any]:
-    """The members of the group, once the broker has handled what was sent before."""
+    """Return the members of the group, once the broker has handled all earlier requests."""
     key = "groups" if describe is DescribeGroupsRequest else "group_ids"
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         response: Any = await client.request(describe(**{key: ["g"]}))

@@ -13,7 +13,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
-from tests.simulation.world import stored_records
+from tests.simulation.environment import stored_records
 
 Call = Callable[[Producer], Awaitable[object]]
 
@@ -46,11 +46,12 @@ async def _closed(producer: Producer) -> None:
 
 
 MOST = 40
-"""Suspensions of a call, by far."""
+"""More suspensions than any call has."""
 
 
 async def once(name: str, at: int, *, new_topic: bool, full: bool) -> bool:
-    """Cancel a call at a suspension, and see that the producer is none the worse; whether there is such a one."""
+    """Cancel a call at a suspension, and check that the producer still works. Return whether the call has that
+    suspension."""
     async with Cluster(1) as cluster:
         await cluster.create_topic("t", 1)
         servers = cluster.bootstrap_servers
@@ -85,7 +86,7 @@ async def once(name: str, at: int, *, new_topic: bool, full: bool) -> bool:
 @pytest.mark.parametrize("new_topic", [False, True], ids=["known topic", "new topic"])
 @pytest.mark.parametrize("full", [False, True], ids=["room", "full buffer"])
 def test_a_call_cancelled_wherever_it_suspends(name: str, new_topic: bool, full: bool) -> None:
-    """What it had buffered is delivered, what it had not is not; other calls do not notice; nothing is left behind."""
+    """Buffered records are delivered and others aren't, other calls don't notice, and nothing is left behind."""
     points = 0
     for at in range(1, MOST):
         simulation = Simulation(at)

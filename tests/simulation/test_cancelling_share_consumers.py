@@ -14,19 +14,19 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.share import AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions, cancelled
+from tests.simulation.environment import Environment
 from tests.simulation.sharing import OPTIONS, configure
 from tests.simulation.test_cancelling_consumers import at_every_suspension, left, members
-from tests.simulation.world import World
 
 PARTITIONS, RECORDS = 2, 12
-PATIENCE = 20.0
+LONG_TIMEOUT = 20.0
 
 
 class Reader:
     """A share consumer, and the records it has returned.
 
     Attributes:
-        given: Partition, offset and delivery count of each.
+        given: The partition, offset and delivery count of each record.
         outcomes: The outcomes of acknowledgements.
     """
 
@@ -85,13 +85,14 @@ async def fill(simulation: Simulation, cluster: Cluster) -> None:
     """Write records, one batch each."""
     await cluster.create_topic("t", PARTITIONS)
     await configure(cluster)
-    world = World(simulation, cluster, "t")
+    environment = Environment(simulation, cluster, "t")
     for number in range(RECORDS):
-        world.append(number % PARTITIONS, b"%d" % number)
+        environment.append(number % PARTITIONS, b"%d" % number)
 
 
 async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
-    """Cancel a call at a suspension: each record is delivered once, and accepted; whether there is such a one."""
+    """Cancel a call at a suspension, and check that each record is delivered once, and accepted. Return whether the
+    call has that suspension."""
     async with Cluster(2, config=OPTIONS) as cluster:
         await fill(simulation, cluster)
         reader = Reader(cluster)
@@ -102,10 +103,10 @@ async def once(simulation: Simulation, name: str, at: int, when: str) -> bool:
                     await reader.next()
             was_cancelled = await cancelled(Suspensions(), CALLS[name](reader), at)
             while len(reader.given) < RECORDS:
-                await asyncio.wait_for(reader.next(), PATIENCE)
+                await asyncio.wait_for(reader.next(), LONG_TIMEOUT)
             expected = [(number % PARTITIONS, number // PARTITIONS, 1) for number in range(RECORDS)]
             assert sorted(reader.given) == sorted(expected), "each record once"
-            await asyncio.wait_for(reader.consumer.commit(), PATIENCE)
+            await asyncio.wait_for(reader.consumer.commit(), LONG_TIMEOUT)
         finally:
             began = simulation.time()
             await reader.consumer.close(3000)
@@ -141,7 +142,7 @@ def test_starting_can_be_cancelled_wherever_it_suspends() -> None:
 
 
 def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
-    """What was acknowledged may be done or not; what was not is delivered to another member."""
+    """Acknowledged records may be done or not. The others are delivered to another member."""
 
     async def end(simulation: Simulation, at: int) -> bool:
         async with Cluster(1, config=OPTIONS) as cluster:
@@ -162,7 +163,7 @@ def test_closing_can_be_cancelled_wherever_it_suspends() -> None:
             accepted = (records[0].partition, records[0].offset)
             wanted = {(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)} - {accepted}
             while {each[:2] for each in other.given} - {accepted} != wanted:
-                await asyncio.wait_for(other.next(), PATIENCE)
+                await asyncio.wait_for(other.next(), LONG_TIMEOUT)
             if reader.outcomes[0].ok:
                 assert accepted not in {each[:2] for each in other.given}
             await other.consumer.close(3000)

@@ -32,7 +32,7 @@ CALLS: dict[str, Call] = {
     "leave": lambda txn: txn.__aexit__(None, None, None),
 }
 MOST = 60
-"""Suspensions of a call, by far."""
+"""More suspensions than any call has."""
 CONFIG = {
     "transaction.state.log.num.partitions": 1,
     "offsets.topic.num.partitions": 1,
@@ -42,7 +42,8 @@ CONFIG = {
 
 
 async def once(name: str, at: int, release: str | None, *, open_before: bool) -> bool:
-    """Cancel a call at a suspension, and see that the producer is none the worse; whether there is such a one."""
+    """Cancel a call at a suspension, and check that the producer still works. Return whether the call has that
+    suspension."""
     async with Cluster(1, auto_create_topics=False, config=CONFIG, as_version=release) as cluster:
         await cluster.create_topic("t", 1)
         async with Producer(
@@ -52,7 +53,7 @@ async def once(name: str, at: int, release: str | None, *, open_before: bool) ->
             transaction_two_phase_commit_enable=name == "prepare",
         ) as producer:
             if open_before:
-                # Its end is under way when the next one begins.
+                # The transaction is still ending when the next one starts.
                 before = await producer.transaction().__aenter__()
                 await before.send("t", b"before", partition=0)
                 producer._transactions.start_abort()  # type: ignore[union-attr]
@@ -79,7 +80,7 @@ async def once(name: str, at: int, release: str | None, *, open_before: bool) ->
 
 
 async def _outcome(txn: Transaction) -> bool:
-    """Commit what is left open, and return whether it is committed."""
+    """Commit a transaction that is left open, and return whether it is committed."""
     if txn.status in (TransactionStatus.OPEN, TransactionStatus.COMMITTING, TransactionStatus.PREPARED):
         try:
             await txn.commit()
@@ -92,7 +93,7 @@ async def _outcome(txn: Transaction) -> bool:
 @pytest.mark.parametrize("release", ["3.9", None], ids=["v1", "v2"])
 @pytest.mark.parametrize("open_before", [False, True], ids=["first", "after an abort"])
 def test_a_call_cancelled_wherever_it_suspends(name: str, release: str | None, open_before: bool) -> None:
-    """The transaction is committed as a whole or not at all, as its status says, and the next one begins."""
+    """The transaction is committed as a whole or not at all, as its status says, and the next one starts."""
     if name == "prepare" and release is not None:
         pytest.skip("two-phase commit needs version 2")
     points = 0
@@ -111,7 +112,7 @@ MAX_SESSION = 200
 
 
 async def session_once(name: str, at: int) -> bool:
-    """Cancel a call of a session at a suspension; the input is in the output once all the same."""
+    """Cancel a call of a session at a suspension. The input is still in the output once."""
     async with Cluster(1, auto_create_topics=False, config=CONFIG) as cluster:
         for topic in ("t", "out"):
             await cluster.create_topic(topic, 1)
@@ -160,7 +161,7 @@ async def _use(session: ExactlyOnce, name: str, suspensions: Suspensions, at: in
     for record in records:
         await txn.post("out", record.value, partition=0)
     if name == "commit" and await cancelled(suspensions, anext(batches), at):
-        # The next call goes on where it was.
+        # The next call continues where it was.
         records, txn = await anext(batches)
         await copy(records, txn)
         return True
@@ -169,7 +170,7 @@ async def _use(session: ExactlyOnce, name: str, suspensions: Suspensions, at: in
 
 @pytest.mark.parametrize("name", SESSION_CALLS)
 def test_a_call_of_a_session_cancelled_wherever_it_suspends(name: str) -> None:
-    """What was not committed is processed by the next session, and nothing twice."""
+    """The next session processes what wasn't committed, and nothing twice."""
     points = 0
     for at in range(1, MAX_SESSION):
         if not Simulation(at).run(session_once(name, at)):

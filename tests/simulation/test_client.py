@@ -39,7 +39,7 @@ def silence(simulation: Simulation, kafka: Cluster, *nodes: int) -> None:
 
 @pytest.mark.parametrize("node", range(3))
 def test_a_silent_broker_does_not_delay_requests_that_others_can_answer(node: int) -> None:
-    """Whichever broker it is: requests for metadata and coordinators go to another one after a second."""
+    """This holds for each broker: requests for metadata and coordinators go to another one after a second."""
     simulation = Simulation(node)
 
     async def main() -> list[float]:
@@ -66,7 +66,7 @@ def test_a_silent_broker_does_not_delay_requests_that_others_can_answer(node: in
 
 
 def test_a_silent_broker_is_tried_last() -> None:
-    """Also by many at once, though the others then have more to do than it."""
+    """Many requests at once do the same, although the other brokers then have more to do."""
     simulation = Simulation(5)
 
     async def main() -> float:
@@ -88,7 +88,7 @@ def test_a_silent_broker_is_tried_last() -> None:
 
 
 def calls(client: Client, timeout: float) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Every way in which a client waits, each with its deadline in milliseconds (None: by the options)."""
+    """Return every way in which a client waits, each with its deadline in milliseconds (None: by the options)."""
     where = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     leader = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=where)])
     return {
@@ -167,7 +167,7 @@ def test_a_full_socket_delays_neither_a_call_nor_closing() -> None:
 
 
 def test_unused_topics_leave_the_metadata() -> None:
-    """Topics that were only looked up; a consumer's topics stay, and topics in use."""
+    """Topics that were only looked up leave. A consumer's topics stay, and so do topics in use."""
     simulation = Simulation(2)
     names = {f"t{number}" for number in range(50)}
 
@@ -211,7 +211,7 @@ def test_unused_topics_leave_the_metadata() -> None:
 
 
 def test_an_unreachable_cluster_is_logged_periodically(caplog: pytest.LogCaptureFixture) -> None:
-    """A single line would be overlooked, one per attempt would fill the log."""
+    """A single line would be overlooked, and one per attempt would fill the log."""
     simulation = Simulation(1)
 
     async def main() -> None:

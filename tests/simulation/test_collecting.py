@@ -1,4 +1,4 @@
-"""poll() waits for as many records as it is asked to, and loses none when it is interrupted."""
+"""poll() waits for as many records as requested, and loses none when it is interrupted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aiokproto import Consumer, Record
 from aiokproto.errors import ConfigurationError, RecordDeserializationError
 from aiokproto.records import BatchRecord, encode
 from aiokproto.types import TopicPartition
+from tests.simulation.environment import Environment
 from tests.simulation.test_consumer_guards import run
-from tests.simulation.world import World
 
 WHERE = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -31,25 +31,25 @@ def places(records: list[Record[Any, Any]]) -> list[tuple[int, int]]:
     return sorted((record.partition, record.offset) for record in records)
 
 
-async def append_each(world: World, pause: float, count: int, partitions: int = 1) -> None:
+async def append_each(environment: Environment, pause: float, count: int, partitions: int = 1) -> None:
     for number in range(count):
         await asyncio.sleep(pause)
-        world.append(number % partitions, b"x")
+        environment.append(number % partitions, b"x")
 
 
-def append_one(world: World, offset: int, *, damaged: bool) -> None:
+def append_one(environment: Environment, offset: int, *, damaged: bool) -> None:
     data = bytearray(encode([BatchRecord(offset, 0, None, b"x")]))
-    # Covered by the checksum.
+    # The checksum covers this byte.
     data[-1] ^= damaged
-    world.cluster._running.state.partition("t", 0).append(bytes(data), 0)
+    environment.cluster._running.state.partition("t", 0).append(bytes(data), 0)
 
 
 @pytest.mark.parametrize("deserializer", DESERIALIZERS)
 def test_poll_returns_once_there_are_min_records_of_all_partitions(deserializer: Any) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         time = asyncio.get_running_loop().time
         since = time()
-        writing = asyncio.create_task(append_each(world, 1, 10, partitions=2))
+        writing = asyncio.create_task(append_each(environment, 1, 10, partitions=2))
         records = await consumer.poll(60_000, 100, min_records=10)
         assert places(records) == [(part, offset) for part in range(2) for offset in range(5)]
         assert 10 <= time() - since < 12
@@ -61,7 +61,7 @@ def test_poll_returns_once_there_are_min_records_of_all_partitions(deserializer:
 
 @pytest.mark.parametrize("deserializer", DESERIALIZERS)
 def test_poll_returns_what_there_is_after_its_timeout(deserializer: Any) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
         records = await consumer.poll(5000, 100, min_records=100)
@@ -73,7 +73,7 @@ def test_poll_returns_what_there_is_after_its_timeout(deserializer: Any) -> None
 
 @pytest.mark.parametrize("deserializer", DESERIALIZERS)
 def test_poll_returns_at_most_max_records_and_leaves_the_others_to_the_next_call(deserializer: Any) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         seen: list[tuple[int, int]] = []
         for _ in range(4):
             some = await consumer.poll(5000, 5, min_records=5)
@@ -87,7 +87,7 @@ def test_poll_returns_at_most_max_records_and_leaves_the_others_to_the_next_call
 @pytest.mark.parametrize("reading", ["poll", "anext", "batches"])
 @pytest.mark.parametrize("deserializer", DESERIALIZERS)
 def test_a_cancelled_poll_leaves_what_it_has_collected_to_any_other_read(deserializer: Any, reading: str) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(consumer.poll(60_000, min_records=100), 3)
@@ -105,8 +105,8 @@ def test_a_cancelled_poll_leaves_what_it_has_collected_to_any_other_read(deseria
     run(program, value_deserializer=deserializer)
 
 
-def test_batches_continues_behind_what_poll_has_returned_of_several_batches() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+def test_batches_continues_after_what_poll_has_returned_of_several_batches() -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         assert len(await consumer.poll(5000, 7, min_records=7)) == 7
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(consumer.poll(60_000, min_records=100), 3)
@@ -118,8 +118,8 @@ def test_batches_continues_behind_what_poll_has_returned_of_several_batches() ->
 
 
 def test_poll_returns_nothing_of_a_partition_that_is_paused_or_sought_meanwhile() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
-        world.append(1, b"x")
+    async def program(environment: Environment, consumer: Consumer) -> None:
+        environment.append(1, b"x")
         polling = asyncio.create_task(consumer.poll(5000, 100, min_records=100))
         await asyncio.sleep(1)
         consumer.pause(OTHER)
@@ -132,8 +132,8 @@ def test_poll_returns_nothing_of_a_partition_that_is_paused_or_sought_meanwhile(
 
 
 def test_poll_returns_nothing_of_a_partition_that_is_taken_away_while_it_collects() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
-        world.append(1, b"x")
+    async def program(environment: Environment, consumer: Consumer) -> None:
+        environment.append(1, b"x")
         polling = asyncio.create_task(consumer.poll(5000, 100, min_records=100))
         await asyncio.sleep(1)
         consumer.assign(OTHER)
@@ -143,7 +143,7 @@ def test_poll_returns_nothing_of_a_partition_that_is_taken_away_while_it_collect
 
 
 def test_a_partition_is_collected_from_beyond_the_fetch_buffer() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         assert len(await consumer.poll(60_000, 200, min_records=200)) == 200
 
     run(program, records=200, size=1000, fetch_buffer_bytes=20_000, max_partition_fetch_bytes=10_000)
@@ -159,9 +159,9 @@ def test_records_before_one_that_cannot_be_decoded_are_returned_first(suspends: 
         await asyncio.sleep(0.001)
         return int(value)
 
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         for value in (b"1", b"2", b"bad", b"4"):
-            world.append(0, value)
+            environment.append(0, value)
         seen: list[Any] = []
         while len(seen) < 4:
             try:
@@ -185,15 +185,15 @@ def test_poll_collects_min_records_beyond_those_that_are_skipped(suspends: bool)
         await asyncio.sleep(0.001)
         return int(value)
 
-    async def program(world: World, consumer: Consumer[Any, Any]) -> None:
+    async def program(environment: Environment, consumer: Consumer[Any, Any]) -> None:
         for partition in range(2):
             for value in (b"bad", b"1", b"bad", b"bad", b"2"):
-                world.append(partition, value)
+                environment.append(partition, value)
         polling = asyncio.create_task(consumer.poll(60_000, 10, min_records=7))
         await asyncio.sleep(1)
         assert not polling.done()
         for value in (b"bad", b"3", b"4", b"5"):
-            world.append(0, value)
+            environment.append(0, value)
         seen = [(record.partition, record.value) for record in await polling]
         assert sorted(seen) == [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 1), (1, 2)]
         assert consumer.undecodable == 7
@@ -213,13 +213,13 @@ def test_poll_collects_min_records_beyond_those_that_are_skipped(suspends: bool)
 def test_poll_collects_min_records_beyond_damaged_batches_that_are_skipped(
     damaged: set[int], deserializer: Any
 ) -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         for number in range(20):
-            append_one(world, number, damaged=number in damaged)
+            append_one(environment, number, damaged=number in damaged)
         polling = asyncio.create_task(consumer.poll(60_000, 100, min_records=21 - len(damaged)))
         await asyncio.sleep(2)
         assert not polling.done()
-        append_one(world, 20, damaged=False)
+        append_one(environment, 20, damaged=False)
         assert [record.offset for record in await polling] == [each for each in range(21) if each not in damaged]
         assert consumer.undecodable == len(damaged)
 
@@ -227,7 +227,7 @@ def test_poll_collects_min_records_beyond_damaged_batches_that_are_skipped(
 
 
 def test_min_records_beyond_max_records_are_refused() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
+    async def program(environment: Environment, consumer: Consumer) -> None:
         with pytest.raises(ConfigurationError, match="min_records=8"):
             await consumer.poll(0, 7, min_records=8)
 

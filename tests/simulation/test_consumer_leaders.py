@@ -1,4 +1,4 @@
-"""Leaders that move while a response is processed, and preferred replicas that do not serve."""
+"""Leaders that move while a response is processed, and preferred replicas that don't serve."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.world import World
+from tests.simulation.environment import Environment
 
 FIRST = TopicPartition("t", 0)
 
-Program = Callable[[Simulation, Cluster, World], Awaitable[None]]
+Program = Callable[[Simulation, Cluster, Environment], Awaitable[None]]
 
 
 def run(program: Program) -> None:
-    """Run a program with a cluster of two brokers; both are replicas of the only partition of topic t."""
+    """Run a program with a cluster of two brokers, which are both replicas of the only partition of topic t."""
     simulation = Simulation(1)
 
     async def main() -> None:
         async with Cluster(2) as cluster:
             await cluster.create_topic("t", 1, replication=2)
-            await program(simulation, cluster, World(simulation, cluster, "t"))
+            await program(simulation, cluster, Environment(simulation, cluster, "t"))
 
     simulation.run(main())
 
@@ -40,9 +40,9 @@ def test_a_leader_that_moves_while_a_response_is_processed(monkeypatch: pytest.M
     monkeypatch.setattr("aiokproto.fetched.time_slice.LONG", 0.0)
     count = 8000
 
-    async def program(simulation: Simulation, cluster: Cluster, world: World) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, environment: Environment) -> None:
         for number in range(count):
-            world.append(0, b"%d" % number)
+            environment.append(0, b"%d" % number)
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             fetches = cluster.faults.watch(FetchRequest)
             consumer.assign(FIRST)
@@ -55,7 +55,7 @@ def test_a_leader_that_moves_while_a_response_is_processed(monkeypatch: pytest.M
                 offsets += [record.offset for record in await consumer.poll(5000)]
             assert offsets == list(range(count))
             assert await consumer.poll(2000) == []
-            world.append(0, b"last")
+            environment.append(0, b"last")
             assert [record.offset for record in await consumer.poll(2000)] == [count]
             assert fetches.count < 30, "partitions that are no longer wanted are not requested again and again"
 
@@ -78,13 +78,13 @@ def point_to(cluster: Cluster, follower: int) -> None:
 
 @pytest.mark.parametrize("problem", ["is unknown", "does not have the offset"])
 def test_a_follower_that_cannot_be_read_from_costs_few_requests(problem: str) -> None:
-    async def program(simulation: Simulation, cluster: Cluster, world: World) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, environment: Environment) -> None:
         follower = 7 if problem == "is unknown" else 1 - cluster.leader("t", 0)
         point_to(cluster, follower)
         cluster.faults.fail(FetchRequest, ErrorCode.OFFSET_OUT_OF_RANGE, node=follower)
         fetches = cluster.faults.watch(FetchRequest)
         for number in range(3):
-            world.append(0, b"%d" % number)
+            environment.append(0, b"%d" % number)
         async with Consumer(
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", client_rack="here"
         ) as consumer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from tests.simulation import consuming, handling, producing, pushing, reading, sharing, truncating
+from tests.simulation.environment import TURNS_A_SECOND
 from tests.simulation.faults import Fault
 from tests.simulation.seeds import Workload, guarantees_hold, same_run_again
-from tests.simulation.world import TURNS_A_SECOND
 
 
 def groups(protocol: str, part: int) -> Workload:
@@ -59,7 +59,7 @@ test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:
-    """For half a minute nothing can be done: almost nothing is."""
+    """Nothing can be done for half a minute, so members do almost nothing."""
     silent = [Fault(6.0, "silence", 30.0, (broker, True, True)) for broker in range(consuming.BROKERS)]
     simulation = consuming.run(2, silent)
     assert simulation.time() > 36

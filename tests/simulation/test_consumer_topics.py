@@ -1,4 +1,5 @@
-"""Topics that are deleted or created again, and brokers that do not answer: effects on readers of other partitions."""
+"""Topics that are deleted or created again, and brokers that don't answer: the effects on readers of other
+partitions."""
 
 from __future__ import annotations
 

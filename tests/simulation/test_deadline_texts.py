@@ -1,4 +1,4 @@
-"""What the error of a request says that is given up."""
+"""The error text of a request that is given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each public coroutine ends at its deadline, whatever has become of the brokers."""
+"""Each public coroutine ends at its deadline, even if brokers fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokproto.simulation import Link, Simulation
 from tests.simulation.sharing import OPTIONS, configure
 
 LIMIT = 1.0
-"""Seconds of each call, by its argument or by the option that is its default."""
+"""The deadline of each call (s), by its argument or by the option that is its default."""
 SLACK = 0.5
 T0 = ("t", 0)
 
@@ -98,10 +98,10 @@ CALLS: dict[type, dict[str, Callable[[Any], Awaitable[Any]]]] = {
 """The calls with a deadline, in the order in which they are made."""
 
 WITHOUT: dict[type, set[str]] = {
-    # As long as the application wants.
+    # These run as long as the application wants.
     Consumer: {"run", "deserialize"},
     ShareConsumer: {"run"},
-    # Of transactions, below; `post_bytes` is `post` with serializers.
+    # Tests of transactions below call these. `post_bytes` is `post` with serializers.
     Producer: {"abort", "complete_transaction", "post_bytes"},
     Client: set(),
 }
@@ -114,7 +114,7 @@ def test_every_coroutine_with_a_deadline_is_called(kind: type) -> None:
     found = set()
     for name in names:
         member = inspect.getattr_static(kind, name)
-        # The gate is a plain function around what is decorated already. Compiled coroutines are not recognised.
+        # The gate is a plain function around a decorated one. Compiled coroutines aren't recognised.
         if inspect.iscoroutinefunction(inspect.unwrap(getattr(member, "__func__", member))):
             found.add(name)
     assert found - WITHOUT[kind] - START <= {name.split()[0] for name in CALLS[kind]}
@@ -206,7 +206,7 @@ def test_starts_end_at_their_deadline(server: str) -> None:
         end()
         for kind in CALLS:
             client = made(kind, servers)
-            # Each address is tried once, however short the option is.
+            # The client tries each address once, however short the option is.
             await timed(simulation, kind.__name__, client.start(), late, limit=10 + 1)
         await timed(simulation, "Client with a timeout", made(Client, servers).start(MS), late)
 
@@ -253,7 +253,7 @@ def test_a_loop_of_transactions_closes_at_its_deadline(server: str) -> None:
         loop = ExactlyOnce(consumer, producer)
         await loop.start()
         end()
-        # Two clients, one after the other, with the default of `close`.
+        # The session closes two clients, one after the other, with the default of `close`.
         await timed(simulation, "close", loop.close(), late, limit=2 * 5)
 
     broken(server, program)

@@ -1,4 +1,4 @@
-"""Requests to several brokers: every item is in the response, whatever one broker does."""
+"""Requests to several brokers: every item is in the response, even if one broker fails."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from aiokproto.simulation import Simulation
 PARTITIONS = 7
 GROUPS = [f"group {number}" for number in range(9)]
 TIMEOUT = 4000
-"""Of a call; one attempt has a second of it."""
+"""The timeout of a call (ms). One attempt has a second of it."""
 SILENT = 2
 
 
 def simulate(program: Callable[[Cluster, Client], Awaitable[None]], seed: int = 1) -> float:
-    """Run a program with three brokers; returns how long its calls took together."""
+    """Run a program with three brokers. Return how long its calls took together."""
     simulation = Simulation(seed)
 
     async def main() -> float:
@@ -160,7 +160,7 @@ def test_the_call_fails_if_all_brokers_fail() -> None:
 
 
 def test_the_others_do_not_wait_for_a_silent_broker() -> None:
-    """Their answers are there at once: the silent broker's time is spent on its own part alone."""
+    """The other answers are there at once: only the silent broker's part takes time."""
 
     async def program(cluster: Cluster, client: Client) -> None:
         cluster.faults.drop(ListOffsetsRequest, "response", node=SILENT, times=1)
@@ -170,7 +170,8 @@ def test_the_others_do_not_wait_for_a_silent_broker() -> None:
 
 
 def test_a_partition_that_has_moved_is_requested_again() -> None:
-    """Of two partitions that a broker was known to lead, it answers for one; the other is found at its new leader."""
+    """A broker was known to lead two partitions. It answers for one, and the client finds the new leader of the
+    other."""
 
     async def program(cluster: Cluster, client: Client) -> None:
         assert set(codes(await client.request(offsets())).values()) == {0}
@@ -228,7 +229,7 @@ def test_configurations_of_several_brokers() -> None:
 
 @pytest.mark.parametrize("groups", [1, 9])
 def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
-    """OffsetFetch has ids only from version 10 on: with nothing but a name, it would ask for nothing."""
+    """OffsetFetch has only ids from version 10 on, so a request with nothing but a name would be empty."""
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     requested_groups = [OffsetFetchRequestGroup(group_id=group, topics=topics) for group in GROUPS[:groups]]
 

@@ -1,4 +1,4 @@
-"""Topics that brokers list without partitions and without an error, as while they are created."""
+"""Topics that brokers list without partitions and without an error, as they do while topics are created."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(program: Callable[[Simulation, Cluster, dict[str, Any]], Awaitable[None]
 
 
 def emptied(topic_id: bytes | None = None) -> Callable[[RequestInfo, Serve], Awaitable[Response | None]]:
-    """What takes the partitions out of Metadata responses, and gives the topic another id."""
+    """Return a function that removes the partitions from Metadata responses, and gives the topic another id."""
 
     async def change(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)
@@ -54,7 +54,7 @@ CALLS: dict[str, Callable[[Producer], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_producer_waits_for_the_partitions_until_max_block_ms(call: str) -> None:
-    """And the next call does, too. Once there are partitions, it goes on."""
+    """The next call waits, too. Once there are partitions, it continues."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Producer(**options, max_block_ms=2000) as producer:

@@ -1,4 +1,4 @@
-"""Members with ``group_protocol="auto"`` whose coordinator does not have the consumer protocol any more."""
+"""Members with ``group_protocol="auto"`` whose coordinator no longer has the consumer protocol."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAYS = pytest.mark.parametrize("lose", [disable, replace])
 
 
 async def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    """The values of the next records, sorted."""
+    """Return the values of the next records, sorted."""
     values: list[bytes | None] = []
     while len(values) < count:
         values += [record.value for record in await consumer.poll(1000, count - len(values))]
@@ -58,7 +58,7 @@ async def until_classic(consumer: Consumer, events: Events, expected: list[tuple
 @WAYS
 @pytest.mark.parametrize("static", [None, "i"])
 def test_a_member_goes_on_with_the_classic_protocol_and_repeats_nothing(lose: Lose, static: str | None) -> None:
-    """Long before its session would expire."""
+    """This happens long before its session would expire."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         events = Events()

@@ -1,4 +1,4 @@
-"""A producer forgets topics that are gone, and never uses a sequence number twice in the same epoch."""
+"""A producer forgets topics that no longer exist, and never uses a sequence number twice in the same epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokproto.simulation import Simulation
 from tests.simulation.everything import OLD
 
 FORGOTTEN = 30.0
-"""Seconds after which the metadata does not have a topic that is not used, or does not exist."""
+"""Seconds after which the metadata no longer has a topic that isn't used, or doesn't exist."""
 
 
 def run(program: Callable[[Cluster, Producer], Awaitable[None]], as_version: str | None = None, **options: Any) -> None:
@@ -37,7 +37,7 @@ def run(program: Callable[[Cluster, Producer], Awaitable[None]], as_version: str
 
 
 def written(cluster: Cluster) -> list[tuple[int, int, int]]:
-    """Epoch, first sequence number and number of records of each batch in the log."""
+    """Return the epoch, first sequence number and number of records of each batch in the log."""
     log = cluster._running.state.partition("t", 0).log
     found = decode(log.find(log.start_offset, 1 << 30, at_least_one=True).read())
     return [(each.producer_epoch, each.base_sequence, each.count) for each in found if not each.is_control]
@@ -45,7 +45,7 @@ def written(cluster: Cluster) -> list[tuple[int, int, int]]:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics that have expired are too many."""
+    """Let few expired topics count as too many."""
     monkeypatch.setattr("aiokproto.producer.buffer.MAX_TOPICS", 0)
 
 

@@ -1,4 +1,4 @@
-"""Calls of a consumer in a group end by their deadlines, and close() by its own, whatever hangs."""
+"""Calls of a consumer in a group end by their deadlines, and so does close(), even if something hangs."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_closing_does_not_wait_for_a_callback_that_hangs(name: str, callback: An
 
 @pytest.mark.parametrize("after", [0.0, 0.3, 3.0, 5.0, 6.5])
 def test_a_close_that_is_cancelled_ends_at_once(after: float) -> None:
-    """While it commits, while a callback runs, while it leaves the group."""
+    """It is cancelled while it commits, while a callback runs, or while it leaves the group."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def slow(partitions: list[TopicPartition]) -> None:
@@ -180,7 +180,7 @@ def test_a_close_that_is_cancelled_ends_at_once(after: float) -> None:
         closing = asyncio.create_task(consumer.close(8000))
         await asyncio.sleep(after)
         assert not closing.done()
-        # Whatever is sent from now on does not arrive.
+        # Requests that are sent from now on don't arrive.
         simulation.network.link("client", address(cluster)).silence()
         closing.cancel()
         began = simulation.time()

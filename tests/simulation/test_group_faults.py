@@ -1,4 +1,5 @@
-"""Single schedules for groups: healthy partitions are read on, and so are topics created again; closing is quick."""
+"""Single schedules for groups: healthy partitions are still read, and so are topics that are created again; closing is
+quick."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from aiokproto.codec.schema import Response
 from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.world import TURNS_A_SECOND, World
+from tests.simulation.environment import TURNS_A_SECOND, Environment
 
-Program = Callable[[World, dict[str, Any]], Awaitable[None]]
+Program = Callable[[Environment, dict[str, Any]], Awaitable[None]]
 BROKERS = 3
 
 
@@ -39,44 +40,44 @@ def run(program: Program) -> Simulation:
                 "heartbeat_interval_ms": 200,
                 "session_timeout_ms": 3000,
             }
-            await program(World(simulation, cluster, "t"), options)
+            await program(Environment(simulation, cluster, "t"), options)
 
     simulation.run(main())
     return simulation
 
 
-async def produce(world: World, count: int, seconds: float) -> None:
-    """To every partition, so many records so far apart."""
+async def produce(environment: Environment, count: int, seconds: float) -> None:
+    """Write ``count`` records to every partition, ``seconds`` apart."""
     for number in range(count):
         for partition in range(BROKERS):
-            world.append(partition, b"%d" % number)
+            environment.append(partition, b"%d" % number)
         await asyncio.sleep(seconds)
 
 
 @pytest.mark.parametrize("silent", range(BROKERS))
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_other_partitions_are_read_while_one_broker_is_silent(silent: int, group_id: str | None) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
-        # A request to a silent coordinator takes that long to fail.
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        # A request to a silent coordinator takes the request timeout to fail.
         options |= {"group_id": group_id, "request_timeout_ms": 2000, "session_timeout_ms": 60_000}
-        if silent == world.cluster.coordinator("g"):
-            await world.cluster.move_coordinator("g", (silent + 1) % BROKERS)
+        if silent == environment.cluster.coordinator("g"):
+            await environment.cluster.move_coordinator("g", (silent + 1) % BROKERS)
         async with Consumer("t", **options) as consumer:
-            writing = asyncio.create_task(produce(world, 60, 0.5))
+            writing = asyncio.create_task(produce(environment, 60, 0.5))
             found: set[int] = set()
             while found != set(range(BROKERS)):
                 found |= await seen(consumer, 1.0)
-            for link in world.links(silent):
+            for link in environment.links(silent):
                 link.silence()
-            last = dict.fromkeys(set(range(BROKERS)) - {silent}, world.simulation.time())
-            until = world.simulation.time() + 20
-            while world.simulation.time() < until:
+            last = dict.fromkeys(set(range(BROKERS)) - {silent}, environment.simulation.time())
+            until = environment.simulation.time() + 20
+            while environment.simulation.time() < until:
                 for partition in await seen(consumer, 0.2):
                     if partition in last:
-                        last[partition] = world.simulation.time()
-                waited = world.simulation.time() - min(last.values())
+                        last[partition] = environment.simulation.time()
+                waited = environment.simulation.time() - min(last.values())
                 assert waited < 1.5, f"{last}"
-            for link in world.links(silent):
+            for link in environment.links(silent):
                 link.restore()
             await writing
 
@@ -84,41 +85,41 @@ def test_other_partitions_are_read_while_one_broker_is_silent(silent: int, group
 
 
 async def seen(consumer: Consumer, seconds: float) -> set[int]:
-    """The partitions of what comes next."""
+    """Return the partitions of the next records."""
     return {record.partition for record in await consumer.poll(seconds * 1000)}
 
 
 @pytest.mark.parametrize("partitions", [BROKERS, 1])
 @pytest.mark.parametrize("pause", [0.0, 8.0])
 def test_a_group_reads_a_topic_that_was_created_again(partitions: int, pause: float) -> None:
-    """Also with fewer partitions, and where offsets of the one before are committed."""
+    """The topic may have fewer partitions, and offsets of the previous one may be committed."""
 
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         options |= {"metadata_max_age_ms": 500, "auto_commit_interval_ms": 200}
         async with Consumer("t", **options) as consumer:
-            await produce(world, 10, 0)
+            await produce(environment, 10, 0)
             got = 0
             while got < 10 * BROKERS:
                 got += len(await consumer.poll(1000))
             await asyncio.sleep(1)
-            async with Client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
+            async with Client(bootstrap_servers=environment.cluster.bootstrap_servers) as client:
                 await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), max_version=5)
-            turns, began = world.simulation.loop.turns, world.simulation.time()
+            turns, began = environment.simulation.loop.turns, environment.simulation.time()
             await asyncio.sleep(pause)
-            await world.cluster.create_topic("t", partitions)
-            async with Producer(bootstrap_servers=world.cluster.bootstrap_servers) as producer:
+            await environment.cluster.create_topic("t", partitions)
+            async with Producer(bootstrap_servers=environment.cluster.bootstrap_servers) as producer:
                 for number in range(20):
                     await producer.send("t", b"new%d" % number, partition=number % partitions)
             values: list[bytes | None] = []
             while len(values) < 20:
-                assert world.simulation.time() - began < pause + 30, f"{len(values)} of 20 came"
+                assert environment.simulation.time() - began < pause + 30, f"{len(values)} of 20 came"
                 try:
                     values += [record.value for record in await consumer.poll(1000)]
                 except UnknownTopicError:
                     pass
             assert sorted(values, key=str) == sorted((b"new%d" % number for number in range(20)), key=str)
-            seconds = world.simulation.time() - began
-            assert world.simulation.loop.turns - turns < 2000 + 10 * TURNS_A_SECOND * seconds
+            seconds = environment.simulation.time() - began
+            assert environment.simulation.loop.turns - turns < 2000 + 10 * TURNS_A_SECOND * seconds
 
     run(program)
 
@@ -129,25 +130,25 @@ def test_a_group_reads_a_topic_that_was_created_again(partitions: int, pause: fl
 def test_closing_does_not_wait_for_joins(
     client: str, what: Literal["request", "response"], committed: int, seconds: float
 ) -> None:
-    """While the coordinator waits for other members to join, it takes the last commit. Once all have joined it takes
-    none before this member's SyncGroup: half of the time may pass until then, here without JoinGroup's response."""
+    """The coordinator takes the last commit while it waits for other members to join. Once all have joined it takes
+    none before this member's SyncGroup. Half of the time may pass until then, here without JoinGroup's response."""
 
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "cooperative-sticky", "auto_commit_interval_ms": 60_000}
         first, other = (Consumer("t", client_id=name, **options) for name in ("first", "other"))
         async with other, first:
             while not first.assignment() or not other.assignment():
                 await first.poll(100)
                 await other.poll(100)
-            await produce(world, 1, 0)
+            await produce(environment, 1, 0)
             records = await first.poll(1000)
             await first.poll(10)
-            world.cluster.faults.drop(JoinGroupRequest, what, client_id=client)
+            environment.cluster.faults.drop(JoinGroupRequest, what, client_id=client)
             async with Consumer("t", **options):
                 await asyncio.sleep(1)
-                began = world.simulation.time()
+                began = environment.simulation.time()
                 await first.close(8000)
-                assert world.simulation.time() - began < seconds
+                assert environment.simulation.time() - began < seconds
                 place = TopicPartition(records[0].topic, records[0].partition)
                 found = (await other.committed(place))[place]
                 assert found is not None
@@ -157,7 +158,7 @@ def test_closing_does_not_wait_for_joins(
 
 
 def test_after_a_stall_of_twice_the_session_timeout_partitions_are_lost_once() -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         events: list[str] = []
         consumer = Consumer(**options)
         consumer.subscribe(
@@ -167,11 +168,11 @@ def test_after_a_stall_of_twice_the_session_timeout_partitions_are_lost_once() -
             on_lost=lambda _: events.append("lost"),
         )
         async with consumer:
-            writing = asyncio.create_task(produce(world, 100, 0.1))
+            writing = asyncio.create_task(produce(environment, 100, 0.1))
             got: set[tuple[int, int]] = set()
             while len(got) < 20:
                 got |= {(record.partition, record.offset) for record in await consumer.poll(500)}
-            world.simulation.loop.stall(6)
+            environment.simulation.loop.stall(6)
             while len(got) < 100 * BROKERS:
                 got |= {(record.partition, record.offset) for record in await consumer.poll(5000)}
             await writing
@@ -182,11 +183,11 @@ def test_after_a_stall_of_twice_the_session_timeout_partitions_are_lost_once() -
 
 @pytest.mark.parametrize("which", ["on_assigned", "on_revoked"])
 def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         def fail(_: list[TopicPartition]) -> None:
             raise ValueError("a bug")
 
-        await produce(world, 20, 0)
+        await produce(environment, 20, 0)
         broken = Consumer(**options)
         callbacks: dict[str, Any] = {which: fail}
         broken.subscribe("t", **callbacks)
@@ -196,8 +197,8 @@ def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
             got |= {(record.partition, record.offset) for record in await broken.poll(5000, 1)}
         async with Consumer("t", **options) as healthy:
             failed = False
-            until = world.simulation.time() + 30
-            while len(got) < 20 * BROKERS and world.simulation.time() < until:
+            until = environment.simulation.time() + 30
+            while len(got) < 20 * BROKERS and environment.simulation.time() < until:
                 got |= {(record.partition, record.offset) for record in await healthy.poll(200)}
                 if not failed:
                     try:
@@ -215,17 +216,17 @@ def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
 
 
 def test_a_coordinator_that_moves_is_found_again() -> None:
-    """Without a lost connection: the former one returns NOT_COORDINATOR."""
+    """No connection is lost: the former coordinator returns NOT_COORDINATOR."""
 
-    async def program(world: World, options: dict[str, Any]) -> None:
-        world.append(0, b"x")
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        environment.append(0, b"x")
         async with Consumer("t", enable_auto_commit=False, **options) as consumer:
             await anext(consumer)
             for offset in range(3):
-                await world.cluster.move_coordinator("g")
+                await environment.cluster.move_coordinator("g")
                 await consumer.commit({TopicPartition("t", 0): offset}, timeout_ms=3000)
             await asyncio.sleep(10)
-            world.append(0, b"y")
+            environment.append(0, b"y")
             assert (await asyncio.wait_for(anext(consumer), 5)).value == b"y"
             assert len(consumer.assignment()) == BROKERS
 
@@ -257,11 +258,11 @@ def test_a_commit_response_without_a_partition_confirms_nothing() -> None:
         answer.topics[0].partitions.pop()
         return answer  # type: ignore[no-any-return]
 
-    async def program(world: World, options: dict[str, Any]) -> None:
-        world.append(0, b"x")
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        environment.append(0, b"x")
         async with Consumer("t", enable_auto_commit=False, **options) as consumer:
             await anext(consumer)
-            world.cluster.faults.intercept(OffsetCommitRequest, forgetful)
+            environment.cluster.faults.intercept(OffsetCommitRequest, forgetful)
             offsets = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}
             with pytest.raises(DeadlineError, match="OffsetCommit"):
                 await consumer.commit(offsets, timeout_ms=3000)
@@ -270,11 +271,11 @@ def test_a_commit_response_without_a_partition_confirms_nothing() -> None:
 
 
 def test_a_deleted_topic_is_committed_for_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
-        await world.cluster.create_topic("other", 1, replication=1)
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        await environment.cluster.create_topic("other", 1, replication=1)
         async with Producer(bootstrap_servers=options["bootstrap_servers"]) as producer:
             await producer.send("other", b"x")
-        world.append(0, b"x")
+        environment.append(0, b"x")
         async with Consumer("t", "other", auto_commit_interval_ms=500, **options) as consumer:
             for _ in range(2):
                 await anext(consumer)
@@ -282,7 +283,7 @@ def test_a_deleted_topic_is_committed_for_no_more(caplog: pytest.LogCaptureFixtu
                 request = DeleteTopicsRequest(topic_names=["other"], timeout_ms=1000)
                 await client.request(request, max_version=5)
             for number in range(60):
-                world.append(0, b"%d" % number)
+                environment.append(0, b"%d" % number)
                 with suppress(UnknownTopicError):
                     await consumer.poll(1000)
                 await asyncio.sleep(1)

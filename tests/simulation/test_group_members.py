@@ -1,4 +1,4 @@
-"""Guarantees of a group member when a fault happens at the worst moment, in virtual time."""
+"""The guarantees of a group member when a fault happens at the worst moment, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.errors import AuthenticationError, ClientClosedError, CommitError, DeadlineError, FencedError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
+from tests.simulation.environment import until
 from tests.simulation.members import Events, member_of, run, subscribed
-from tests.simulation.world import until
 
 
 def test_a_commit_in_flight_during_a_rebalance_is_repeated_for_partitions_still_owned() -> None:
@@ -52,7 +52,7 @@ def test_partitions_of_a_member_removed_while_it_processes_a_record_are_lost() -
             await anext(zombie)
             member = member_of(cluster)
             async with subscribed(options):
-                # The zombie is to give up everything, and still has a record in hand.
+                # The zombie must give up everything, and still has an unfinished record.
                 await asyncio.sleep(0.6)
                 cluster.expire_session("g", member)
                 await asyncio.sleep(0.8)
@@ -111,7 +111,7 @@ def test_partitions_of_a_fenced_static_member_are_lost(noticed: str, caplog: pyt
 
 
 def test_a_member_without_a_generation_has_no_identity_for_transactions() -> None:
-    """The coordinator would not check it, and take offsets of partitions that others own."""
+    """The coordinator wouldn't check it, and would take offsets of partitions that others own."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         rule = cluster.faults.delay(JoinGroupRequest, 1.0)
@@ -130,7 +130,7 @@ def test_a_member_without_a_generation_has_no_identity_for_transactions() -> Non
 def test_members_that_close_one_after_the_other_commit_what_they_have_processed(
     held: type[Request[Any]], later: int
 ) -> None:
-    """The last commit of the second meets the rebalance that the first has caused."""
+    """The second consumer's last commit collides with the rebalance that the first has caused."""
 
     async def answer_late(info: RequestInfo, serve: Serve) -> Response | None:
         response = await serve(info.request)
@@ -179,7 +179,7 @@ def test_partitions_are_revoked_though_the_last_commit_fails() -> None:
     run(program)
 
 
-def test_a_commit_behind_one_without_a_response_ends_at_its_deadline() -> None:
+def test_a_commit_after_one_without_a_response_ends_at_its_deadline() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "auto_commit_interval_ms": 300}) as consumer:
             silence = cluster.faults.drop(OffsetCommitRequest)
@@ -240,7 +240,8 @@ def test_a_cancelled_task_of_the_consumer_is_raised_from_every_call(name: str) -
 
 
 def test_an_abandoned_join_does_not_fence_a_later_one() -> None:
-    """A coordinator that holds a JoinGroup back reads nothing more from its connection, and may do so after its end."""
+    """A coordinator that holds a JoinGroup back reads nothing more from its connection, even after the connection's
+    end."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         static = {**options, "group_instance_id": "i", "partition_assignment_strategy": "range"}
@@ -253,7 +254,7 @@ def test_an_abandoned_join_does_not_fence_a_later_one() -> None:
             assert len(busy.assignment()) == len(former.assignment()) == 1
             busy.seek_to_beginning()
             await anext(busy)
-            # From here on the coordinator waits for the busy one.
+            # The coordinator waits for the busy member from here on.
             await cluster.create_topic("u", 1)
             former.subscribe("t", "u")
             await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Committed offsets: those of a deleted topic are not taken for another's, and errors not for none."""
+"""Committed offsets: a deleted topic's offsets aren't taken for another's, and an error isn't taken for no offset."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_all_topics_are_sent_by_name_if_one_id_is_unknown() -> None:
 def test_no_error_of_the_committed_offset_leads_to_auto_offset_reset(
     code: ErrorCode, raised: bool, protocol: str
 ) -> None:
-    """Records would be skipped: the position would be the end of the log."""
+    """Otherwise the position would be the end of the log, and records would be skipped."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"auto_offset_reset": "latest", "group_protocol": protocol}

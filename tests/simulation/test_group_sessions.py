@@ -1,4 +1,4 @@
-"""A member whose session may be over: it delivers nothing before the coordinator has confirmed it."""
+"""A member whose session may be over delivers nothing before the coordinator has confirmed it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_after_a_stall_nothing_is_delivered_before_the_coordinator_has_confirmed
             await consumer.poll(5000, max_records=1)
             heartbeats = cluster.faults.delay(HeartbeatRequest, 0.5)
             member = member_of(cluster)
-            # The session ends while this process is suspended; then the responses are slow.
+            # The session ends while this process is suspended, and then the responses are slow.
             await asyncio.sleep(0.1)
             simulation.loop.stall(6)
             cluster.expire_session("g", member)
@@ -61,7 +61,7 @@ def test_the_warning_of_an_uncertain_session_says_whether_the_event_loop_was_blo
             for request in (HeartbeatRequest, ConsumerGroupHeartbeatRequest):
                 cluster.faults.drop(request)
             if blocked:
-                # A session of the consumer protocol has the length that the broker says.
+                # The broker determines the length of a session of the consumer protocol.
                 simulation.loop.stall(100)
             await asyncio.sleep(60)
 
@@ -72,11 +72,11 @@ def test_the_warning_of_an_uncertain_session_says_whether_the_event_loop_was_blo
 
 
 BROKER_SESSION = 6.0
-"""Virtual seconds, a fraction of what the members ask for."""
+"""The broker's session timeout in virtual seconds, a fraction of what the members request."""
 
 
 def with_consumer_groups(program: Callable[[Cluster, dict[str, Any]], Coroutine[Any, Any, None]]) -> None:
-    """Run a program with a broker of short sessions, whose topic t has records all the time."""
+    """Run a program with a broker that has short sessions, and whose topic t gets records all the time."""
     config = {
         "group.consumer.min.session.timeout.ms": 500,
         "group.consumer.session.timeout.ms": int(BROKER_SESSION * 1000),
@@ -97,7 +97,7 @@ def with_consumer_groups(program: Callable[[Cluster, dict[str, Any]], Coroutine[
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_member_of_the_consumer_protocol_delivers_for_as_long_as_the_brokers_session(known: bool) -> None:
-    """Afterwards other members may own its partitions. Where it may not describe the group, its own option counts."""
+    """Other members may own its partitions afterwards. If it may not describe the group, its own option counts."""
 
     async def program(cluster: Cluster, options: dict[str, Any]) -> None:
         if not known:
@@ -119,7 +119,7 @@ def test_a_member_of_the_consumer_protocol_delivers_for_as_long_as_the_brokers_s
 
 
 def test_a_name_that_another_member_has_is_an_error_once_it_cannot_be_a_former_self() -> None:
-    """As with the classic protocol, except that the one who has the name keeps it."""
+    """This is as with the classic protocol, except that the member that has the name keeps it."""
 
     async def program(cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, "group_instance_id": "i"}
@@ -163,7 +163,7 @@ def test_a_member_whose_session_is_confirmed_after_a_silence_continues() -> None
         events = Events()
         async with subscribed(options, **events.listeners()) as consumer:
             assert await consumer.poll(5000, max_records=1)
-            # The coordinator has kept the session; this member gets no response.
+            # The coordinator has kept the session, but this member gets no response.
             silence = cluster.faults.drop(HeartbeatRequest, "response")
             await asyncio.sleep(2.5)
             assert await consumer.poll(100, max_records=1)

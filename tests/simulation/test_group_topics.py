@@ -34,7 +34,7 @@ def test_a_static_leader_that_came_back_notices_that_a_topic_grows() -> None:
         options |= {"group_instance_id": "i", "metadata_max_age_ms": 1000}
         async with subscribed(options) as consumer:
             await anext(consumer)
-        # The coordinator says that the assignment is to be left as it was (KIP-814).
+        # The coordinator says that the assignment must stay as it was (KIP-814).
         async with subscribed(options) as consumer:
             await anext(consumer)
             await grow(cluster, 4)
@@ -51,7 +51,7 @@ def test_a_topic_that_grows_while_its_assignment_is_on_its_way_is_assigned_again
         async with subscribed({**options, "metadata_max_age_ms": 1000}) as consumer:
             await asyncio.sleep(0.5)
             await grow(cluster, 4)
-            # By then the metadata has it, and stays as it is.
+            # The metadata has the topic by then, and stays as it is.
             await asyncio.sleep(1.2)
             assert not consumer.assignment()
             for _ in range(5):
@@ -94,7 +94,7 @@ def test_a_static_member_that_returns_with_fewer_topics_leaves_the_others_to_the
             await asyncio.gather(*(member.poll(200) for member in members.values()))
         assert {len(member.assignment()) for member in members.values()} == {2}
         await members["static"].close()
-        # The coordinator assigns it what it had before, whatever it subscribes to (KIP-345).
+        # The coordinator assigns it the same partitions as before, whatever it subscribes to (KIP-345).
         other = members["other"]
         async with Consumer("t", **static) as back:
             for _ in range(20):
@@ -111,7 +111,7 @@ def test_a_static_member_that_returns_with_fewer_topics_leaves_the_others_to_the
 def test_offsets_of_a_topic_that_the_metadata_lack_for_a_while_are_committed_at_the_end(
     protocol: Any, ending: str
 ) -> None:
-    """Brokers that lag behind do not know the topic for a while. There is no later commit."""
+    """Brokers that lag behind don't know the topic for a while. There is no later commit."""
 
     async def without(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)

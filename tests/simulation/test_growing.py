@@ -1,4 +1,4 @@
-"""Topics, members, leaders and connections come and go, and what clients hold does not grow with their number."""
+"""Topics, members, leaders and connections come and go, and the memory of clients doesn't grow with their number."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.errors import UnknownTopicError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import until
 from tests.simulation.everything import FAST
 from tests.simulation.reachable import held_items
 from tests.simulation.sharing import OPTIONS
-from tests.simulation.world import until
 
 SETTLED = 20.0
-"""Seconds after which the metadata has forgotten what does not exist any more."""
+"""Seconds after which the metadata has forgotten topics that no longer exist."""
 SAMPLES = 4
-"""Looks at what is held; the least counts, as requests and records are on their way at any time."""
+"""The number of measurements. The smallest one counts, because requests and records are on their way at any time."""
 EVERYTHING = ("producer", "transactions", "classic", "consumer", "alone", "share", "session")
 
 
@@ -33,8 +33,8 @@ class Clients:
     """Clients that read and write every topic that exists.
 
     Attributes:
-        all: By name.
-        read: By name, how many records each has read.
+        all: The clients by name.
+        read: How many records each client has read, by name.
     """
 
     def __init__(self, servers: str, stack: AsyncExitStack) -> None:
@@ -44,7 +44,7 @@ class Clients:
         self._options: dict[str, Any] = {
             "bootstrap_servers": servers,
             "metadata_max_age_ms": 500,
-            # Longer than it takes to notice that a topic was deleted.
+            # This is longer than it takes to notice that a topic was deleted.
             "metadata_max_idle_ms": 8000,
         }
         self._tasks: list[asyncio.Task[None]] = []
@@ -62,14 +62,15 @@ class Clients:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def have_read_more(self, before: Counter[str], names: Collection[str]) -> bool:
-        """Return whether these have read more since then; raises what has ended a client."""
+        """Return whether these clients have read more since then. Raise the error that has ended a client."""
         for task in self._tasks:
             if task.done():
                 task.result()
         return all(self.read[name] > before[name] for name in names)
 
     async def connect(self, brokers: Collection[int]) -> None:
-        """Let each client have a connection to each broker: some would get to know one of them late, or never."""
+        """Let each client have a connection to each broker, because some would connect to one of them late, or
+        never."""
         owners, found = [*self.all.values()], 0
         for owner in owners:
             for name, part in vars(owner).items():
@@ -130,7 +131,7 @@ class Clients:
 
     async def _poll(self, name: str, client: Any) -> None:
         while True:
-            # A topic that is gone.
+            # The topic no longer exists.
             with suppress(UnknownTopicError):
                 self.read[name] += len(await client.poll(200))
 
@@ -164,7 +165,7 @@ async def rounds(
             await until(partial(clients.have_read_more, before, readers))
             if "share" in clients.all:
                 clients.all["share"].subscribe("in.stable", topic)
-                # A share group begins at the end.
+                # A share group starts at the end of the log.
                 while clients.read["share"] == before["share"]:
                     await clients.write(topic)
                     await asyncio.sleep(0.5)
@@ -191,7 +192,7 @@ async def least_held(clients: Clients) -> Counter[str]:
 
 
 def grown(names: tuple[str, ...], brokers: int, few: int) -> dict[str, tuple[int, int]]:
-    """Return the places that hold more after three times as many rounds, with both numbers."""
+    """Return the attributes that hold more after three times as many rounds, with both numbers."""
     simulation = Simulation(1)
 
     async def main() -> dict[str, tuple[int, int]]:

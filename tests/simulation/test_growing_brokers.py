@@ -1,4 +1,4 @@
-"""Clients, topics, groups and brokers come and go, and what a cluster holds does not grow with their number."""
+"""Clients, topics, groups and brokers come and go, and the memory of a cluster doesn't grow with their number."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ SHORT = {
     "transaction.state.log.num.partitions": 1,
     "transactional.id.expiration.ms": 5000,
 }
-"""Options of brokers: what ends by time ends soon."""
+"""Options of brokers, with which everything that ends by time ends soon."""
 SETTLED = 120.0
-"""Seconds after which all of it has ended: sessions of members take 45, and then offsets stay for a minute."""
+"""Seconds after which everything has ended: sessions of members take 45, and then offsets stay for a minute."""
 SECURE = {
     "authorizer.class.name": AUTHORIZER,
     "delegation.token.expiry.check.interval.ms": 600_000,
     "delegation.token.secret.key": "secret",
-    # Each is a write that waits for the disk.
+    # Each checkpoint is a write that waits for the disk.
     "log.flush.offset.checkpoint.interval.ms": 36_000_000,
     "super.users": "User:admin",
 }
@@ -61,12 +61,12 @@ SECURE_SETTLED = 3700.0
 def grown(
     live: Round, few: int, config: Mapping[str, Any] = SHORT, settled: float = SETTLED, **options: Any
 ) -> dict[str, tuple[int, int]]:
-    """Return the places that hold more after three times as many rounds, with both numbers."""
+    """Return the attributes that hold more after three times as many rounds, with both numbers."""
     simulation = Simulation(1)
 
     async def held(cluster: Cluster, numbers: range) -> Counter[str]:
         for number in numbers:
-            # What ends with the next append or request ends now; of this round only it may be left.
+            # Things that end with the next append or request end now. Only this may be left from this round.
             if number == numbers[-1]:
                 await asyncio.sleep(settled)
             await live(cluster, number)
@@ -104,18 +104,18 @@ def test_connections_that_end_while_all_slots_are_taken_are_forgotten() -> None:
             before = held_items({"cluster": cluster}, tuples=True)
             for number in range(4):
                 async with connect(cluster) as wire:
-                    # The broker does not read the request, so the end of the connection stays behind it.
+                    # The broker doesn't read the request, so the end of the connection stays behind it.
                     wire.send(MetadataRequest(topics=[]), 9)
                     if number == 3:
                         wire.writer.transport.abort()
-            # All that the address may have.
+            # These are all the connections that the address may have.
             async with connect(cluster) as refused:
                 assert await refused.closed()
             await asyncio.sleep(SLOT_SECONDS + 1)
             assert held_items({"cluster": cluster}, tuples=True) == before
             async with connect(cluster) as waiting:
                 waiting.send(MetadataRequest(topics=[]), 9)
-                # It has sent all that it will send, and gets its response.
+                # The client won't send anything else, and gets its response.
                 waiting.writer.write_eof()
                 await asyncio.sleep(SLOT_SECONDS / 2)
                 served.writer.close()

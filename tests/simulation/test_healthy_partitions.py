@@ -1,5 +1,5 @@
-"""Responses that are damaged in what they say of one topic: beside it, the records of another are produced, read and
-committed, and those of the first again when the damage ends."""
+"""Responses whose parts about one topic are damaged. The records of another topic are still produced, read and
+committed, and the records of the first are again when the damage ends."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.simulation.mutations import FIELDS, damage
 from tests.simulation.sharing import OPTIONS, configure
 
 DAMAGED_FOR = 6.0
-"""Virtual seconds of each damage."""
-PATIENCE = 3.0
-"""Seconds in which the healthy topic gets on: a retry, and what waits for it."""
+"""The duration of each damage in virtual seconds."""
+LONG_TIMEOUT = 3.0
+"""Seconds within which the healthy topic makes progress: a retry, and the calls that wait for it."""
 
 APIS: dict[int, tuple[str, ...]] = {
     0: ("reader",),
@@ -39,11 +39,11 @@ APIS: dict[int, tuple[str, ...]] = {
     78: ("share",),
     79: ("share",),
 }
-"""Those whose responses list topics, by ApiKey, with the clients that send them besides producers. New ones begin again
-and again."""
+"""The APIs whose responses list topics, by ApiKey, with the clients that send them besides producers. New clients start
+again and again."""
 
 TURN = 1.5
-"""Seconds until a new one begins."""
+"""Seconds until a new client starts."""
 
 
 def damages() -> Iterator[Any]:
@@ -55,7 +55,7 @@ def damages() -> Iterator[Any]:
 
 
 def topics(part: Struct, name_of: Any) -> Iterator[tuple[str | None, Struct]]:
-    """The parts of a response that are about one topic, with its name."""
+    """Yield the parts of a response that are about one topic, with its name."""
     for spec in part.fields():
         value = getattr(part, spec.name)
         for item in value if isinstance(value, list) else [value]:
@@ -139,7 +139,7 @@ class Healthy:
             await asyncio.sleep(0.1)
 
     def run(self, kind: str) -> Coroutine[Any, Any, None]:
-        """Return what one of the clients in `APIS` does."""
+        """Return the coroutine of one of the clients in `APIS`."""
         if kind == "share":
             return self.share()
         if kind == "leaders":
@@ -211,6 +211,6 @@ def test_a_healthy_topic_goes_on_beside_a_damaged_one(api: int, how: str) -> Non
         assert counted
         assert not clients.foreign
         assert not stuck, "works again"
-        assert max(late.values()) <= PATIENCE, late
+        assert max(late.values()) <= LONG_TIMEOUT, late
 
     simulation.run(main())

@@ -16,11 +16,12 @@ from aiokproto.errors import BrokerConnectionError, ClientClosedError, InvalidTo
 from aiokproto.simulation import Simulation
 
 Behaviour = float | KafkaError
-"""A broker's behaviour: it responds after so many seconds, or fails at once."""
+"""A broker's behaviour: it responds after this number of seconds, or fails at once."""
 
 
 class Brokers:
-    """Brokers 0, 1, … with a behaviour each; records when each got the request, and which requests were cancelled."""
+    """Brokers 0, 1, … with a behaviour each. It records when each got the request, and which requests were
+    cancelled."""
 
     def __init__(self, simulation: Simulation, *behaviours: Behaviour) -> None:
         self.at: dict[int, float] = {}
@@ -102,7 +103,7 @@ def test_cancelling_cancels_all_requests() -> None:
 
 
 def test_a_request_that_others_cancel_is_no_cancellation_of_the_caller() -> None:
-    """As by "cancel all tasks", of a debugger or a framework for tests."""
+    """A debugger or a test framework may cancel all tasks."""
     simulation = Simulation()
     brokers = Brokers(simulation, 100.0, 100.0)
 
@@ -133,12 +134,13 @@ STEP = 0.001
 
 @pytest.mark.parametrize("kind", CUT)
 def test_a_task_that_others_cancel_during_a_start_is_no_cancellation_of_the_caller(kind: str) -> None:
-    """Each of the client's own tasks, at each turn of the loop: it starts, or raises the library's error."""
+    """Each of the client's own tasks is cancelled, at each iteration of the loop. The client starts, or raises the
+    library's error."""
 
     cut: set[str] = set()
 
     def run(at: int) -> bool:
-        """Return whether the start had not ended by then."""
+        """Return whether the start hadn't ended by then."""
         simulation = Simulation(1)
         ended = False
 
@@ -179,7 +181,7 @@ def test_a_silent_broker_delays_the_producer_id_by_a_second_at_most(silent: int)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers, close_timeout_ms=0) as producer:
                 await producer.partitions_for("t")
                 port = int(cluster.bootstrap_servers.split(",")[silent].rpartition(":")[2])
-                # Also the connections that are not made yet.
+                # Connections that aren't made yet are silent, too.
                 simulation.network.link("client", ("127.0.0.1", port)).silence()
                 began = simulation.time()
                 healthy = next(number for number in range(3) if cluster.leader("t", number) != silent)

@@ -1,4 +1,4 @@
-"""The embedded broker against clients that send anything, slowly, at once, or not at all, while others are served."""
+"""The embedded broker serves other clients while hostile ones send anything, slowly, at once, or not at all."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.simulation.damage import random_message
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
 
 IDLE = 60.0
-PATIENCE = 5.0
-"""Virtual seconds in which the others are served."""
+LONG_TIMEOUT = 5.0
+"""Virtual seconds within which the other clients are served."""
 
 MAX_MEMORY = 128 << 20
 
-# What they are for is to change what other clients get.
+# The purpose of these APIs is to change what other clients get.
 _OF_OPERATORS = {
     registry.lookup(f"{name}Request").api_key  # type: ignore[attr-defined]
     for name in ("AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas", "UpdateFeatures", "UnregisterBroker")
@@ -83,7 +83,7 @@ class HostileClient:
             versions = [version for version in SERVED[key] if version in kind.versions]
             try:
                 return bytes(encode_request(random_message(random, kind), random.choice(versions), 1, "hostile"))
-            # A version without a field that is set.
+            # The version lacks a field that is set.
             except EncodeError:
                 continue
 
@@ -148,7 +148,7 @@ class HostileClient:
 
 
 def run(seed: int) -> Counter[str]:
-    """Run one seed; return what its clients did."""
+    """Run one seed, and return how often its clients did each thing."""
     random, simulation, done = Random(seed), Simulation(seed), Counter[str]()
     unseen: list[dict[str, Any]] = []
     simulation.loop.set_exception_handler(lambda loop, context: unseen.append(context))
@@ -176,10 +176,10 @@ def run(seed: int) -> Counter[str]:
                     begun = simulation.time()
                     await producer.send("honest", b"%d" % number)
                     await anext(consumer)
-                    assert simulation.time() - begun < PATIENCE
+                    assert simulation.time() - begun < LONG_TIMEOUT
                     await asyncio.sleep(random.uniform(0, 20))
                 await asyncio.gather(*attacks)
-            # Idle ones, and those that do not read.
+            # The broker closes idle connections, and connections that don't read.
             await asyncio.sleep(2 * IDLE)
             server = cluster._servers[0]
             assert not server._connections
@@ -191,7 +191,7 @@ def run(seed: int) -> Counter[str]:
 
 @in_blocks
 def test_the_broker_serves_others_while_clients_are_hostile(block: int, caplog: pytest.LogCaptureFixture) -> None:
-    """None of its handlers fails in a way that is a defect."""
+    """No handler fails in a way that is a defect."""
     for seed in range(FIRST + block, FIRST + SEEDS // 4, BLOCKS):
         caplog.clear()
         with caplog.at_level(logging.ERROR):
@@ -227,7 +227,7 @@ def test_a_client_that_does_not_authenticate_is_disconnected() -> None:
         async with Cluster(1, security=Security("SASL_PLAINTEXT", users={"alice": "secret"})) as cluster:
             host, _, port = cluster.bootstrap_servers.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
-            # Everybody may ask this.
+            # Every client may send this request.
             writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 1, "hostile")))
             assert await reader.read()
             writer.close()

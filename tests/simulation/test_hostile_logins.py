@@ -1,7 +1,7 @@
 """Clients against servers that play a broker with SCRAM: at the first login, or when a session is renewed.
 
-Whatever a server does that does not know the password, the client's next call raises an AuthenticationError, as do all
-that follow; it does not try again; and it has proved nothing to a server that could use the proof.
+No matter what a server without the password does, the client's next call raises an AuthenticationError, and so do all
+later ones. The client doesn't try again, and it has proved nothing to a server that could use the proof.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from aiokproto.errors import AuthenticationError
 from aiokproto.security.scram import DIGESTS
 from aiokproto.simulation import Simulation
 from tests.security.hostile_scram import FINALS, FIRSTS, PASSWORD
+from tests.simulation.environment import MAX_TURNS, check_no_task_is_left
 from tests.simulation.hostile_login import DOWNGRADES, LIFETIME_MS, HostileLogin, hostile_login
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 ATTACKS = (*FIRSTS, *FINALS, *DOWNGRADES, "another password")
 PROVED = (*FINALS, "another password", "the first message without end")
-"""Where the first message is as a broker's, the client has to send its proof."""
+"""If the server's first message is like a broker's, the client has to send its proof."""
 
 HONEST = "SaslAuthenticate is hidden"
-"""Brokers before 1.0 have none. The exchange is the same then, and no session ends."""
+"""Brokers before 1.0 don't have SaslAuthenticate. The exchange is the same then, and no session ends."""
 
 LIMIT = 60.0
-"""Virtual seconds in which a call of a client finds out."""
+"""Virtual seconds within which a call of a client notices the attack."""
 
 
 class Session:
@@ -53,7 +53,7 @@ class Session:
     def run(self) -> None:
         self.simulation.loop.set_exception_handler(lambda loop, context: self.unseen.append(context))
         self.simulation.run(self.main())
-        # A failed start takes next to no time.
+        # A failed start takes almost no time.
         turns = self.simulation.loop.turns / max(self.simulation.time(), 10)
         assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
         assert not self.unseen
@@ -110,7 +110,7 @@ class Session:
             await one.poll(timeout_ms=500)
 
     async def calls(self, one: Any) -> None:
-        """Call until it raises: a session that is not over yet is honest."""
+        """Call until it raises: a session that isn't over yet is honest."""
         until = self.simulation.time() + LIMIT
         while self.simulation.time() < until:
             await self.call(one)
@@ -132,7 +132,7 @@ class Session:
         assert server.logins == logins
 
     def check_tokens(self, server: HostileLogin) -> None:
-        # Of the connections to the broker, at most those that were open at the same time.
+        # At most the connections that were open at the same time have sent it a login.
         assert server.logins <= (1 if self.at_login else 4) or self.attack == HONEST
         heard = b"\n".join(server.tokens)
         assert PASSWORD.encode() not in heard

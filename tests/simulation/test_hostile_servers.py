@@ -1,7 +1,7 @@
-"""Clients against a server that damages what a broker responds.
+"""Clients against a server that damages a broker's responses.
 
-Whatever it sends, each call ends by its deadline with a KafkaError or a result, no task ends with an error that nobody
-sees, the event loop is not kept busy, and the log is not flooded.
+Whatever it sends, each call ends by its deadline with a KafkaError or a result, no task ends with an error that is
+never retrieved, the event loop isn't kept busy, and the log isn't flooded.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from aiokproto.broker import Cluster, Security
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.errors import KafkaError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import MAX_TURNS, check_no_task_is_left
 from tests.simulation.hostile_server import HostileServer, hostile_server
 from tests.simulation.seeds import BLOCKS, FIRST, SEEDS, in_blocks
-from tests.simulation.world import MAX_TURNS, check_no_task_is_left
 
 LIMIT = 5.0
-"""Seconds that a call may take, by its options."""
+"""Seconds that a call may take according to its options."""
 
 BOOTSTRAP = 2.0
-"""Seconds in which a client finds a broker when it starts, by its options."""
+"""Seconds within which a client finds a broker when it starts, according to its options."""
 
 SLACK = 1.0
 """Seconds for what calls do after their deadline: `close()` ends connections."""
@@ -57,7 +57,7 @@ class Session:
     def run(self) -> None:
         self.simulation.loop.set_exception_handler(lambda loop, context: self.unseen.append(context))
         self.simulation.run(self.main())
-        # All can end at once: that is no second.
+        # All clients can end at once, long before a second has passed.
         turns = self.simulation.loop.turns / max(self.simulation.time(), 1)
         assert turns <= MAX_TURNS, f"{turns:.0f} turns of the loop in a second"
         assert not self.unseen
@@ -65,14 +65,14 @@ class Session:
     async def main(self) -> None:
         login = self.random.choice(SECURITY)
         security = Security("SASL_PLAINTEXT", users={"alice": "secret"}) if login else Security()
-        # Short sessions: clients authenticate again and again.
+        # Sessions are short, so that clients authenticate again and again.
         config = {"connections.max.reauth.ms": self.random.choice([0, 1000, 10_000])} if login else {}
         async with Cluster(1, security=security, config=config) as cluster:
             await cluster.create_topic("t", partitions=2)
             async with hostile_server(self.random, cluster.bootstrap_servers) as (server, port):
                 options: dict[str, Any] = {
                     "bootstrap_servers": f"127.0.0.1:{port}",
-                    # Wherever the metadata sends the client.
+                    # The client connects to this address, whatever the metadata says.
                     "address_map": lambda host, given: ("127.0.0.1", port),
                     "request_timeout_ms": 1000,
                     "max_response_size": 2 << 20,
@@ -93,16 +93,17 @@ class Session:
         consumer = Consumer("t", **options, group_id="g", auto_offset_reset="earliest")
         each: list[Any] = [client, producer, consumer]
         rate = self.random.choice([0.05, 0.2, 0.5, 1.0])
-        # Some from the first connection on; most once the clients run, as few would ever start otherwise.
+        # Some servers do damage from the first connection on, but most once the clients run, because few would ever
+        # start otherwise.
         server.rate = rate if self.random.random() < 0.3 else 0.0
         try:
             for one in each:
-                # First a broker that answers, and then what else the client needs.
+                # The client needs a broker that answers first, and then everything else.
                 await self.ends(one.start(), BOOTSTRAP + LIMIT)
             server.rate = rate
             for _ in range(3):
                 await self.ends(client.request(ListGroupsRequest()))
-                # Its metadata, and its delivery.
+                # The deadline covers the metadata, and then the delivery.
                 await self.ends(producer.send("t", b"value"), 2 * LIMIT)
                 await self.ends(consumer.poll(timeout_ms=2000))
                 await self.ends(consumer.commit(timeout_ms=2000))
@@ -112,7 +113,7 @@ class Session:
                 await self.ends(one.close(2000))
 
     async def ends(self, call: Awaitable[Any], limit: float = LIMIT) -> None:
-        """Await a call, which may fail, but not be late."""
+        """Await a call, which may fail, but must not be late."""
         begun = self.simulation.time()
         try:
             await call

@@ -1,4 +1,4 @@
-"""Schedules of many seeds in which the group loses members while they work: nothing is committed of what they had."""
+"""Schedules of many seeds in which the group loses members while they work: nothing that they had is committed."""
 
 from __future__ import annotations
 

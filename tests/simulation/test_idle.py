@@ -1,4 +1,4 @@
-"""Clients that have nothing to do do nothing, and what they have done leaves nothing behind, in virtual time."""
+"""Clients without work do nothing, and their past work leaves nothing behind, in virtual time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MINUTE = 60.0
 IDLE = 20.0
 """Seconds that a consumer is watched."""
 LITTLE = 10_000
-"""Bytes. One object that is kept for each of some 2,000 requests would take ten times as much."""
+"""A few bytes: one object kept for each of some 2,000 requests would take ten times as much."""
 
 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_an_idle_consumer_costs_little(group: str | None) -> None:
-    """Of a thousand partitions it names none in its fetches, as these have sessions; and no task spins."""
+    """Its fetches name none of a thousand partitions, because they have sessions, and no task spins."""
     simulation = Simulation(1)
 
     async def main() -> tuple[int, int, int]:
@@ -48,7 +48,7 @@ def test_an_idle_consumer_costs_little(group: str | None) -> None:
                 )
 
     requests, sent, turns = simulation.run(main())
-    # A fetch is held back for half a second; heartbeats and metadata come on top.
+    # A fetch is held back for half a second. Heartbeats and metadata come on top.
     assert requests <= 2.5 * IDLE
     partitions = [FetchPartition(partition=number) for number in range(PARTITIONS)]
     whole = len(FetchRequest(topics=[FetchTopic(partitions=partitions)]).encode(FetchRequest.versions.highest))
@@ -57,7 +57,7 @@ def test_an_idle_consumer_costs_little(group: str | None) -> None:
 
 
 def client_memory() -> int:
-    """Bytes that the clients' code has allocated and that are in use. The broker is in this process too."""
+    """Return the bytes in use that the clients' code has allocated. The broker is in this process too."""
     gc.collect()
     others = [tracemalloc.Filter(False, f"{SOURCES}/{folder}/*") for folder in ("broker", "simulation")]
     snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, f"{SOURCES}/*"), *others])
@@ -65,7 +65,7 @@ def client_memory() -> int:
 
 
 async def work(simulation: Simulation, cluster: Cluster, producer: Producer, consumer: Consumer) -> None:
-    """A quarter of an hour with records, cancelled calls, lost connections, and a second member."""
+    """Work for a quarter of an hour with records, cancelled calls, lost connections, and a second member."""
     for _ in range(5):
         for _ in range(3):
             await producer.send_many("t", [bytes(100)] * 20)
@@ -104,5 +104,5 @@ def test_clients_that_run_for_long_need_no_more_memory() -> None:
 
     sizes, tasks = simulation.run(main())
     assert tasks[2] == tasks[1]
-    # One measurement can find a buffer less in use; what is kept for each request shows above both.
+    # One measurement can find one buffer less in use. Objects that are kept for each request show above both.
     assert sizes[2] - max(sizes[:2]) < LITTLE, sizes

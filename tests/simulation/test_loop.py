@@ -1,4 +1,4 @@
-"""The event loop in virtual time is an event loop like others, but for its clock."""
+"""The event loop in virtual time is an event loop like others, except for its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients in virtual time whose credentials cannot be read any more, or are rejected: what they log."""
+"""The logs of clients in virtual time whose credentials cannot be read any more, or are rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASON = "sasl_password cannot be read: OSError (its text is left out, as it may
 
 
 class Vault:
-    """Has the password of each new connection."""
+    """Provides the password of each new connection."""
 
     def __init__(self) -> None:
         self.sealed = False
@@ -55,7 +55,7 @@ def messages(caplog: pytest.LogCaptureFixture, level: int, text: str = "") -> li
 
 
 def test_a_failed_commit_says_that_the_credentials_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    """Its deadline comes before that of the search for the coordinator, which has the reason."""
+    """The commit's deadline comes before the deadline of the search for the coordinator, which knows the reason."""
     vault = Vault()
 
     async def main() -> None:
@@ -125,7 +125,7 @@ async def produce(options: dict[str, Any]) -> None:
 def test_a_password_that_is_rejected_is_one_entry_of_the_log(
     work: Callable[[dict[str, Any]], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever else of the client ends with it: consumers and producers have parts that fail by the same error."""
+    """Other parts of the client may end with it: consumers and producers have parts that fail with the same error."""
     vault = Vault()
 
     async def main() -> None:
@@ -147,7 +147,7 @@ def test_a_password_that_is_rejected_is_one_entry_of_the_log(
 
 
 class ClosedVault(Vault):
-    """Says in the client's own terms that there is no password any more; the cause has the vault's token."""
+    """Says in the client's own terms that there is no password any more. The cause has the vault's token."""
 
     def __call__(self) -> str:
         try:
@@ -157,7 +157,7 @@ class ClosedVault(Vault):
 
 
 @pytest.mark.parametrize("work", [consume, share, produce])
-def test_the_log_has_the_text_of_an_error_of_the_application_and_not_that_of_its_cause(
+def test_the_log_has_the_text_of_an_error_of_the_application_and_not_its_causes_text(
     work: Callable[[dict[str, Any]], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     vault = ClosedVault()

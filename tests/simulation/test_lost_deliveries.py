@@ -1,7 +1,7 @@
-"""What a member has read before the group removed it is not committed by what it becomes afterwards.
+"""Records that a member read before the group removed it aren't committed by its new identity.
 
 The group removes the member while the application works. It joins again in the background, and owns partitions in a new
-generation: another member may have read them in between, or nobody. Either way the records are delivered again.
+generation. Another member may have read them in between, or none. Either way the records are delivered again.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ COMMITS: dict[str, Callable[[Delivery], Any]] = {
 async def removed(
     cluster: Cluster, options: dict[str, Any], use: Callable[[Delivery], Awaitable[None]], *, other: bool, polls: bool
 ) -> None:
-    """Call ``use`` with what a member had read before it was removed; ``other``: another member reads it meanwhile;
-    ``polls``: the application has requested more."""
+    """Call ``use`` with the records that a member had read before it was removed. With ``other``, another member reads
+    them meanwhile. With ``polls``, the application has requested more."""
     options = {**options, **MANUAL}
     servers = cluster.bootstrap_servers
     async with Consumer("t", **options) as consumer:
@@ -100,7 +100,7 @@ async def removed(
 
 
 async def reached(condition: Callable[[], object]) -> None:
-    """Wait in virtual time; fail after two minutes of it."""
+    """Wait in virtual time, and fail after two virtual minutes."""
     for _ in range(1200):
         if condition():
             return
@@ -109,19 +109,19 @@ async def reached(condition: Callable[[], object]) -> None:
 
 
 def joined_again(consumer: Consumer, before: GroupMetadata) -> bool:
-    """Whether a member that had that identity owns partitions with another one."""
+    """Return whether a member that had that identity owns partitions with another one."""
     member = consumer._engine.member
     return bool(consumer.assignment()) and member is not None and member.metadata != before
 
 
 def committed(cluster: Cluster) -> dict[tuple[str, int], int]:
-    """The group's committed offsets."""
+    """Return the group's committed offsets."""
     group = cluster._running.groups.entry("g")
     return {where: found.offset for where, found in group.offsets.items()} if group else {}
 
 
 async def _copy(servers: str, options: dict[str, Any], stopped: asyncio.Event) -> None:
-    """Another member, which writes what it reads in transactions."""
+    """Run another member, which writes what it reads in transactions."""
     own = {key: value for key, value in options.items() if key != "group_instance_id"}
     async with Consumer("t", **own) as consumer, Producer(bootstrap_servers=servers, transactional_id="b") as producer:
         while not stopped.is_set():
@@ -151,7 +151,7 @@ CASES = [pytest.param(*case, id=_name(*case)) for case in product(PROTOCOLS, (Tr
 
 @pytest.mark.parametrize(("protocol", "other", "polls"), CASES)
 def test_no_call_of_a_transaction_commits_what_was_lost(protocol: str, other: bool, polls: bool) -> None:
-    """0.2 s each: the calls one after the other, each twice in its transaction."""
+    """Each case takes 0.2 s. The calls are made one after the other, each twice in its transaction."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         await cluster.create_topic("out", 1)
@@ -159,14 +159,14 @@ def test_no_call_of_a_transaction_commits_what_was_lost(protocol: str, other: bo
         async def use(lost: Delivery) -> None:
             async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="a") as producer:
                 for call in IN_TRANSACTIONS:
-                    # The first of them reports the loss; nothing is requested in between.
+                    # The first of them reports the loss, because nothing is requested in between.
                     with pytest.raises((TransactionAbortedError, CommitError)) as caught:
                         await _twice(producer, call, lost)
                     cause = caught.value if isinstance(caught.value, CommitError) else caught.value.__cause__
                     assert isinstance(cause, CommitError), repr(caught.value)
-                # Rewinding concerns what is owned alone.
+                # Rewinding affects only owned partitions.
                 lost.progress.rewind()
-                # Now the application knows, and requests what comes next: that is its own again.
+                # The application now knows about the loss, and requests the next records, which are its own again.
                 records = await lost.consumer.poll(500)
                 async with producer.transaction() as txn:
                     for record in records:
@@ -213,14 +213,14 @@ def test_a_commit_has_what_was_lost_as_an_outcome(protocol: str, other: bool, po
 
 
 class Replacing(Interceptor):
-    """Puts records of its own in the place of those that are delivered."""
+    """Replaces delivered records with its own."""
 
     def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
         return [Record(each.topic, each.partition, each.offset, 0, each.key, each.value) for each in records]
 
 
 def test_records_that_an_interceptor_has_made_belong_to_their_delivery() -> None:
-    """By the offset alone, they would pass for those that were delivered again."""
+    """By their offsets alone, they would look like records that were delivered again."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def use(lost: Delivery) -> None:
@@ -240,7 +240,7 @@ CONTINUED = {name: own for name, own in PROTOCOLS.items() if name in ("cooperati
 
 @pytest.mark.parametrize("protocol", CONTINUED)
 def test_a_retry_has_the_generation_that_came_meanwhile(protocol: str) -> None:
-    """A rebalance that leaves the partition where it is costs nothing: the next attempt has the new epoch."""
+    """A rebalance that leaves the partition with its owner costs nothing: the next attempt has the new epoch."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         await cluster.create_topic("one", 1)
@@ -283,7 +283,7 @@ def test_a_retry_after_a_loss_is_not_sent(protocol: str) -> None:
                         sending = asyncio.create_task(txn.send_offsets(consumer.progress(records)))
                         await asyncio.sleep(0.05)
                         cluster.expire_session("g", before.member_id)
-                        # With the fault still there: the attempts end by themselves.
+                        # The fault is still there, so the attempts end by themselves.
                         await asyncio.wait([sending])
                     await sending
 
@@ -297,7 +297,7 @@ def test_a_retry_after_a_loss_is_not_sent(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_request_that_was_under_way_during_a_loss_is_refused(protocol: str) -> None:
-    """The client has sent it in time; the coordinator knows that the member of that generation is gone."""
+    """The client sent it in time, but the coordinator knows that the member of that generation has gone."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, **MANUAL, **PROTOCOLS[protocol]}
@@ -327,7 +327,7 @@ def test_a_request_that_was_under_way_during_a_loss_is_refused(protocol: str) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_automatic_commit_does_not_undo_that_of_another_member(protocol: str) -> None:
-    """The record that the application still has is one of before the loss: it says nothing about the new position."""
+    """The application still has a record from before the loss, which says nothing about the new position."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, **PROTOCOLS[protocol], "auto_commit_interval_ms": 200}
@@ -353,7 +353,7 @@ def test_an_automatic_commit_does_not_undo_that_of_another_member(protocol: str)
 @pytest.mark.parametrize("protocol", ["eager", "cooperative", "epochs"])
 @pytest.mark.parametrize("way", ["batch", "handler"])
 def test_what_outlives_a_rebalance_commits_nothing(protocol: str, way: str) -> None:
-    """A batch that is kept, and a handler of run() that goes on in spite of its cancellation."""
+    """The cases are a batch that is kept, and a handler of run() that continues in spite of its cancellation."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         given: dict[str, Any] = {**options, **PROTOCOLS[protocol], "enable_auto_commit": False}
@@ -399,7 +399,7 @@ async def _run(consumer: Consumer, handle: Callable[[Record], Awaitable[None]]) 
 
 
 def test_a_loss_is_reported_once_by_the_listener() -> None:
-    """Afterwards the next request is what the application is about."""
+    """The next request afterwards is about the application's new records."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         consumer = Consumer(**{**options, **MANUAL})
@@ -419,7 +419,7 @@ def test_a_loss_is_reported_once_by_the_listener() -> None:
 
 
 def test_a_revocation_that_leaves_records_uncommitted_is_a_loss() -> None:
-    """Of several polls in one transaction, the group moves a partition between two of them."""
+    """The group moves a partition between two polls of one transaction."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, **MANUAL, **PROTOCOLS["cooperative"]}
@@ -448,7 +448,7 @@ def test_a_revocation_that_leaves_records_uncommitted_is_a_loss() -> None:
 
 
 def test_what_was_committed_before_a_rebalance_is_no_loss() -> None:
-    """By commit(), and by a transaction: the calls after it are not disturbed."""
+    """The records are committed by commit(), or by a transaction. The calls after it aren't disturbed."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with (

@@ -18,7 +18,7 @@ SLACK = 0.1
 
 @pytest.mark.parametrize("broker", ["up", pytest.param("down", marks=pytest.mark.extended)])
 def test_hundreds_of_consumers_close_together(broker: str) -> None:
-    """Each in a group of its own; without a broker by the deadline of the call."""
+    """Each consumer has its own group. If there's no broker, they close by the deadline of the call."""
     simulation = Simulation(1)
 
     async def main() -> float:

@@ -1,7 +1,7 @@
-"""Peers whose responses are none to their requests, or have the same error for ever, and clients of every kind.
+"""Peers whose responses don't match their requests, or have the same error forever, and clients of every kind.
 
-In every case no call raises or logs a foreign error, none is late, no client ends for a response that it
-cannot use, nothing is repeated without a pause, and everything works again when the peer does.
+In every case no call raises or logs a foreign error, none is late, no client ends because of a response that it cannot
+use, nothing is repeated without a pause, and everything works again when the peer does.
 
 One case takes 0.3 to 2 s of computing time; all mutations, and all codes, take some five minutes.
 """
@@ -27,6 +27,7 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import MAX_TURNS
 from tests.simulation.everything import (
     MAX_REQUESTS,
     OLD,
@@ -40,29 +41,28 @@ from tests.simulation.everything import (
 from tests.simulation.mutations import MUTATIONS, mutated, with_null
 from tests.simulation.pushing import early
 from tests.simulation.sharing import configure
-from tests.simulation.world import MAX_TURNS
 
 MUTATED_FOR = 8.0
 CODE_FOR = 4.0
-"""Virtual seconds of each mutation, and of each code."""
+"""The duration of each mutation, and of each code, in virtual seconds."""
 
 CONNECTING = {16, 17, 18, 32, 36, 93}
-"""Declared, and sent while a connection is made, or only once: tested elsewhere, but for ApiVersions."""
+"""APIs that are sent while a connection is made, or only once. Other tests cover them, except for ApiVersions."""
 
 FINAL = {"codes are unknown"}
-"""Mutations after which a client may have ended, with the library's error: the code can be one that ends it."""
+"""Mutations after which a client may have ended with the library's error, because the code can be one that ends it."""
 
 MAX_MEMORY = 8 << 20
-"""Bytes that clients and brokers together may take beyond what they have when the damage begins. Most of it are records
-that are written meanwhile, and the code and tables that the first use of an API makes."""
+"""Bytes that clients and brokers together may take beyond what they have when the damage starts. Most of them are
+records that are written meanwhile, and the code and tables that the first use of an API makes."""
 
 
 class Log(logging.Handler):
-    """What clients log.
+    """The log lines of clients.
 
     Attributes:
-        foreign: Errors in it that are none of this library's, and not the system's.
-        ended: By kind of client, the last that ended for good; :class:`Everything` adds what it sees by itself.
+        foreign: Logged errors that are neither this library's nor the system's.
+        ended: The last client of each kind that ended for good. :class:`Everything` adds what it sees by itself.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ def run(api: int, program: Program) -> None:
 
     logger = logging.getLogger("aiokproto")
     logger.addHandler(log)
-    # Pytest keeps each line, with tracebacks and their frames: that is not the clients' memory.
+    # Pytest keeps each line, with tracebacks and their frames, which aren't the clients' memory.
     logger.propagate = False
     try:
         with early():
@@ -127,7 +127,7 @@ def run(api: int, program: Program) -> None:
 
 @contextmanager
 def memory() -> Iterator[list[int]]:
-    """Measure the most memory (bytes) that is taken within the block beyond what is taken at its begin."""
+    """Measure the most memory (bytes) that the block takes beyond what is taken when it starts."""
     most: list[int] = []
     gc.collect()
     tracemalloc.start()
@@ -143,15 +143,15 @@ def test_every_declared_api_is_tried() -> None:
 
 
 BELIEVED = (18, 22, 65)
-"""ApiVersions says what the broker serves, InitProducerId the identity of later requests, DescribeTransactions which
-producer has an id now."""
+"""Clients believe these responses: ApiVersions says what the broker serves, InitProducerId the identity of later
+requests, DescribeTransactions which producer has an id now."""
 
 
 def mutations() -> list[Any]:
     apis, cases = list(SENDERS), []
     for number, api in enumerate(apis):
         for place, how in enumerate(MUTATIONS):
-            # A run takes seconds: a few of them say whether the harness still works.
+            # A run takes seconds, and a few of them show whether the harness still works.
             usual = number % 5 == 0 and place == number % len(MUTATIONS)
             marks = () if usual else (pytest.mark.extended,)
             cases.append(pytest.param(api, how, marks=marks, id=f"{registry.api_name(api)}-{how}"))

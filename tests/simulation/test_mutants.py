@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.trial import run_trial
-from tests.patience import PATIENCE
 from tests.simulation.guards import GUARDS
 from tests.simulation.mutants import Mutant, Verdict, all_mutants, mutants_of, verdict
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 
@@ -97,7 +97,7 @@ RUNS = {
 @pytest.mark.parametrize("program", RUNS)
 async def test_only_a_test_that_fails_has_noticed_a_removal(program: str, tmp_path: Path) -> None:
     (tmp_path / "test_run.py").write_text(program)
-    # The plugin that reports is that of this tree.
+    # The reporting plugin is imported from this tree.
     path = {"PYTHONPATH": str(ROOT)}
-    limit = 0.1 if program is ENDLESS else PATIENCE
+    limit = 0.1 if program is ENDLESS else LONG_TIMEOUT
     assert verdict(await run_trial(tmp_path, [f"--timeout={limit}", "test_run.py"], path)) == RUNS[program]

@@ -1,4 +1,4 @@
-"""Connections in memory behave as those of sockets do, also when they fail."""
+"""Connections in memory behave like connections over sockets, even when they fail."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_throughput_that_is_not_positive_is_refused(bytes_per_second: float) -
 
 
 @pytest.mark.parametrize(("least", "most"), [(5, 1), (-1, 1), (float("nan"), 1), (0, float("inf"))])
-def test_a_latency_that_is_no_range_is_refused(least: float, most: float) -> None:
+def test_a_latency_that_is_not_a_range_is_refused(least: float, most: float) -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         before = link.to_server.latency
         with pytest.raises(ConfigurationError, match=f"least={least}, most={most}: must be finite"):

@@ -1,4 +1,4 @@
-"""Where a group starts to read partitions and topics that appear after it began."""
+"""Where a group starts to read partitions and topics that appear after it has started."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, TopicPartition
+from tests.simulation.environment import Environment, until
 from tests.simulation.test_group_topics import grow
-from tests.simulation.world import World, until
 
-Program = Callable[[World, dict[str, Any]], Awaitable[None]]
+Program = Callable[[Environment, dict[str, Any]], Awaitable[None]]
 PROTOCOLS = ["classic", "consumer"]
 
 
 def run(program: Program, **options: Any) -> None:
-    """Run a program with a topic of two partitions that have one old record each, and the options of a member."""
+    """Run a program with a topic of two partitions with one old record each, and the options of a member."""
     simulation = Simulation(1)
 
     async def main() -> None:
         async with Cluster(1) as cluster:
             await cluster.create_topic("t", 2)
-            world = World(simulation, cluster, "t")
+            environment = Environment(simulation, cluster, "t")
             for partition in range(2):
-                world.append(partition, b"old")
+                environment.append(partition, b"old")
             given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "metadata_max_age_ms": 5000}
-            await program(world, given | options)
+            await program(environment, given | options)
 
     simulation.run(main())
 
@@ -44,14 +44,14 @@ async def ready(consumer: Consumer, partitions: int = 2) -> None:
 
 
 async def values(consumer: Consumer, within: float = 30) -> list[tuple[str, int, bytes | None]]:
-    """What is delivered within some seconds."""
+    """Return the records that are delivered within some seconds."""
     return [(each.topic, each.partition, each.value) for each in await consumer.poll(within * 1000, min_records=500)]
 
 
-async def grown(world: World, partitions: int = 3) -> None:
-    """Add partitions, and write to the last one before anybody can have noticed it."""
-    await grow(world.cluster, partitions)
-    world.append(partitions - 1, b"first")
+async def grown(environment: Environment, partitions: int = 3) -> None:
+    """Add partitions, and write to the last one before any client can have noticed it."""
+    await grow(environment.cluster, partitions)
+    environment.append(partitions - 1, b"first")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -59,23 +59,23 @@ async def grown(world: World, partitions: int = 3) -> None:
 def test_a_partition_added_while_the_group_reads_is_read_from_its_first_record(
     protocol: str, option: str, expected: list[Any]
 ) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as consumer:
             await ready(consumer)
-            await grown(world)
+            await grown(environment)
             assert await values(consumer) == expected
 
     run(program, group_protocol=protocol, new_partitions=option)
 
 
 @pytest.mark.parametrize("reset", ["latest", "none", "by_duration:PT0S"])
-def test_a_new_partition_is_read_from_its_first_record_whatever_auto_offset_reset_says(reset: str) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+def test_a_new_partition_is_read_from_its_first_record_with_any_auto_offset_reset(reset: str) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as first:
             first_commit = {("t", number): OffsetAndMetadata(1, "") for number in range(2)}
             await until(lambda: len(first.assignment()) == 2)
             await first.commit({TopicPartition(*where): offset for where, offset in first_commit.items()})
-            await grown(world)
+            await grown(environment)
         async with Consumer("t", **options) as second:
             assert await values(second) == [("t", 2, b"first")]
 
@@ -87,10 +87,10 @@ def test_a_new_partition_is_read_from_its_first_record_whatever_auto_offset_rese
 def test_a_partition_added_while_the_group_was_down_is_read_from_its_first_record(
     protocol: str, option: str, expected: list[Any]
 ) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as consumer:
             await ready(consumer)
-        await grown(world)
+        await grown(environment)
         async with Consumer("t", **options) as consumer:
             assert await values(consumer) == expected
 
@@ -98,12 +98,12 @@ def test_a_partition_added_while_the_group_was_down_is_read_from_its_first_recor
 
 
 def test_a_member_that_joins_after_partitions_were_added_reads_them_from_their_first_record() -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", auto_commit_interval_ms=100, **options) as first:
             await ready(first)
             reading = asyncio.create_task(values(first))
             await asyncio.sleep(1)
-            await grown(world, 4)
+            await grown(environment, 4)
             async with Consumer("t", **options) as second:
                 seen = await values(second) + await reading
         assert seen == [("t", 3, b"first")]
@@ -112,7 +112,7 @@ def test_a_member_that_joins_after_partitions_were_added_reads_them_from_their_f
 
 
 def test_a_group_that_has_committed_nothing_starts_by_auto_offset_reset() -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as first, Consumer("t", **options) as second:
             reading = asyncio.create_task(values(first))
             assert await values(second) + await reading == []
@@ -121,9 +121,10 @@ def test_a_group_that_has_committed_nothing_starts_by_auto_offset_reset() -> Non
 
 
 def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones() -> None:
-    """It has no offset of a partition of which it has processed none; a gap shows that it is not new."""
+    """The group has no offset for a partition of which it has processed no record. A gap shows that the partition isn't
+    new."""
 
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as first:
             await until(lambda: len(first.assignment()) == 2)
             await first.commit({TopicPartition("t", 1): OffsetAndMetadata(1, "")})
@@ -136,23 +137,23 @@ def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones(
 @pytest.mark.parametrize("group", ["g", None])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_topic_that_a_pattern_finds_later_is_read_from_its_first_record(protocol: str, group: str | None) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         given: dict[str, Any] = options | {"group_id": group}
         consumer = Consumer(**given)
         consumer.subscribe(pattern="t.*")
         async with consumer:
             await ready(consumer)
-            await world.cluster.create_topic("tt", 1)
-            World(world.simulation, world.cluster, "tt").append(0, b"first")
+            await environment.cluster.create_topic("tt", 1)
+            Environment(environment.simulation, environment.cluster, "tt").append(0, b"first")
             assert await values(consumer) == [("tt", 0, b"first")]
 
     run(program, group_protocol=protocol if group else "classic")
 
 
 def test_a_topic_that_is_subscribed_later_starts_by_auto_offset_reset() -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
-        await world.cluster.create_topic("other", 1)
-        World(world.simulation, world.cluster, "other").append(0, b"old")
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        await environment.cluster.create_topic("other", 1)
+        Environment(environment.simulation, environment.cluster, "other").append(0, b"old")
         async with Consumer("t", **options) as consumer:
             await ready(consumer)
             consumer.subscribe("t", "other")
@@ -162,10 +163,10 @@ def test_a_topic_that_is_subscribed_later_starts_by_auto_offset_reset() -> None:
 
 
 def test_assigned_partitions_start_by_auto_offset_reset() -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as consumer:
             await ready(consumer)
-        await grown(world)
+        await grown(environment)
         consumer = Consumer(**options)
         consumer.assign(("t", 2))
         async with consumer:
@@ -179,7 +180,7 @@ def starts(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_group_that_starts_at_the_end_of_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
             for _ in range(2):
                 async with Consumer("t", **options) as consumer:
@@ -192,7 +193,7 @@ def test_a_group_that_starts_at_the_end_of_the_log_says_so(caplog: pytest.LogCap
 
 
 def test_no_other_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
         with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
             async with Consumer("t", auto_offset_reset="earliest", **options) as consumer:
                 await ready(consumer)
@@ -207,8 +208,8 @@ def test_no_other_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_log_line_names_some_of_many_partitions(caplog: pytest.LogCaptureFixture) -> None:
-    async def program(world: World, options: dict[str, Any]) -> None:
-        await grow(world.cluster, 20)
+    async def program(environment: Environment, options: dict[str, Any]) -> None:
+        await grow(environment.cluster, 20)
         with caplog.at_level(logging.INFO, logger="aiokproto.consumer"):
             async with Consumer("t", **options) as consumer:
                 await ready(consumer, 20)

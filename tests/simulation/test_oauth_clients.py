@@ -1,4 +1,4 @@
-"""Whole clients with OAUTHBEARER in virtual time: how many tokens they need, and what they do without any."""
+"""Whole clients with OAUTHBEARER in virtual time: how many tokens they need, and what they do if they get none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aiokproto.security import OAuthBearer, Token
 from aiokproto.simulation import Simulation
 
 LIFETIME = 300.0
-"""Of a token, and so of the sessions that it begins (s)."""
+"""The lifetime of a token, and therefore of the sessions that it starts (s)."""
 
 
 class Provider(Hooks):
-    """Gives tokens, and counts them and the connections. Can be down, and can reject the client."""
+    """Provides tokens, and counts them and the connections. It can be down, and can reject the client."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -34,7 +34,7 @@ class Provider(Hooks):
         await asyncio.sleep(0.2)
         if self.fails is not None:
             raise self.fails
-        expires_at = current().wall() / 1000 + LIFETIME
+        expires_at = current().milliseconds() / 1000 + LIFETIME
         return Token(f"alice.{int(expires_at * 1000)}", expires_at)
 
     def on_connection_opened(self, event: ConnectionOpened) -> None:
@@ -43,7 +43,7 @@ class Provider(Hooks):
 
 def validate(token: str) -> ValidToken:
     user, _, expires = token.partition(".")
-    if int(expires) <= current().wall():
+    if int(expires) <= current().milliseconds():
         raise ValueError("the token has expired")
     return ValidToken(user, int(expires))
 
@@ -78,7 +78,7 @@ async def send_for(producer: Producer, seconds: float) -> None:
 
 
 def test_all_connections_of_many_clients_need_one_token_at_a_time() -> None:
-    """Also when their sessions end together."""
+    """This holds even when their sessions end together."""
 
     async def program(provider: Provider, options: dict[str, Any]) -> None:
         producers = [Producer(**options) for _ in range(10)]
@@ -97,14 +97,14 @@ def test_all_connections_of_many_clients_need_one_token_at_a_time() -> None:
 
 
 def test_an_outage_of_the_provider_delays_records_and_ends_no_client() -> None:
-    """Sessions go on with the old token until it expires; then the calls wait for the provider."""
+    """Sessions continue with the old token until it expires. Then the calls wait for the provider."""
 
     async def program(provider: Provider, options: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         async with Producer(**options) as producer:
             await send_for(producer, 10)
             provider.fails = OSError("the provider is down")
-            # To 280 s: the token is valid.
+            # The clock is at 280 s, and the token is valid.
             await send_for(producer, 270)
             loop.call_later(60, setattr, provider, "fails", None)
             begun = loop.time()
@@ -115,7 +115,7 @@ def test_an_outage_of_the_provider_delays_records_and_ends_no_client() -> None:
 
 
 def test_a_provider_that_rejects_the_client_ends_it_once_the_token_has_expired() -> None:
-    """The next call raises it, and all that follow; the provider is not asked again."""
+    """The next call raises the error, and so do all later ones. The provider isn't asked again."""
 
     async def program(provider: Provider, options: dict[str, Any]) -> None:
         producer = Producer(**options)

@@ -1,4 +1,4 @@
-"""Answers of brokers that are odd in one respect, for ever or once: what is not concerned goes on."""
+"""Answers of brokers that are odd in one respect, forever or once. Everything else continues."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from aiokproto.simulation import Simulation
 from tests.simulation.members import run, subscribed
 
 
-def test_a_topic_that_was_known_and_is_refused_for_ever_is_looked_up_after_pauses() -> None:
+def test_a_known_topic_that_is_refused_forever_is_looked_up_after_pauses() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def most(code: ErrorCode, seconds: int) -> int:
-            """The highest number of requests in a second while the topic has an error."""
+            """Return the highest number of requests in a second while the topic has an error."""
             counts = []
             with cluster.faults.fail(MetadataRequest, code, topic="t") as rule:
                 for _ in range(seconds):
@@ -39,7 +39,7 @@ def test_a_topic_that_was_known_and_is_refused_for_ever_is_looked_up_after_pause
         async with Consumer("t", **options) as consumer:
             await anext(consumer)
             await most(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 10)
-            # The metadata has no such topic any more, and each answer is final: nothing delays the next request.
+            # The metadata no longer has the topic, and each answer is final, so nothing delays the next request.
             assert await most(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 20) <= 10
             assert await most(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 20) <= 10
 
@@ -47,7 +47,7 @@ def test_a_topic_that_was_known_and_is_refused_for_ever_is_looked_up_after_pause
 
 
 def test_a_member_whose_join_is_answered_with_another_id_keeps_its_own() -> None:
-    """Under the other one it would wait until the group has removed the member that it is: 45 s each time."""
+    """Under the other id it would wait until the group has removed its own member, for 45 s each time."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         odd = 0
@@ -71,7 +71,7 @@ def test_a_member_whose_join_is_answered_with_another_id_keeps_its_own() -> None
 
 
 def test_a_leader_does_not_wait_for_a_topic_that_it_knows_to_be_deleted() -> None:
-    """While it waits, no member of an eager group reads anything."""
+    """No member of an eager group reads anything while the leader waits."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         await cluster.create_topic("u", 1)
@@ -105,7 +105,7 @@ def test_a_leader_does_not_wait_for_a_topic_that_it_knows_to_be_deleted() -> Non
                     task.cancel()
                 await asyncio.wait(reading)
         assert len(pauses) > 80
-        # A rebalance takes two intervals of heartbeats, of 0.2 s.
+        # A rebalance takes two heartbeat intervals of 0.2 s.
         assert max(pauses) < 0.8
 
     run(program)

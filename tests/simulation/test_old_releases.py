@@ -1,4 +1,4 @@
-"""Clients of brokers that do not tell their versions, in virtual time."""
+"""Clients of brokers that don't report their versions, in virtual time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reading(caplog: pytest.LogCaptureFixture, release: str, restarts: int) -> li
 
 
 def test_a_broker_that_restarts_is_not_taken_for_one_of_another_release(caplog: pytest.LogCaptureFixture) -> None:
-    """It ends connections with a request in flight as well."""
+    """A restart ends connections with a request in flight as well."""
     assert reading(caplog, "0.9", 5) == []
 
 

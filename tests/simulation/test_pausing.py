@@ -1,4 +1,4 @@
-"""Pausing a partition keeps what was fetched of it."""
+"""Pausing a partition keeps its fetched records."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.types import TopicPartition
+from tests.simulation.environment import Environment
 from tests.simulation.test_consumer_guards import run
-from tests.simulation.world import World
 
 WHERE = TopicPartition("t", 0)
 
@@ -28,8 +28,8 @@ def test_what_was_fetched_before_a_pause_is_delivered_after_it_and_not_fetched_a
         )
         return answer  # type: ignore[no-any-return]
 
-    async def program(world: World, consumer: Consumer) -> None:
-        world.cluster.faults.intercept(FetchRequest, note)
+    async def program(environment: Environment, consumer: Consumer) -> None:
+        environment.cluster.faults.intercept(FetchRequest, note)
         seen = [(await anext(consumer)).offset]
         for _ in range(10):
             consumer.pause(WHERE)
@@ -44,8 +44,8 @@ def test_what_was_fetched_before_a_pause_is_delivered_after_it_and_not_fetched_a
 
 
 def test_a_pause_holds_for_the_records_of_the_batch_that_is_being_read() -> None:
-    async def program(world: World, consumer: Consumer) -> None:
-        async with Producer(bootstrap_servers=world.cluster.bootstrap_servers) as producer:
+    async def program(environment: Environment, consumer: Consumer) -> None:
+        async with Producer(bootstrap_servers=environment.cluster.bootstrap_servers) as producer:
             await producer.send_many("t", [b"%d" % offset for offset in range(6)], partition=0)
         for offset in range(5):
             assert (await asyncio.wait_for(anext(consumer), 5)).offset == offset

@@ -33,5 +33,6 @@ def test_poison_records_are_delivered_as_errors(policy: str, deserializer: objec
 @pytest.mark.parametrize("deserializer", [every_fifth, every_fifth_later])
 @pytest.mark.parametrize("seed", range(8))
 def test_poison_records_are_handled_with_their_errors(deserializer: object, seed: int) -> None:
-    """As above, of `run()`: no two calls of a lane at once, and no commit beyond a record that is not handled."""
+    """The same is true of `run()`: no two calls of a lane run at once, and no commit goes beyond an unhandled
+    record."""
     handling.run(seed, handling.schedule(seed), value_deserializer=deserializer, on_undecodable="return")

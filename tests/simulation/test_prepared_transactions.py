@@ -1,4 +1,4 @@
-"""Two-phase commit (KIP-939): a prepared transaction waits for its decision, whatever happens to its producers."""
+"""Two-phase commit (KIP-939): a prepared transaction waits for its decision, even if its producers fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_prepared_transaction_outlives_its_producers(decision: str, restarts: 
             with pytest.raises(ConfigurationError, match="was prepared"):
                 await txn.post("t", b"w", partition=0)
         for _ in range(restarts):
-            # Longer than any timeout.
+            # This is longer than any timeout.
             await asyncio.sleep(10_000)
             async with make(cluster, transaction_two_phase_commit_enable=True) as successor:
                 assert successor.prepared_transaction == state
@@ -140,7 +140,7 @@ def test_a_producer_that_was_replaced_cannot_decide_any_more() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_empty_transaction_of_a_replaced_producer_does_not_end_that_of_its_successor(commit: bool) -> None:
+def test_an_empty_transaction_of_a_replaced_producer_does_not_end_its_successors_transaction(commit: bool) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer:
             empty = await producer.transaction().__aenter__()

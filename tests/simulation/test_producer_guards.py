@@ -1,4 +1,4 @@
-"""Single guards of the producer, each in the schedule that it is there for."""
+"""Single guards of the producer, each in the schedule that needs it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError
 from aiokproto.simulation import Simulation
+from tests.simulation.environment import stored_records
 from tests.simulation.test_producers import links, run
-from tests.simulation.world import stored_records
 
 LARGE = 80_000
-"""Bytes of a record that is compressed in a thread."""
+"""The size of a record that is compressed in a thread (bytes)."""
 LONG = bytes(1000)
 
 
@@ -39,14 +39,14 @@ def test_small_batches_stay_behind_a_large_one_that_is_compressed_in_a_thread(ac
             await delivery
         sizes = [len(value or b"") for _, value in stored_records(cluster, "t", 0)]
         assert sizes[1:] == [1, LARGE, 1, LARGE, 2, 1] + [LARGE, 1] * 20
-        # An overtaken batch that the broker refuses, and gets again, is no order that is kept.
+        # The order isn't kept if the broker refuses an overtaken batch, and gets it again.
         assert all(not queue.producer[1] > 0 for queue in producer._accumulator.topics["t"].queues)
 
     run(program, acks=acks, compression_type="lz4", linger_ms=0, batch_size=1000)
 
 
 def test_a_broker_that_has_not_answered_gets_no_second_request() -> None:
-    """What comes meanwhile goes out together, when it has."""
+    """Records that come meanwhile are sent together once it has answered."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_a_broker_that_closes_connections_is_tried_less_and_less_often() -> None
 
 
 def test_nothing_is_sent_to_a_new_leader_without_producer_state_before_the_old_one_has_responded() -> None:
-    """A leader by unclean election takes any sequence number of a producer whose records it lacks."""
+    """A leader after an unclean election accepts any sequence number of a producer whose records it lacks."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         old = cluster.leader("t", 0)
@@ -101,7 +101,7 @@ def test_nothing_is_sent_to_a_new_leader_without_producer_state_before_the_old_o
 
 
 def test_a_failed_batch_does_not_cause_others_to_be_rejected() -> None:
-    """The numbers after it begin again before a broker complains of the gap."""
+    """The next batches are numbered again before a broker complains about the gap."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         answers = _answers(cluster, {})
@@ -115,7 +115,7 @@ def test_a_failed_batch_does_not_cause_others_to_be_rejected() -> None:
 
 
 def test_a_batch_rejected_behind_another_does_not_renumber_that_one() -> None:
-    """It may be in the log: under another number it would be written again."""
+    """The earlier batch may be in the log. With another number it would be written again."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         _answers(cluster, {1: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 2: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
@@ -128,7 +128,7 @@ def test_a_batch_rejected_behind_another_does_not_renumber_that_one() -> None:
 
 
 def test_a_retry_is_in_flight_alone() -> None:
-    """The next one could get ahead of it, at a broker that has lost all it knew of the producer."""
+    """The next batch could overtake it at a broker that has lost its state of the producer."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         answers = _answers(cluster, {1: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 3: ErrorCode.NOT_ENOUGH_REPLICAS})
@@ -145,8 +145,8 @@ def test_a_retry_is_in_flight_alone() -> None:
 
 
 def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
-    """The codes that Produce requests are answered with from now on. Some of them, counted from 1, get an error: after
-    they were served if that is what it says, else instead."""
+    """Return the list of codes that Produce requests get from now on. Some requests, counted from 1, get an error:
+    after they were served if the error says so, otherwise instead."""
     answers: list[int] = []
     count = 0
 
@@ -168,7 +168,7 @@ def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
 
 
 def test_a_call_that_waits_for_a_new_topic_is_not_overtaken_by_a_later_one() -> None:
-    """In that turn of the loop the topic is known, and the call that waited for it has not gone on yet."""
+    """The topic is known in that iteration of the loop, and the call that waited for it hasn't continued yet."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await cluster.create_topic("new", 1)

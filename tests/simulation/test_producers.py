@@ -1,4 +1,4 @@
-"""What producers promise of time, under one fault each, in virtual time."""
+"""What producers promise about time, under one fault each, in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.producer.queue import TopicQueues
 from aiokproto.simulation import Link, Simulation
-from tests.simulation.world import TURNS_A_SECOND, stored_records
+from tests.simulation.environment import TURNS_A_SECOND, stored_records
 
 Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
 
@@ -54,7 +54,7 @@ def run(program: Program, *, brokers: int = 3, **options: object) -> Simulation:
 
 
 def links(simulation: Simulation, cluster: Cluster, partition: int) -> list[Link]:
-    """The links to a partition's leader."""
+    """Return the links to a partition's leader."""
     leader = cluster.leader("t", partition)
     port = int(cluster.bootstrap_servers.split(",")[leader].rpartition(":")[2])
     return simulation.network.links(server=("127.0.0.1", port))
@@ -98,7 +98,7 @@ def test_leaving_the_block_takes_as_long_as_the_option_says(timeout_ms: float | 
         began = simulation.time()
         with pytest.raises(DeadlineError, match="1 record"):
             await producer.close()
-        # Without the option, as long as records may take; then the connections may flush what they have.
+        # If the option isn't given, it takes as long as records may take. Then the connections may flush their buffers.
         assert least <= simulation.time() - began < least + (SLACK if timeout_ms else 6)
 
     run(program, close_timeout_ms=timeout_ms, delivery_timeout_ms=5000)
@@ -149,7 +149,7 @@ def test_waiting_for_a_producer_id_does_not_spin() -> None:
 
 
 def test_requests_that_fail_together_count_as_one_failure() -> None:
-    """So that the next attempt is not put off as after many."""
+    """The next attempt must not be delayed as after many failures."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.delay(ProduceRequest, 1.0):
@@ -160,18 +160,18 @@ def test_requests_that_fail_together_count_as_one_failure() -> None:
         began = simulation.time()
         for delivery in waiting:
             await delivery
-        # One backoff to reconnect, one of the sink.
+        # There is one backoff to reconnect, and one of the sink.
         assert simulation.time() - began < 0.5
 
     run(program, linger_ms=0, batch_size=1000)
 
 
 def test_order_is_kept_by_a_broker_that_forgets_producers() -> None:
-    """One that knows nothing of a producer takes any first sequence, that of the second batch too."""
+    """A broker that doesn't know a producer accepts any first sequence number, even the second batch's."""
     simulation = Simulation(1)
 
     async def main() -> list[bytes | None]:
-        # Java's brokers look for expired producers every ten minutes, as the embedded one does.
+        # Kafka's brokers look for expired producers every ten minutes, and so does the embedded one.
         async with Cluster(1, config={"producer.id.expiration.ms": 60_000}) as cluster:
             await cluster.create_topic("t", 1)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
@@ -236,7 +236,8 @@ def test_calls_that_wait_for_one_topic_process_its_metadata_once(monkeypatch: py
 
 
 def test_many_records_do_not_delay_other_calls() -> None:
-    """They are as many calls, one after the other: their own order stays, and others have their turn between them."""
+    """They count as many calls, one after the other. Their own order stays, and other calls have their turn between
+    them."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await producer.send("t", b"first", partition=0)
@@ -257,7 +258,7 @@ def test_many_records_do_not_delay_other_calls() -> None:
 
 
 def test_order_is_kept_in_a_topic_that_was_created_again() -> None:
-    """The producer hears of it before it writes."""
+    """The producer learns about it before it writes."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await recreate(cluster, 1)
@@ -284,7 +285,7 @@ async def recreate(cluster: Cluster, partitions: int) -> None:
     "task", ["Sender._follow_metadata", "metadata", "Sink._connect_and_send", "Sender._acquire_producer_id"]
 )
 def test_a_cancelled_internal_task_is_raised_from_every_call(task: str) -> None:
-    """Whichever it is, and whoever cancels it: nothing waits for ever."""
+    """This holds for each task, however it was cancelled: nothing waits forever."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -315,13 +316,13 @@ def test_a_cancelled_internal_task_is_raised_from_every_call(task: str) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_a_topic_that_is_created_again_is_a_new_one(partitions: int) -> None:
-    """It has other partitions, and nothing of the producer in its logs."""
+    """The new topic has other partitions, and its logs don't have the producer's state."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         for number in range(10):
             await producer.send("t", b"old", key=b"%d" % number)
         await recreate(cluster, partitions)
-        # The producer finds out by its first record, which may be meant for a partition that is gone.
+        # The producer notices with its first record, which may be for a partition that no longer exists.
         if partitions < 3:
             with pytest.raises(UnknownTopicError, match=r"t-2.*created again with fewer partitions"):
                 await producer.send("t", b"-1", key=b"k")

@@ -1,4 +1,4 @@
-"""Rebalance callbacks: each partition is assigned once and then revoked or lost once, whatever they do."""
+"""Rebalance callbacks: each partition is assigned once, and then revoked or lost once, whatever the callbacks do."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_closing_while_a_callback_runs_calls_no_callback_twice(name: str, cancel
 
 
 class _Reports(Hooks):
-    """What hooks hear of rebalances."""
+    """The rebalances that hooks see."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int]] = []

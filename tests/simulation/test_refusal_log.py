@@ -1,4 +1,4 @@
-"""What a broker logs of connections that it closes, in virtual time."""
+"""The log lines of a broker about connections that it closes, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def fail(servers: str, times: int, text: bytes = b"noise") -> None:
 
 
 def test_refused_connections_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """What is left out is counted; later ones are logged again."""
+    """Connections that aren't logged are counted, and later ones are logged again."""
 
     async def main() -> None:
         async with Cluster(1, security=SECURITY) as cluster:
@@ -43,7 +43,7 @@ def test_refused_connections_do_not_flood_the_log(caplog: pytest.LogCaptureFixtu
             await asyncio.sleep(WINDOW + 1)
             assert len(closed(caplog)) == MAX_LOGGED + 2
             await fail(cluster.bootstrap_servers, MAX_LOGGED + 1)
-        # What was left out is logged at the end, too.
+        # The number of connections that weren't logged is logged at the end.
         assert closed(caplog)[-1] == f"broker 0 closed 1 more connection within {WINDOW:g} s"
 
     with caplog.at_level(logging.WARNING, "aiokproto.broker"):

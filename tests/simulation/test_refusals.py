@@ -1,4 +1,4 @@
-"""Every error code that passes, as the answer to each API: two of them, and everything works on."""
+"""Every transient error code as the answer to each API: after two of them, everything still works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITION = TopicPartition("t", 0)
     ],
 )
 def test_a_client_gets_over_two_refusals(api: str, code: ErrorCode) -> None:
-    """At its start, and again at work."""
+    """It gets them when it starts, and again while it works."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -57,12 +57,12 @@ async def _write(cluster: Cluster) -> None:
 
 
 async def _read(cluster: Cluster) -> set[int]:
-    """Each record, commits, and the offsets of the log."""
+    """Read each record, commit, and look up the offsets of the log."""
     options: dict[str, Any] = {
         "group_id": "g",
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 300,
-        # A member that gets UNKNOWN_MEMBER_ID joins under a new id, and the group waits for the old one.
+        # A member that gets UNKNOWN_MEMBER_ID joins with a new id, and the group waits for the old one.
         "session_timeout_ms": 3000,
     }
     offsets: set[int] = set()
@@ -89,7 +89,8 @@ async def _read(cluster: Cluster) -> set[int]:
     ],
 )
 def test_what_is_refused_for_ever_is_repeated_after_pauses(api: str, code: ErrorCode) -> None:
-    """The first repetition comes at once, as it usually succeeds. Without pauses there were hundreds in a second."""
+    """The first repetition comes at once, because it usually succeeds. If there were no pauses, there would be hundreds
+    in a second."""
     counts: list[int] = []
 
     async def main() -> None:

@@ -16,7 +16,8 @@ from aiokproto.types import RecordMetadata
 ONE_WAY = 0.020
 ROUND_TRIP = 2 * ONE_WAY
 SLACK = 0.001
-"""Seconds: what brokers and clients do takes no virtual time."""
+"""Seconds that a call may take beyond its round trips, because the work of brokers and clients takes no virtual
+time."""
 
 Program = Callable[[Simulation, Cluster, Producer], Awaitable[float]]
 
@@ -39,7 +40,7 @@ def run(program: Program, **options: Any) -> float:
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
 def test_a_record_that_is_awaited_takes_one_round_trip_and_its_linger(linger_ms: int) -> None:
-    """With headers, too: no thread, and no buffer, has a delay of its own."""
+    """The same is true with headers: no thread and no buffer adds a delay."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> float:
         began = simulation.time()
@@ -52,7 +53,7 @@ def test_a_record_that_is_awaited_takes_one_round_trip_and_its_linger(linger_ms:
 
 
 def test_five_batches_of_a_partition_share_a_round_trip() -> None:
-    """Nothing waits for the response to an earlier batch, and the order stays."""
+    """No batch waits for the response to an earlier one, and the order stays."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> float:
         began = simulation.time()

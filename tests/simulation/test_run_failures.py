@@ -17,9 +17,9 @@ from aiokproto.errors import ClientClosedError
 from aiokproto.observe.health import HealthStatus
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.patience import PATIENCE
+from tests.simulation.environment import until
 from tests.simulation.test_running import FIRST, PARTITIONS, RECORDS, committed, ended, run
-from tests.simulation.world import until
+from tests.timeouts import LONG_TIMEOUT
 
 
 class Stuck:
@@ -62,7 +62,7 @@ def test_the_end_of_a_run_waits_for_no_call_that_has_failed_and_would_be_made_ag
 
 
 def test_records_that_wait_long_for_their_retry_keep_their_partitions() -> None:
-    """Even if they are as many as may be pending, so that nothing is taken meanwhile."""
+    """This holds even if they are the maximum that may be pending, so that nothing is taken meanwhile."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         lost: list[object] = []
@@ -105,7 +105,7 @@ def test_a_dead_letter_of_a_call_that_took_too_long_can_be_cancelled(caplog: pyt
 
 @pytest.mark.parametrize("took_too_long", [False, True])
 def test_a_dead_letter_that_others_cancel_ends_the_run(took_too_long: bool) -> None:
-    """Also if the run had cancelled the call itself, which took too long."""
+    """This holds even if the run had cancelled the call itself, which took too long."""
 
     class Cancelling(Stuck):
         async def write(self, record: Record, error: BaseException, **of: Any) -> None:
@@ -126,7 +126,7 @@ def test_a_dead_letter_that_others_cancel_ends_the_run(took_too_long: bool) -> N
             assert writers[0] is not None
             writers[0].cancel()
             with pytest.raises(ClientClosedError, match="was cancelled, and not by the run"):
-                await asyncio.wait_for(task, PATIENCE)
+                await asyncio.wait_for(task, LONG_TIMEOUT)
         assert committed(cluster) == {0: 0, 1: 0}
 
     run(program)
@@ -169,7 +169,8 @@ def test_a_handler_that_ignores_its_timeout_costs_the_partition_after_max_poll_i
             consumer.subscribe("t", on_lost=lost.extend)
             task = asyncio.create_task(consumer.run(stubborn, handler_timeout_ms=100))
             await until(lambda: bool(lost))
-            # Once for the timeout, once for the loss; it is not lost again and again.
+            # The handler was cancelled once for the timeout and once for the loss. The partition isn't lost again and
+            # again.
             await asyncio.sleep(60)
             assert cancellations == 2 * PARTITIONS
             assert len(lost) == PARTITIONS
@@ -180,7 +181,7 @@ def test_a_handler_that_ignores_its_timeout_costs_the_partition_after_max_poll_i
 
 
 def test_a_run_whose_end_is_cancelled_from_outside_gives_the_consumer_back(caplog: pytest.LogCaptureFixture) -> None:
-    """As `asyncio.run` does after a second Ctrl-C: it cancels every task. Closing still ends."""
+    """`asyncio.run` cancels every task after a second Ctrl-C. Closing still ends."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def handle(record: Record) -> None:
@@ -280,7 +281,7 @@ def test_health_is_degraded_while_a_handler_hangs() -> None:
     run(program)
 
 
-def test_health_is_degraded_while_a_handler_goes_on_that_was_left_alone() -> None:
+def test_health_is_degraded_while_an_abandoned_handler_runs() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         released = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What `run()` does, in the statistics and hooks of both consumers."""
+"""`run()` in the statistics and hooks of both consumers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record
 from tests.share.test_share_faults import broker, consumer
+from tests.simulation.environment import until
 from tests.simulation.test_running import PARTITIONS, RECORDS, ended, run
-from tests.simulation.world import until
 
 
 class Seen(Hooks):
@@ -27,7 +27,7 @@ class Seen(Hooks):
         self.events.append(event)
 
     def sums(self) -> RunStats:
-        """The sum of each number, over all events."""
+        """Return the sum of each number, over all events."""
         return RunStats(*(sum(numbers) for numbers in list(zip(*self.events, strict=True))[1:]))
 
 
@@ -35,7 +35,7 @@ class Letters:
     """Takes dead letters."""
 
     async def write(self, record: Record, error: BaseException, **of: Any) -> None:
-        """Forget it."""
+        """Take the record, and forget it."""
 
 
 def test_the_statistics_have_what_all_runs_have_done_and_what_one_is_doing() -> None:

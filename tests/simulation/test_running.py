@@ -1,4 +1,4 @@
-"""Handlers of `Consumer.run` that are slow, hang or are cancelled, and what becomes of their partitions."""
+"""Handlers of `Consumer.run` that are slow, hang or are cancelled, and what happens to their partitions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation import consuming, handling
 from tests.simulation.cancelling import Suspensions
+from tests.simulation.environment import Environment, until
 from tests.simulation.members import member_of
-from tests.simulation.world import World, until
 
 PARTITIONS, RECORDS = 2, 30
 FIRST = TopicPartition("t", 0)
@@ -33,10 +33,10 @@ def run(program: Program, seed: int = 1) -> Simulation:
     async def main(simulation: Simulation) -> None:
         async with Cluster(1, config={"group.min.session.timeout.ms": 500}) as cluster:
             await cluster.create_topic("t", PARTITIONS)
-            world = World(simulation, cluster, "t")
+            environment = Environment(simulation, cluster, "t")
             for partition in range(PARTITIONS):
                 for number in range(RECORDS):
-                    world.append(partition, b"%d" % number)
+                    environment.append(partition, b"%d" % number)
             options = {
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "group_id": "g",
@@ -129,7 +129,8 @@ def test_a_run_cancelled_at_any_time_is_continued_without_a_gap(milliseconds: in
 
 
 def test_slow_handlers_keep_their_partitions() -> None:
-    """Together they take far longer than max_poll_interval_ms, and nothing is taken meanwhile; each is within it."""
+    """Together they take far longer than max_poll_interval_ms, and nothing is taken meanwhile. Each one is within
+    it."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer("t", **options) as consumer:
@@ -179,7 +180,7 @@ def test_a_handler_that_hangs_is_reported_and_loses_its_partitions_after_max_pol
             assert "in task aiokproto-consumer-run-" in reports[0]
             assert not ends
             await until(lambda: calls[0, RECORDS - 1] == 1)
-            # It is back in the group: the record came again, and nothing else did.
+            # The member is back in the group: the record came again, and nothing else did.
             assert 100 <= ends[0] - began < 103
             assert {place for place, count in calls.items() if count > 1} == {(0, 3)}
             await ended(consumer, task)
@@ -307,7 +308,7 @@ def test_handlers_of_lost_partitions_are_cancelled_at_once_and_their_records_com
 
 
 def test_a_handler_that_cannot_be_cancelled_keeps_its_partition_from_starting_again() -> None:
-    """Two of one partition at once would break its order."""
+    """Two handlers of one partition at the same time would break its order."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         gate = asyncio.Event()
@@ -339,7 +340,7 @@ def test_a_handler_that_cannot_be_cancelled_keeps_its_partition_from_starting_ag
     run(program)
 
 
-def test_a_paused_partition_starts_nothing_more_and_a_sought_one_begins_there() -> None:
+def test_a_paused_partition_starts_nothing_more_and_a_sought_one_starts_there() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         done: list[tuple[int, int]] = []
 
@@ -365,7 +366,7 @@ def test_a_paused_partition_starts_nothing_more_and_a_sought_one_begins_there() 
 
 def test_a_batch_waits_for_its_records_as_long_as_it_may() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
-        world, calls = World(simulation, cluster, "t"), []
+        environment, calls = Environment(simulation, cluster, "t"), []
 
         async def handle(records: list[Record]) -> None:
             calls.append((round(simulation.time() - began), [record.offset for record in records]))
@@ -376,12 +377,12 @@ def test_a_batch_waits_for_its_records_as_long_as_it_may() -> None:
             began = simulation.time()
             task = asyncio.create_task(consumer.run(handle, batch=4, batch_wait_ms=10_000))
             for _ in range(4):
-                world.append(0, b"")
+                environment.append(0, b"")
                 await asyncio.sleep(2)
             for _ in range(3):
-                world.append(0, b"")
+                environment.append(0, b"")
             await asyncio.sleep(12)
-            world.append(0, b"")
+            environment.append(0, b"")
             await asyncio.sleep(1)
             await ended(consumer, task)
         assert calls == [(6, [30, 31, 32, 33]), (18, [34, 35, 36])]
@@ -455,7 +456,7 @@ def test_a_second_cancellation_waits_for_no_handler() -> None:
     run(program)
 
 
-def test_a_call_that_is_cancelled_has_not_failed_whatever_it_raises() -> None:
+def test_a_cancelled_call_has_not_failed_even_if_it_raises() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         calls: list[int] = []
 
@@ -476,7 +477,7 @@ def test_a_call_that_is_cancelled_has_not_failed_whatever_it_raises() -> None:
     run(program)
 
 
-def test_no_call_begins_once_the_run_is_being_ended() -> None:
+def test_no_call_starts_once_the_run_is_being_ended() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         calls: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A member that joins does not hold up the partitions that stay where they are."""
+"""A member that joins doesn't hold up the partitions that stay with their owners."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.simulation import Simulation
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 PARTITIONS, EVERY = 4, 0.05
 LONGEST_PAUSE = 0.25
-"""Seconds without a record of a partition: five of them at most have come late."""
+"""The longest time without a record of a partition (s), which means that at most five have come late."""
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 300},
@@ -52,7 +52,7 @@ def test_partitions_that_do_not_move_are_read_without_a_pause(protocol: str) -> 
                 await asyncio.sleep(5)
                 assert len(received) == PARTITIONS
                 received.clear()
-                # A rebalance that takes its time: eager members would not read meanwhile.
+                # The rebalance is slow. Eager members would not read meanwhile.
                 cluster.faults.delay((JoinGroupRequest, SyncGroupRequest, ConsumerGroupHeartbeatRequest), 0.5)
                 second.subscribe("t")
                 tasks.append(asyncio.create_task(read(second)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiokproto.simulation import Simulation
 from tests.simulation import producing
+from tests.simulation.environment import TURNS_A_SECOND
 from tests.simulation.faults import Fault
 from tests.simulation.seeds import Workload, check_block, in_blocks, same_run_again
-from tests.simulation.world import TURNS_A_SECOND
 
 WORKLOADS = {"producers": Workload("producing.run(seed=", producing.schedule, producing.run, 1)}
 
@@ -20,7 +20,7 @@ test_a_seed_gives_the_same_run_again = same_run_again(__name__, WORKLOADS)
 
 
 def test_no_task_spins_while_a_broker_is_silent() -> None:
-    """For a minute nothing can be done: almost nothing is."""
+    """Nothing can be done for a minute, so tasks do almost nothing."""
     silent = [Fault(0.0, "silence", 50.0, (broker, True, True)) for broker in range(producing.BROKERS)]
     simulation: Simulation = producing.run(1, silent)
     assert simulation.time() > 50

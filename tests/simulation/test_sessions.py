@@ -1,4 +1,5 @@
-"""Exactly-once sessions: used by several tasks, left in the middle, and with records that can never be written."""
+"""Exactly-once sessions that are used by several tasks, left in the middle, or have records that can never be
+written."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Program = Callable[[Cluster, ExactlyOnce], Awaitable[None]]
 
 
 def run(program: Program) -> None:
-    """Run a program with a session over some records in one partition; afterwards no transaction may be open."""
+    """Run a program with a session over some records in one partition. No transaction may be open afterwards."""
 
     async def main() -> None:
         async with Cluster(1, auto_create_topics=False) as cluster:
@@ -33,7 +34,7 @@ def run(program: Program) -> None:
                 await cluster.create_topic(topic, 1)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 await producer.send_many("t", [b"%d" % number for number in range(6)])
-            # The next fetch is not held back, as in a topic that is always written to.
+            # The next fetch isn't held back, as in a topic that is always written to.
             async with new_session(cluster, fetch_max_wait_ms=10) as session:
                 await program(cluster, session)
             assert not hanging(cluster, "out", 1)
@@ -47,7 +48,7 @@ async def copy(records: list[Record[Any, Any]], txn: Transaction[Any, Any]) -> N
 
 
 async def copy_the_rest(cluster: Cluster, session: ExactlyOnce) -> list[bytes]:
-    """Copy until all is committed; return what readers of committed records find."""
+    """Copy until everything is committed. Return what readers of committed records find."""
     async for records, txn in session.batches():
         await copy(records, txn)
         if records[-1].value == b"5":
@@ -56,7 +57,7 @@ async def copy_the_rest(cluster: Cluster, session: ExactlyOnce) -> list[bytes]:
 
 
 def test_a_second_task_that_asks_for_batches_is_refused() -> None:
-    """It would take the batch whose commit is under way for one whose loop was left, and rewind behind it."""
+    """It would mistake a batch whose commit is under way for one whose loop was left, and rewind behind it."""
 
     async def program(cluster: Cluster, session: ExactlyOnce) -> None:
         batches = session.batches(3)
@@ -94,7 +95,7 @@ def test_a_generator_that_is_closed_in_the_middle_of_a_batch_aborts_it() -> None
     run(program)
 
 
-def test_a_record_that_can_never_be_written_keeps_nobody_busy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_can_never_be_written_keeps_nothing_busy(caplog: pytest.LogCaptureFixture) -> None:
     async def program(cluster: Cluster, session: ExactlyOnce) -> None:
         attempts = 0
 

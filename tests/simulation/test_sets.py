@@ -1,4 +1,4 @@
-"""Sets of tasks and futures, which asyncio makes many of, have one order in every run."""
+"""Sets of tasks and futures, which asyncio often creates, have the same order in every run."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 from aiokproto.error_codes import ErrorCode
 from aiokproto.share import Acknowledgement, AcknowledgeOutcome, ShareRecord
 from aiokproto.simulation import Simulation
-from tests.patience import PATIENCE
 from tests.share.test_share_faults import broker, consumer, fill, of, read
 from tests.share.test_share_promises import EXPLICIT, changed
 from tests.simulation.sharing import LOCK
+from tests.timeouts import LONG_TIMEOUT
 
 
 def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
@@ -32,7 +32,7 @@ def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
 
         async with broker(1) as cluster, consumer(cluster) as jobs:
             running = asyncio.ensure_future(jobs.run(handle))
-            await asyncio.wait_for(enough.wait(), PATIENCE)
+            await asyncio.wait_for(enough.wait(), LONG_TIMEOUT)
             running.cancel()
             await asyncio.wait([running])
         assert [round(later - earlier) for earlier, later in pairwise(times)] == [1, 2, 4]
@@ -41,8 +41,8 @@ def test_a_failing_handler_does_not_use_up_deliveries_at_once() -> None:
 
 
 def test_a_slow_application_does_not_use_up_deliveries() -> None:
-    """One record takes a third of a lock. With 60 at a time, all but a few would expire in the buffer, again and
-    again."""
+    """One record takes a third of a lock's duration. With 60 at a time, all but a few would expire in the buffer, again
+    and again."""
     delivered: list[tuple[int, int]] = []
 
     async def program() -> None:
@@ -71,7 +71,7 @@ def test_locks_that_run_out_in_the_buffer_drop_their_records() -> None:
 
 
 def test_poll_does_not_return_records_whose_locks_ran_out_while_it_collected_others() -> None:
-    """Without renewal each is acquired again and again meanwhile, and was returned as often."""
+    """If locks aren't renewed, each record is acquired again and again meanwhile, and was returned as often."""
 
     async def program() -> None:
         async with broker(*[1] * 3) as cluster, consumer(cluster, renew_locks=False) as jobs:
@@ -136,9 +136,9 @@ def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str
             if way == "anext":
                 records = await read(jobs, 1)
             elif way == "poll":
-                records = await jobs.poll(PATIENCE * 1000, 1)
+                records = await jobs.poll(LONG_TIMEOUT * 1000, 1)
             else:
-                records = list(await asyncio.wait_for(anext(jobs.batches()), PATIENCE))
+                records = list(await asyncio.wait_for(anext(jobs.batches()), LONG_TIMEOUT))
             assert simulation.loop.time() > first.lock_deadline
             assert all(record.lock_deadline > simulation.loop.time() for record in records)
             assert records[0].delivery_count == 2
@@ -148,7 +148,7 @@ def test_after_a_suspension_nothing_is_delivered_whose_lock_has_expired(way: str
 
 
 def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
-    """The new leader gives the records to any member: what is in the buffer is not locked."""
+    """The new leader gives the records to any member, because records in the buffer aren't locked."""
 
     async def program() -> None:
         async with broker(5, brokers=2) as cluster, consumer(cluster, acknowledgement_mode="explicit") as jobs:
@@ -170,7 +170,7 @@ def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
 
 
 def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
-    """The leadership comes back before the client has noticed that it was away: a new leader releases all records."""
+    """The leadership comes back before the client has noticed that it was away. A new leader releases all records."""
 
     async def program() -> None:
         options = {"acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit", "max_poll_records": 3}
@@ -192,7 +192,8 @@ def test_what_is_acquired_again_has_lost_its_former_locks() -> None:
 
 @pytest.mark.parametrize("milliseconds", [0, -1])
 def test_a_response_without_a_lock_time_uses_up_no_deliveries(milliseconds: int) -> None:
-    """It says nothing about the locks: else every record would expire at once, and be fetched again."""
+    """Such a response says nothing about the locks: otherwise every record would expire at once, and be fetched
+    again."""
 
     def forget(response: Any) -> None:
         response.acquisition_lock_timeout_ms = milliseconds
@@ -274,7 +275,7 @@ def test_idle_connections_stay_open_while_records_are_locked() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
-def test_a_member_that_is_refused_for_ever_pauses_before_it_joins_again(code: ErrorCode) -> None:
+def test_a_member_that_is_refused_forever_pauses_before_it_joins_again(code: ErrorCode) -> None:
     async def program() -> None:
         async with broker(1) as cluster, consumer(cluster) as jobs:
             await read(jobs, 1)

@@ -11,7 +11,7 @@ from aiokproto.application.calls import CallbackError
 from aiokproto.share import ShareRecord
 from aiokproto.simulation import Simulation
 from tests.share.test_share_faults import broker, consumer
-from tests.simulation.world import until
+from tests.simulation.environment import until
 
 
 async def cancelled_by_others() -> None:
@@ -21,7 +21,8 @@ async def cancelled_by_others() -> None:
 
 
 def test_what_others_cancelled_is_an_error_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
-    """Logged, given to `on_error`, and released after the backoff: its deliveries are not used up at once."""
+    """The error is logged and given to `on_error`, and the record is released after the backoff, so that its deliveries
+    aren't used up at once."""
     calls: list[tuple[float, int]] = []
     errors: list[Exception] = []
 

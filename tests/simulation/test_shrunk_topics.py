@@ -16,11 +16,12 @@ from aiokproto.simulation import Simulation
 from tests.simulation.test_producers import Program, recreate
 
 SLACK = 10.0
-"""Seconds that a producer may take to hear of the new topic, and to try a refused batch again."""
+"""Seconds that a producer may take to learn about the new topic, and to try a refused batch again."""
 
 
 def run(program: Program) -> None:
-    """Run a program with a producer whose buffer holds 50 000 bytes, and topics t, of three partitions, and other."""
+    """Run a program with a producer whose buffer holds 50 000 bytes, and the topics t, with three partitions, and
+    other."""
     simulation = Simulation(1)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""A consumer that is kept from reading logs the reason; one at the end of the log does not."""
+"""A consumer that cannot read logs the reason, but a consumer at the end of the log doesn't."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def warnings(
     brokers: int = 1,
     **options: Any,
 ) -> list[str]:
-    """What a consumer warns of while a program runs."""
+    """Return the warnings of a consumer while a program runs."""
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -184,14 +184,14 @@ def test_a_position_that_cannot_be_validated_is_named(caplog: pytest.LogCaptureF
     assert "checking that the log still has the position" in warnings(program, caplog)[0]
 
 
-def test_a_member_without_partitions_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_without_partitions_learns_why(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
         others = [Consumer("t", **options) for _ in range(2)]
         for other in others:
             await other.start()
-        # One of three members gets none of the two partitions; the same watch runs in each of them.
+        # One of three members gets none of the two partitions. The same watch runs in each of them.
         await asyncio.gather(*(wait_in_vain(member, 30) for member in (consumer, *others)))
         for other in others:
             await other.close(1000)
@@ -210,7 +210,7 @@ def test_a_rebalance_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture
     assert "joining" in warnings(program, caplog, group="g")[0]
 
 
-def test_a_member_that_waits_for_a_busy_one_is_told_that_the_group_rebalances(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_that_waits_for_a_busy_one_learns_that_the_group_rebalances(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}

@@ -1,4 +1,4 @@
-"""How a simulation is started: with a seed, once, outside of an event loop."""
+"""A simulation is started with a seed, once, outside of an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schedules of drivers, attempts and faults: what Spark has committed is there, once."""
+"""Random schedules of drivers, attempts and faults: everything that Spark has committed is there once."""
 
 from __future__ import annotations
 

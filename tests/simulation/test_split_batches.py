@@ -1,4 +1,4 @@
-"""What is said of a batch that was split, some parts of which are in the log."""
+"""The outcome of a batch that was split, when some of its parts are in the log."""
 
 from __future__ import annotations
 

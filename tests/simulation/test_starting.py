@@ -35,7 +35,7 @@ def test_closing_at_any_loop_iteration_of_a_start_leaves_nothing_behind(
     kind: Callable[..., Client | Consumer | Producer],
 ) -> None:
     async def closed_after(turns: int) -> bool:
-        """Whether it had started by then."""
+        """Return whether the client had started by then."""
         async with Cluster(1) as cluster:
             await cluster.create_topic("t", 1)
             client = kind(bootstrap_servers=cluster.bootstrap_servers)
@@ -43,7 +43,7 @@ def test_closing_at_any_loop_iteration_of_a_start_leaves_nothing_behind(
             for _ in range(turns):
                 await asyncio.sleep(0.00001)
             started = starting.done()
-            # The one may end in the very turn in which the other begins.
+            # One may end in the same iteration in which the other starts.
             await asyncio.get_running_loop().create_task(client.close())
             await asyncio.wait((starting,))
             assert started or isinstance(starting.exception(), (ClientClosedError, type(None)))
@@ -83,7 +83,7 @@ def test_closing_at_any_loop_iteration_after_a_subscription_ends_all_tasks(
             client = kind(bootstrap_servers=cluster.bootstrap_servers)
             await client.start()
             if kind is sharing:
-                # Which is looked up again and again.
+                # The missing topic is looked up again and again.
                 client.subscribe("missing")
             await asyncio.sleep(3)
             if kind is matching:

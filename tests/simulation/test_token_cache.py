@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER in virtual time: when they are replaced, by whom, and what failures do."""
+"""Tokens of OAUTHBEARER in virtual time: when they are replaced, which call replaces them, and what failures do."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def simulated(program: Callable[[], Awaitable[None]]) -> None:
 
 
 def now() -> float:
-    return current().wall() / 1000
+    return current().milliseconds() / 1000
 
 
 class Source:
-    """Gives tokens of one hour, numbered; can be slow, and can fail."""
+    """Provides numbered tokens of one hour. It can be slow, and can fail."""
 
     def __init__(self, lifetime: float | None = 3600) -> None:
         self.lifetime = lifetime
@@ -84,9 +84,9 @@ def test_a_token_is_kept_until_its_refresh_time() -> None:
     [
         (EXACT, 3600, 2880),
         (EXACT, 100_000, 80_000),
-        # Not later than five minutes before the end.
+        # The token is replaced at least five minutes before its end.
         (EXACT, 1000, 700),
-        # Too short for the margins: they are ignored.
+        # The token is too short for the margins, which are ignored.
         (EXACT, 300, 240),
         (RefreshWindow(0.5, 0, 900, 0), 1000, 900),
         (RefreshWindow(1, 0, 0, 0), 1000, 1000),
@@ -144,7 +144,7 @@ def test_all_who_wait_get_the_failure_and_after_a_second_the_next_asks_again() -
 
 
 def test_many_connections_ask_a_source_that_fails_once_a_second() -> None:
-    """Each of them is tried again for itself, as connections to many brokers are."""
+    """Each connection is tried again on its own, as connections to many brokers are."""
 
     async def program() -> None:
         source = Source()
@@ -200,7 +200,7 @@ def test_a_failing_refresh_keeps_the_token_until_it_expires(caplog: pytest.LogCa
         source.error = OSError("down")
         await asyncio.sleep(2900)
         assert (await tokens.get()).value == "t1"
-        # Not again at once.
+        # The function isn't called again at once.
         await asyncio.sleep(5)
         assert (await tokens.get()).value == "t1"
         assert source.calls == 2
@@ -219,7 +219,7 @@ def test_a_failing_refresh_keeps_the_token_until_it_expires(caplog: pytest.LogCa
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
 def test_a_function_that_is_cancelled_by_itself_has_failed() -> None:
-    """Those who wait are not cancelled; and while the old token is valid, it is used."""
+    """Waiting callers aren't cancelled, and the old token is used while it is valid."""
 
     async def program() -> None:
         source = Source()
@@ -293,7 +293,7 @@ def test_the_expiry_of_a_web_token_is_its_claim() -> None:
         for _ in range(60):
             await tokens.get()
             await asyncio.sleep(50)
-        # Every 700 s: five minutes before the end.
+        # The token is replaced every 700 s, five minutes before its end.
         assert len(calls) == 5
 
     simulated(program)
@@ -309,7 +309,7 @@ def test_an_expired_token_is_never_given() -> None:
 
 
 def test_a_session_is_renewed_with_a_newer_token() -> None:
-    """Whatever the window says; one request for all connections, and not again at once if it fails."""
+    """The window doesn't matter. There is one request for all connections, and not another at once if it fails."""
 
     async def program() -> None:
         source = Source()
@@ -352,7 +352,7 @@ def test_a_mechanism_serves_several_event_loops() -> None:
         source.delay = 1000
         waiting = asyncio.ensure_future(tokens.get())
         await asyncio.sleep(1)
-        # Not awaited: its loop ends first.
+        # Nothing awaits it, because its loop ends first.
         assert not waiting.done()
 
     async def other() -> None:

@@ -21,7 +21,8 @@ REFUSED = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"
 
 
 class Provider:
-    """Answers from a list, then as at its end; None is silence. ``times`` has when each request came."""
+    """Gives the answers of a list, then repeats the last one; None is silence. ``times`` has the time of each
+    request."""
 
     def __init__(self, *answers: bytes | None) -> None:
         self.answers = list(answers)
@@ -69,7 +70,7 @@ def test_waits_double_up_to_a_limit() -> None:
     simulated(program)
 
 
-def test_no_attempt_begins_after_the_longest_wait() -> None:
+def test_no_attempt_starts_after_the_longest_wait() -> None:
     async def program() -> None:
         provider = Provider(BUSY)
         began = asyncio.get_running_loop().time()
@@ -105,7 +106,8 @@ def test_a_rejection_is_not_repeated() -> None:
 
 
 def test_retries_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """Without the secret, which the endpoint repeats; at most once in a while, whatever the endpoint says each time."""
+    """The log doesn't contain the secret, which the endpoint repeats. It has at most one line in a while, even if the
+    endpoint's errors differ."""
 
     def busy(number: int) -> bytes:
         body = f'{{"error":"busy","error_description":"s3cret, request {number}"}}'.encode()

@@ -1,4 +1,4 @@
-"""What a transaction says about its end is what became of it, whoever asks, how often, and in which order."""
+"""A transaction reports its real outcome, whichever task asks, how often, and in which order."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from aiokproto.errors import (
     TransactionOutcomeUnknownError,
 )
 from aiokproto.producer import PreparedTransaction, TransactionStatus
+from tests.simulation.environment import check_no_task_is_left
 from tests.simulation.one_producer import V1, abortable_then_silent, both, fail_a_record, make, run, visible, write
 from tests.simulation.test_prepared_transactions import two_phase
-from tests.simulation.world import check_no_task_is_left
 
 
 @both
 def test_an_end_in_flight_at_the_deadline_ends_no_later_transaction(release: str | None) -> None:
-    """The deadline of the call comes before that of the request."""
+    """The call's deadline comes before the request's."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         late = asyncio.Event()
@@ -122,7 +122,7 @@ def test_a_transaction_that_was_completed_elsewhere_decides_no_more(decision: st
                 with pytest.raises(ConfigurationError, match="complete_transaction"):
                     await txn.abort()
             else:
-                # It is aborted already.
+                # The transaction is already aborted.
                 await txn.abort()
             if later:
                 await other.commit()
@@ -135,7 +135,7 @@ def test_a_transaction_that_was_completed_elsewhere_decides_no_more(decision: st
 
 
 def test_no_two_prepared_transactions_have_the_same_name() -> None:
-    """Also after an empty one: what was decided about that would commit the next one, which was not decided about."""
+    """This holds after an empty one, too: the decision about that would commit the next one, which has no decision."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         names = []
@@ -153,7 +153,7 @@ def test_no_two_prepared_transactions_have_the_same_name() -> None:
 
 
 def test_the_text_of_a_decision_is_no_decision() -> None:
-    """It would equal no transaction, and abort the one that it names."""
+    """The text would equal no transaction, and abort the one that it names."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         async with producer:
@@ -186,7 +186,7 @@ def test_a_decision_that_was_begun_is_not_reversed() -> None:
 
 
 @both
-def test_a_producer_whose_first_request_was_lost_begins_without_another_epoch(release: str | None) -> None:
+def test_a_producer_whose_first_request_was_lost_starts_without_another_epoch(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.drop(InitProducerIdRequest, "response", times=1):
             successor = make(cluster)
@@ -226,7 +226,7 @@ def test_a_coordinator_that_is_down_when_the_epoch_is_bumped_does_not_end_the_pr
 def test_a_commit_that_is_confirmed_returns_whatever_becomes_of_the_next_epoch(
     code: ErrorCode, fatal: type[KafkaError]
 ) -> None:
-    """Its first request had no response. A producer that is fenced has failed; an ACL can be granted."""
+    """Its first request had no response. A fenced producer has failed, but an ACL can be granted."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(InitProducerIdRequest, code), cluster.faults.drop(EndTxnRequest, "response", times=1):
@@ -268,7 +268,7 @@ def test_every_call_after_the_end_says_why_the_transaction_was_aborted(
     run(program, release)
 
 
-def test_a_failed_transaction_is_called_aborted_whatever_becomes_of_the_next_epoch() -> None:
+def test_a_failed_transaction_is_called_aborted_even_if_the_next_epoch_fails() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(InitProducerIdRequest, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
             await fail_a_record(cluster, producer)
@@ -324,7 +324,7 @@ def test_offsets_that_are_refused_during_an_abort_say_why(release: str | None) -
 
 
 @both
-def test_closing_while_a_transaction_begins_begins_none(release: str | None) -> None:
+def test_closing_while_a_transaction_starts_starts_none(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = producer.transaction()
         # It asks the coordinator for the version of transactions, for which it has to connect.

@@ -1,4 +1,4 @@
-"""Transactions with brokers of old releases: what works, and errors that say what does not."""
+"""Transactions with brokers of old releases: what works, and errors that say what doesn't."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_brokers_that_cannot_check_a_member_are_named() -> None:
             match=r"member in a transaction need Kafka 2\.5 or later.*up to version 2, and is like Kafka 2\.4",
         ):
             await txn.send_offsets({("t", 0): 1}, GroupMetadata("g", 3, "member"))
-        # It has ended the producer: another one aborts what is open.
+        # The error has ended the producer, so another one aborts the open transaction.
         async with make(cluster):
             pass
 

@@ -1,4 +1,5 @@
-"""A transaction that has timed out is not one that another producer has taken over, whatever the brokers say first."""
+"""A transaction that timed out isn't mistaken for one that another producer has taken over, whatever the brokers say
+first."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_a_timeout_is_an_abort_and_the_producer_goes_on(
 
 
 def test_a_late_commit_that_is_refused_as_fenced_is_a_timeout() -> None:
-    """As coordinators of later releases answer, in version 2 too."""
+    """Coordinators of later releases answer like this, in version 2 too."""
 
     async def fenced(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)
@@ -112,7 +113,7 @@ def test_a_late_commit_that_is_refused_as_fenced_is_a_timeout() -> None:
 def test_a_producer_that_was_taken_over_is_fenced(
     release: str, late: Callable[[Transaction], Awaitable[None]], expired: bool
 ) -> None:
-    """Also if its transaction had timed out before; and its successor's transaction is not harmed."""
+    """This holds even if its transaction had timed out before. Its successor's transaction isn't harmed."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         first = producer(cluster)
@@ -135,7 +136,7 @@ def test_a_producer_that_was_taken_over_is_fenced(
 
 
 def test_a_producer_whose_end_was_not_answered_takes_nobodys_epoch() -> None:
-    """In version 1: its commit was executed, its successor has the next epoch, and the repeated commit is refused."""
+    """In version 1 its commit was executed, its successor has the next epoch, and the repeated commit is refused."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         first = producer(cluster, request_timeout_ms=500, default_api_timeout_ms=20_000)
@@ -157,7 +158,7 @@ def test_a_producer_whose_end_was_not_answered_takes_nobodys_epoch() -> None:
 
 @pytest.mark.parametrize(("release", "how"), [*product(RELEASES, ("send", "post"))])
 def test_a_session_repeats_a_batch_that_took_too_long(release: str, how: str) -> None:
-    """With send() as with post(); and after stop() until it is committed."""
+    """This is true of send() and of post(), and after stop() until it is committed."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         await cluster.create_topic("out", 1)
@@ -184,7 +185,7 @@ def test_a_session_repeats_a_batch_that_took_too_long(release: str, how: str) ->
     run(program, RELEASES[release])
 
 
-def test_the_blocks_own_error_is_not_replaced_by_that_of_closing() -> None:
+def test_the_blocks_own_error_is_not_replaced_by_the_error_of_closing() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         own = {**options, "enable_auto_commit": False, "isolation_level": "read_committed"}
 

@@ -1,4 +1,4 @@
-"""Single guards of transactions, each in the schedule that it is there for."""
+"""Single guards of transactions, each in the schedule that needs it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.messages.txn_offset_commit import TxnOffsetCommitRequest
 from aiokproto.codec.schema import Request, Response
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import FormerPosition
+from aiokproto.consumer.start_lookup import FormerPosition, ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerError,
@@ -49,7 +48,7 @@ from tests.simulation.transaction_log import committed_values
 
 
 def test_after_the_transactions_timeout_the_commit_aborts_and_the_next_transaction_begins() -> None:
-    """In version 2 the coordinator answers INVALID_TXN_STATE, as if a request were sent twice."""
+    """The coordinator answers INVALID_TXN_STATE in version 2, as if a request were sent twice."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
@@ -64,7 +63,7 @@ def test_after_the_transactions_timeout_the_commit_aborts_and_the_next_transacti
     run(program, transaction_timeout_ms=1000)
 
 
-def test_after_the_transactions_timeout_offsets_are_refused_and_the_next_transaction_begins() -> None:
+def test_after_the_transactions_timeout_offsets_are_refused_and_the_next_transaction_starts() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
         async with producer.transaction() as txn:
@@ -101,7 +100,7 @@ def test_an_abort_that_the_broker_refuses_as_abortable_is_repeated(release: str 
 
 @both
 def test_a_commit_that_is_refused_and_whose_abort_is_not_confirmed_is_aborted(release: str | None) -> None:
-    """Not a DeadlineError: the caller would not know that nothing of it is visible."""
+    """The error isn't a DeadlineError, because the caller wouldn't know that none of its records is visible."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
@@ -172,7 +171,7 @@ def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_in_dou
 def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_called_aborted(
     release: str | None,
 ) -> None:
-    """No coordinator contradicts itself; if one does, it is not believed."""
+    """Coordinators don't contradict themselves. If one does, the producer doesn't believe it."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         attempts = 0
@@ -199,7 +198,7 @@ def test_a_commit_that_was_executed_and_is_refused_when_it_is_repeated_is_not_ca
 
 
 @both
-def test_an_unknown_server_error_is_no_commit(release: str | None) -> None:
+def test_an_unknown_server_error_is_not_a_commit(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"v", partition=0)
@@ -221,7 +220,7 @@ def test_an_unknown_server_error_is_no_commit(release: str | None) -> None:
 
 
 def test_a_transaction_that_no_partition_could_be_added_to_ends() -> None:
-    """The coordinator knows of no transaction to abort: INVALID_TXN_STATE."""
+    """The coordinator knows no transaction to abort, and returns INVALID_TXN_STATE."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
@@ -237,7 +236,7 @@ def test_a_transaction_that_no_partition_could_be_added_to_ends() -> None:
     run(program, V1)
 
 
-def test_partitions_that_are_not_added_any_more_keep_nobody_busy() -> None:
+def test_partitions_that_are_not_added_any_more_keep_nothing_busy() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         await write(producer, b"first")
         txn = await producer.transaction().__aenter__()
@@ -258,7 +257,7 @@ def test_partitions_that_are_not_added_any_more_keep_nobody_busy() -> None:
     assert simulation.loop.turns < 2000
 
 
-def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nobody_busy() -> None:
+def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nothing_busy() -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"first", partition=0)
@@ -278,7 +277,7 @@ def test_a_batch_of_a_failed_transaction_that_is_retried_keeps_nobody_busy() -> 
 
 
 def test_offsets_whose_call_was_cancelled_before_it_sent_them_are_not_left_out() -> None:
-    """It waited for a partition to be added. A commit without the offsets would repeat the records."""
+    """The call waited for a partition to be added. A commit without the offsets would repeat the records."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = await producer.transaction().__aenter__()
@@ -310,7 +309,7 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(txn.send_offsets({("t", 0): 7}, "g"), 0.5)
             await txn.abort()
-            # The group of the next transaction is added as well: the late request finds everything in place.
+            # The group of the next transaction is added as well, so the late request finds everything it needs.
             async with producer.transaction() as txn:
                 await txn.send("t", b"next", partition=0)
                 if release == V1:
@@ -324,7 +323,7 @@ def test_offsets_that_arrive_after_their_call_was_cancelled_are_in_no_later_tran
 
 
 def test_an_abort_waits_for_offsets_that_another_task_sends() -> None:
-    """In version 1 the next transaction has the same epoch: they would be committed with it."""
+    """The next transaction has the same epoch in version 1, so the offsets would be committed with it."""
 
     async def main() -> None:
         config = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
@@ -335,7 +334,7 @@ def test_an_abort_waits_for_offsets_that_another_task_sends() -> None:
             await cluster.create_topic("t", 2)
             async with producer.transaction() as txn:
                 await txn.send_offsets({("t", 0): 1}, "g")
-            # Another broker than the transaction's coordinator: one connection has its responses in order.
+            # This broker isn't the transaction's coordinator, because one connection has its responses in order.
             at = await cluster.move_leader("__transaction_state", 0)
             await cluster.move_leader("__consumer_offsets", 0, 1 - at)
 
@@ -373,7 +372,7 @@ async def _add_group(cluster: Cluster, producer: Producer) -> None:
 def test_a_request_that_is_executed_again_long_after_its_retry_changes_no_later_transaction(
     release: str | None, api: type[Request[Any]]
 ) -> None:
-    """The broker has read it from a connection that the client has given up."""
+    """The broker has read the request from a connection that the client has given up."""
 
     async def program(cluster: Cluster, producer: Producer) -> None:
         attempts, late = 0, asyncio.Event()
@@ -415,7 +414,7 @@ def test_a_call_of_an_earlier_transaction_that_ends_late_does_not_fail_the_open_
         await earlier.abort()
         async with producer.transaction() as txn:
             await txn.send("t", b"open", partition=0)
-            # Its records are refused, since it has ended.
+            # The transaction's records are refused because it has ended.
             outcomes = await earlier.send_many("t", [b"late"], partition=0)
             assert outcomes.errors
         assert visible(cluster) == [b"open"]
@@ -461,7 +460,7 @@ def test_the_new_producer_id_is_found_when_the_response_that_has_it_is_lost(rele
 
 
 def test_a_batch_of_a_partition_that_was_lost_and_came_back_is_not_committed() -> None:
-    """The member has joined again, so the coordinator would accept the offsets; the records are delivered again."""
+    """The member has joined again, so the coordinator would accept the offsets. The records are delivered again."""
 
     async def main() -> None:
         async with Cluster(1, auto_create_topics=False) as cluster:
@@ -488,7 +487,8 @@ def test_a_batch_of_a_partition_that_was_lost_and_came_back_is_not_committed() -
 
 
 def test_a_position_that_is_lost_while_a_batch_is_processed_does_not_leave_its_offset_out() -> None:
-    """The log was truncated below what is fetched ahead: the position is looked up again, meanwhile there is none."""
+    """The log was truncated below the records that were fetched ahead. The position is looked up again, and meanwhile
+    there is none."""
 
     async def main() -> None:
         async with Cluster(1, auto_create_topics=False) as cluster:

@@ -1,7 +1,8 @@
-"""Transactional producers under faults: what was committed is visible once and whole, what was aborted is not.
+"""Transactional producers under faults: committed transactions are visible once and as a whole, aborted ones aren't.
 
-Several transactional ids, each with lives that follow or overlap each other: an overlapped one is a zombie, which goes
-on until it notices. Calls are cancelled wherever they suspend, blocks raise, processes die without closing.
+There are several transactional ids, each with lives that follow or overlap each other. An overlapped life is a zombie,
+which continues until it notices. Calls are cancelled wherever they suspend, blocks raise, processes die without
+closing.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ from aiokproto.errors import (
 from aiokproto.producer import Transaction, TransactionStatus
 from aiokproto.simulation import Simulation
 from tests.simulation.cancelling import Suspensions
-from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some
+from tests.simulation.environment import Environment, check_no_task_is_left, run_within_turns
+from tests.simulation.faults import WITH_TRANSACTIONS, Fault, carry_out, draw_some, stalled
 from tests.simulation.request_faults import TRANSACTIONAL, TRANSACTIONAL_REFUSALS
 from tests.simulation.transaction_log import hanging, logged_transactions
-from tests.simulation.world import World, check_no_task_is_left, run_within_turns
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 8.0
 APIS = ("EndTxn", *(api for api in TRANSACTIONAL if api != "EndTxn"))
 API_TIMEOUT, DELIVERY_TIMEOUT, SLACK = 6.0, 8.0, 2.0
 LONGEST = DELIVERY_TIMEOUT + 4 * API_TIMEOUT + SLACK
-"""Seconds that a call may take: the outcome of the records, the end, the next epoch, and a coordinator to look for."""
+"""Seconds that a call may take: the outcome of the records, the end, the next epoch, and the search for a
+coordinator."""
 
 T = TypeVar("T")
 
@@ -45,11 +47,11 @@ class Attempt:
     """One transaction, as the application knows it.
 
     Attributes:
-        name: Of the transactional id, the life, and the transaction: what its values begin with.
-        accepted: Of each partition, the values whose calls have returned, in order.
-        doubtful: Values whose calls were cancelled or raised: written or not.
-        offset: What it commits for the group; None if nothing.
-        outcome: True: committed; False: aborted; None: unknown.
+        name: The prefix of its values: the transactional id, the life, and the transaction.
+        accepted: The values whose calls have returned, in order, for each partition.
+        doubtful: The values whose calls were cancelled or raised, which may be written or not.
+        offset: The offset that it commits for the group; None without one.
+        outcome: True if committed, False if aborted, None if unknown.
     """
 
     name: bytes
@@ -60,7 +62,7 @@ class Attempt:
 
 
 class Life:
-    """One producer, from its start to its end; it may go on when another has taken over its transactional id."""
+    """One producer, from its start to its end. It may continue when another has taken over its transactional id."""
 
     def __init__(self, workload: Workload, which: int, number: int) -> None:
         self.workload, self.which, self.number = workload, which, number
@@ -73,20 +75,21 @@ class Life:
             linger_ms=self.random.choice((0, 5)),
             batch_size=self.random.choice((100, 16384)),
             delivery_timeout_ms=1000 * self.random.choice((1.5, DELIVERY_TIMEOUT)),
-            # The second is longer than a call's deadline, which then comes while a request is in flight.
+            # The longer one exceeds a call's deadline, which then comes while a request is in flight.
             request_timeout_ms=self.random.choice((2000, 2000, 30_000)),
             default_api_timeout_ms=1000 * API_TIMEOUT,
             max_block_ms=1000 * API_TIMEOUT,
         )
 
     async def run(self, until: float) -> None:
-        """Write transactions until then; close, or die without closing."""
+        """Write transactions until that time, then close, or die without closing."""
         self.workload.took_over(self)
         self.starting = True
         try:
             started = await self._start()
             self.starting = False
-            # Not the order in which lives begin: a request that is sent again can overtake that of a later life.
+            # The order in which lives start doesn't count: a request that is sent again can overtake a later life's
+            # request.
             self.workload.took_over(self)
             if not started or not await self.recover():
                 return
@@ -104,12 +107,12 @@ class Life:
                 await asyncio.sleep(self.random.choice((0, 0.01, 0.2)))
         finally:
             if self.died or self.random.random() < 0.3:
-                # What is left of a process that died: no request, and no end of the transaction.
+                # A process that died sends no request, and doesn't end its transaction.
                 await self.producer._cluster.close(0)
             try:
                 await self._timed("close", self.producer.close(1000 * API_TIMEOUT), API_TIMEOUT + SLACK)
             except KafkaError:
-                # Records of a transaction that was open.
+                # These are records of a transaction that was open.
                 pass
 
     async def _start(self) -> bool:
@@ -122,11 +125,11 @@ class Life:
         return True
 
     async def recover(self) -> bool:
-        """Do what the application does after a start; whether the producer can go on."""
+        """Do what the application does after a start. Return whether the producer can continue."""
         return True
 
     async def _attempt(self, attempt: Attempt, offset: int) -> bool:
-        """Make one transaction; whether the producer can go on."""
+        """Make one transaction. Return whether the producer can continue."""
         txn = self.producer.transaction()
         try:
             try:
@@ -145,7 +148,7 @@ class Life:
         return True
 
     def _expected_fence(self) -> bool:
-        """A life is fenced by the next one, or because its transaction was open for too long."""
+        """Return whether a fence is expected: by the next life, or because the transaction was open for too long."""
         allowed = self.is_zombie or self.workload.transaction_timeout < 60_000
         assert allowed, f"life {self.number} of id {self.which} was fenced by nobody"
         return True
@@ -161,7 +164,7 @@ class Life:
             except FencedError:
                 raise
             except BrokerError:
-                # The error of this record; the commit says that of the transaction.
+                # This is the record's error. The commit raises the transaction's error.
                 done = None
             if done is not None:
                 attempt.doubtful.discard(value)
@@ -195,7 +198,8 @@ class Life:
             await self._commit(txn, attempt)
 
     async def _race(self, txn: Transaction, attempt: Attempt) -> None:
-        """Write and end at once, in several tasks: what was accepted before the end is part of it."""
+        """Write and end at the same time, in several tasks. Records that were accepted before the end are part of the
+        transaction."""
         value = attempt.name + b"/race"
         attempt.doubtful.add(value)
 
@@ -233,7 +237,7 @@ class Life:
             pass
 
     async def _maybe_cancelled(self, name: str, call: Awaitable[T], *, result: bool = False) -> T | bool | None:
-        """Await a call, or cancel it where it suspends: then None."""
+        """Await a call, or cancel it where it suspends, and then return None."""
         if self.random.random() > self.workload.cancelling:
             found = await self._timed(name, call)
             return True if result else found
@@ -263,9 +267,9 @@ class Workload:
 
     Attributes:
         life: The class of the lives.
-        releases: Of the brokers: transactions of version 2, or of version 1.
-        config: Of the brokers.
-        options: Of the producers.
+        releases: The brokers' releases, with transactions of version 2 or 1.
+        config: The brokers' options.
+        options: The producers' options.
         attempts: All transactions.
     """
 
@@ -276,7 +280,7 @@ class Workload:
     def __init__(self, simulation: Simulation, cluster: Cluster, faults: list[Fault]) -> None:
         self.simulation, self.cluster = simulation, cluster
         self.attempts: list[Attempt] = []
-        self.stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self.stalled = stalled(faults)
         self.cancelling = simulation.random.choice((0.0, 0.05, 0.3))
         self.transaction_timeout = simulation.random.choice((2000, 60_000, 60_000))
         self.options: dict[str, Any] = {"transaction_timeout_ms": self.transaction_timeout}
@@ -285,13 +289,14 @@ class Workload:
     def next_life(self, which: int) -> Life:
         """Return another life of a transactional id."""
         life = self.life(self, which, len(self._lives[which]))
-        # A request of another one may be executed only after this life's.
+        # Another life's request may be executed after this one's.
         life.is_zombie = any(other.starting for other in self._lives[which])
         self._lives[which].append(life)
         return life
 
     def took_over(self, life: Life) -> None:
-        """A life has its producer id, or may have it: all others of the transactional id are fenced."""
+        """Record that a life has its producer id, or may have it: all other lives of the transactional id are
+        fenced."""
         for other in self._lives[life.which]:
             other.is_zombie = other.is_zombie or other is not life
 
@@ -300,7 +305,7 @@ class Workload:
         self.cancelling = 0.0
 
     def end(self) -> None:
-        """Note what has become of attempts, before it is compared with the logs."""
+        """Store the outcomes of attempts before they are compared with the logs."""
 
 
 def schedule(seed: int) -> list[Fault]:
@@ -308,7 +313,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault], kind: type[Workload] = Workload) -> Simulation:
-    """Write transactions under these faults; raises AssertionError if a guarantee is violated."""
+    """Write transactions under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults, kind))
 
 
@@ -325,7 +330,7 @@ async def _program(simulation: Simulation, faults: list[Fault], kind: type[Workl
             await workload.next_life(which).run(simulation.time() + random.uniform(0.5, UNTIL / 2))
 
         ids = range(random.randint(1, 3))
-        happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
+        happening = asyncio.create_task(carry_out(Environment(simulation, cluster, "t"), faults))
         try:
             starts = [
                 (which, 0.0 if not life else random.uniform(0, UNTIL / 2))
@@ -346,7 +351,7 @@ async def _program(simulation: Simulation, faults: list[Fault], kind: type[Workl
 
 
 async def _finish(workload: Workload, which: int) -> None:
-    """One more life, which ends what the others have left open."""
+    """Run one more life, which ends the transactions that the others have left open."""
     life = workload.next_life(which)
     attempt = Attempt(b"%d/%d/0" % (which, life.number))
     workload.attempts.append(attempt)
@@ -379,7 +384,7 @@ def _check(workload: Workload) -> None:
 
 
 def _check_attempt(attempt: Attempt, visible: dict[int, list[bytes]]) -> None:
-    """Whole, once and in order, or not at all."""
+    """Check that an attempt is visible as a whole, once and in order, or not at all."""
     accepted = {partition: values for partition, values in attempt.accepted.items() if values}
     sure = {
         partition: left

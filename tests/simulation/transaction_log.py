@@ -1,4 +1,4 @@
-"""What transactions left in the logs: the records of each, its end, and what is still open."""
+"""The transactions in the logs: the records of each, its end, and what is still open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LoggedTransaction:
     Attributes:
         partition: The partition.
         values: Its records, in order.
-        committed: Its end; None while it has none.
+        committed: Whether it was committed; None while it has no end.
     """
 
     partition: int
@@ -26,7 +26,7 @@ class LoggedTransaction:
 
 
 def logged_transactions(cluster: Cluster, topic: str, partitions: int) -> list[LoggedTransaction]:
-    """Return the transactions in a topic, by partition and in the order in which they began."""
+    """Return the transactions in a topic, by partition and in the order in which they started."""
     found: list[LoggedTransaction] = []
     for number in range(partitions):
         log = cluster._running.state.partition(topic, number).log

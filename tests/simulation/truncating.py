@@ -1,7 +1,8 @@
-"""A consumer of logs that lose records again and again (KIP-320), under faults; between its lives it keeps positions.
+"""A consumer of logs that lose records again and again (KIP-320), under faults. It keeps its positions between its
+lives.
 
-The consumer's view of a partition is what it has delivered, less what it has reported as lost. It must always be a
-prefix of some log that the partition had, and in the end be the log.
+The consumer's view of a partition is what it has delivered, minus what it has reported as lost. The view must always be
+a prefix of some log that the partition had, and equal the log in the end.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from aiokproto.consumer import OffsetReset, ResetReason
 from aiokproto.errors import BootstrapError, LogTruncationError, OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+from tests.simulation.environment import Environment, run_within_turns, stored_batches, stored_records
 from tests.simulation.faults import Fault, carry_out, draw_some
-from tests.simulation.world import World, run_within_turns, stored_batches, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 2, 10.0
 APIS = ("OffsetForLeaderEpoch", "Fetch", "Metadata")
 RELEASES = (None, None, "2.3", "2.6", "3.0")
-"""Before 2.7, a Fetch does not name the last epoch; before 2.8 topics have no ids."""
+"""A Fetch before 2.7 doesn't name the last epoch, and topics before 2.8 have no ids."""
 ALL_READ_WITHIN = 60.0
 OTHERS = ("lose_tail", "move_coordinator", "grow")
-"""Kinds of faults that do not concern this workload."""
+"""Kinds of faults that don't concern this workload."""
 
 
 class View:
     """What the application believes to be in the partitions.
 
     Attributes:
-        values: Of each partition, the values of the records in order; the index is the offset.
-        events: Reset events that have not been applied.
+        values: The values of each partition's records in order. The index is the offset.
+        events: Reset events that haven't been applied.
         lost: How many records were reported as lost.
     """
 
@@ -57,7 +58,7 @@ class View:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Apply the events; one can happen while records are on their way to the application."""
+        """Apply the events. One can happen while records are on their way to the application."""
         for number, events in enumerate(self.events):
             while events and events[0].position == len(self.values[number]):
                 self.cut(number, events.popleft().offset)
@@ -74,7 +75,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Read under these faults; raises AssertionError if a guarantee is violated."""
+    """Read under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
@@ -82,7 +83,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random = simulation.random
     async with Cluster(BROKERS, auto_create_topics=False, as_version=random.choice(RELEASES)) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
-        world, view = World(simulation, cluster, "t"), View()
+        environment, view = Environment(simulation, cluster, "t"), View()
         options: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "auto_offset_reset": random.choice(("earliest", "none")),
@@ -91,8 +92,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             "max_partition_fetch_bytes": random.choice((200, 100_000)),
             "metadata_max_age_ms": random.choice((1000, 300_000)),
         }
-        happening = asyncio.create_task(carry_out(world, faults))
-        damaging = asyncio.create_task(_damage(simulation, world))
+        happening = asyncio.create_task(carry_out(environment, faults))
+        damaging = asyncio.create_task(_damage(simulation, environment))
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         try:
             while simulation.time() < UNTIL:
@@ -105,8 +106,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         simulation.trace.note("lost", str(view.lost))
 
 
-async def _damage(simulation: Simulation, world: World) -> None:
-    """Write, and now and then lose the end of a log in an election, which may or may not grow again."""
+async def _damage(simulation: Simulation, environment: Environment) -> None:
+    """Write, and occasionally lose the end of a log in an election. The log may or may not grow again."""
     random = simulation.random
     written = 0
     while simulation.time() < UNTIL:
@@ -115,18 +116,18 @@ async def _damage(simulation: Simulation, world: World) -> None:
         if what == "write":
             for _ in range(random.choice((1, 3, 10))):
                 written += 1
-                world.append(partition, b"%d" % written)
-        elif what == "move" and len(world.running()) > 1:
-            await world.cluster.move_leader("t", partition)
-        elif what == "lose" and world.cluster.leader("t", partition) is not None:
-            _lose(random, world, partition)
+                environment.append(partition, b"%d" % written)
+        elif what == "move" and len(environment.running()) > 1:
+            await environment.cluster.move_leader("t", partition)
+        elif what == "lose" and environment.cluster.leader("t", partition) is not None:
+            _lose(random, environment, partition)
         await asyncio.sleep(random.choice((0, 0.01, 0.3)))
 
 
-def _lose(random: Random, world: World, partition: int) -> None:
-    bases = [base for base, _ in stored_batches(world.cluster, "t", partition)]
+def _lose(random: Random, environment: Environment, partition: int) -> None:
+    bases = [base for base, _ in stored_batches(environment.cluster, "t", partition)]
     if bases:
-        world.cluster.diverge_log("t", partition, random.choice(bases[-5:]))
+        environment.cluster.diverge_log("t", partition, random.choice(bases[-5:]))
 
 
 async def _live(
@@ -178,7 +179,7 @@ async def _read(random: Random, consumer: Consumer, view: View) -> None:
         consumer.seek(error.partition, offset)
         view.note(OffsetReset(error.partition, ResetReason.TRUNCATED, error.position.offset, offset.offset))
     except OffsetOutOfRangeError:
-        # Without an epoch that could be requested, all that is known is that the log is shorter.
+        # There is no epoch to request, so the consumer only knows that the log is shorter.
         consumer.seek_to_beginning()
         for number in range(PARTITIONS):
             view.cut(number, 0)

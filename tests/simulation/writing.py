@@ -1,4 +1,5 @@
-"""Writes into logs past all requests, as clients that no fault concerns: plain records, and transactions of several."""
+"""Writes into logs directly, like clients that no fault affects: plain records, and transactions of several
+producers."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from aiokproto.records import BatchRecord, encode
 from aiokproto.records.control import encode_end_transaction
 
 FIRST_TIME = 1_600_000_000_000
-"""The timestamp of the first record of a partition (ms); each following one is a second later."""
+"""The timestamp of the first record of a partition (ms). Each later record is a second later."""
 
 
 class Writer:
-    """What is in the partitions of a topic.
+    """The records in the partitions of a topic.
 
     Attributes:
-        values: Of each partition, offset → value of the records; control records are left out.
-        aborted: Partitions and offsets of records whose transaction was aborted, or is still open.
+        values: The value of each record by offset, for each partition. Control records are left out.
+        aborted: The partitions and offsets of records whose transaction was aborted, or is still open.
     """
 
     def __init__(self, random: Random, cluster: Cluster, topic: str, partitions: int) -> None:
@@ -32,7 +33,7 @@ class Writer:
         self._written = 0
 
     def write(self, partition: int) -> None:
-        """Append a batch: of no transaction, or the next of one that is open, or the first of a new one."""
+        """Append a batch without a transaction, or the next batch of an open transaction, or the first of a new one."""
         count = self._random.choice((1, 1, 3))
         producer = self._random.choice((None, 1, 2, 3))
         if producer is None:
@@ -48,7 +49,7 @@ class Writer:
                 self.end(partition, producer)
 
     def end(self, partition: int, producer: int) -> None:
-        """End a transaction, one way or the other."""
+        """Commit or abort a transaction."""
         offsets = self._open.pop((partition, producer), [])
         if not offsets:
             return
@@ -65,7 +66,7 @@ class Writer:
             self.aborted.difference_update((partition, offset) for offset in offsets)
 
     def stable(self, partition: int) -> list[int]:
-        """The offsets of the records before the first of an open transaction."""
+        """Return the offsets of the records before the first open transaction."""
         begun = [offsets[0] for (number, _), offsets in self._open.items() if number == partition]
         return [offset for offset in sorted(self.values[partition]) if offset < min(begun, default=offset + 1)]
 

@@ -1,4 +1,4 @@
-"""An archive of the classes of Spark: a Java process that maps it does not load and verify them one by one.
+"""An archive of Spark's classes. A Java process that maps it doesn't have to load and verify them one by one.
 
 The first session of the tests writes it into ``.cache`` when it ends, which takes 20 seconds of CPU time; later ones
 need 4 instead of 8 until they have their first rows. Java ignores an archive of another Java or of other jars.
@@ -16,7 +16,7 @@ from tools.setup.project import CACHE
 from tools.setup.system import find_java, java_home
 
 QUIET = "-Xlog:cds*=off"
-"""Without it Java reports what it cannot put into the archive, or why it cannot take it."""
+"""Without it Java reports what it can't put into the archive, or why it can't use the archive."""
 
 
 def archive_options(*, may_write: bool) -> list[str]:
@@ -35,7 +35,7 @@ def keep_archive() -> None:
     if not unfinished.exists():
         return
     unfinished.rename(archive)
-    # Also those of processes that were killed.
+    # Remove the files of processes that were killed, too.
     for other in CACHE.glob(f"{archive.name.rpartition('-')[0]}-*"):
         if other != archive:
             other.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def archive_file() -> Path:
 
 
 def _is_installed() -> bool:
-    """Whether PySpark is that of this environment: sessions of other releases are too few to save what it takes."""
+    """Whether this environment's own PySpark runs. Other releases have too few sessions for an archive to pay."""
     import pyspark
 
     return Path(pyspark.__file__).is_relative_to(sysconfig.get_path("purelib"))

@@ -16,7 +16,7 @@ from tests.spark.session import CONNECT, start_session, stop_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tests are their own administrators; those of permissions have others. Processes of Spark inherit them.
+# Tests are their own administrators, and the tests of permissions change that. Spark's processes inherit the settings.
 os.environ.update(EVERYTHING)
 
 UNCONNECTED = "Python worker failed to connect back"
@@ -34,7 +34,7 @@ if CONNECT in os.environ:
 
     @pytest.fixture(autouse=True)
     def no_thread_left() -> None:
-        """PySpark's client leaves it to the collector to end its threads: after an error they go on for a while."""
+        """PySpark's client leaves its threads to the garbage collector, so they run for a while after an error."""
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def kafka() -> Iterator[Kafka]:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """What tasks have, in this process. It keeps clients, which look for clusters of earlier tests that are gone."""
+    """The worker of tasks, in this process. It's new for each test, since it keeps clients of earlier clusters."""
     running = Worker()
     yield running
     running.close()

@@ -24,7 +24,7 @@ from aiokproto.errors import check
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.spark.options import ReadOptions, parse_read_options
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 T = TypeVar("T")
 
@@ -58,11 +58,11 @@ class Kafka:
             self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(LONG_TIMEOUT)
 
     @classmethod
     def of(cls, bootstrap_servers: str, client: ClusterClient) -> Kafka:
-        """Another cluster, on the event loop of whoever calls."""
+        """Another cluster, on the caller's event loop."""
         kafka = cls.__new__(cls)
         kafka.bootstrap_servers, kafka.client = bootstrap_servers, client
         return kafka
@@ -105,7 +105,7 @@ class Kafka:
         self.run(self.append_to(topic, partition, encode(renumbered, compression=compression), records[0].offset))
 
     def append_marker(self, topic: str, partition: int) -> None:
-        """Lay a transaction marker into the log: producers may not send one, and this broker has no transactions."""
+        """Write a transaction marker into the log. Producers may not send one, and this broker has no transactions."""
         marker = encode_end_transaction(
             committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1
         )
@@ -130,10 +130,11 @@ class Kafka:
             await self.client.metadata.wait_for_update(generation)
 
     async def _start(self) -> None:
-        # The timestamps of these tests lie far back: retention would find them minutes later.
+        # The timestamps of these tests are old, so retention would delete the records minutes later.
         self.broker = Broker(config={"log.retention.ms": -1})
         await self.broker.start()
-        # Its thread starts with the first work, as a compaction: the test of that moment would have left it.
+        # The thread starts with its first work, such as a compaction. The test that runs then would seem to leave it
+        # behind.
         await self.broker._running.opening.run(lambda: None)
         self.bootstrap_servers = self.broker.bootstrap_servers
         self.client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))

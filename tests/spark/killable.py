@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 
 def run_killable(module: str, argument: str) -> int:
-    """Run a module with an argument and a folder for Spark's warehouse; its exit status, or minus the signal.
+    """Run a module with an argument and a folder for Spark's warehouse, and return its exit status, or minus the
+    signal.
 
-    Nothing of the group is left, also if it takes too long.
+    No process of the group is left, even if it takes too long.
     """
     with tempfile.TemporaryDirectory() as warehouse:
         process = subprocess.Popen(
@@ -27,7 +28,7 @@ def run_killable(module: str, argument: str) -> int:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=10 * PATIENCE)
+            output, _ = process.communicate(timeout=10 * LONG_TIMEOUT)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiokproto.security import UnsecuredToken
 from aiokproto.spark import load, read, runs
-from tests.patience import PATIENCE
 from tests.spark.session import start_session
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ token = UnsecuredToken("etl")
 
 
 REDACTION = "(?i)secret|password|token|access[.]?key|jaas|passphrase|user[.]info|keystore[.]key"
-"""What Spark leaves out of plans, in the documentation: by default it is the part before ``jaas``."""
+"""The setting in the documentation for what Spark leaves out of plans. The default is the part before ``jaas``."""
 IN_SQL = (
     "kafka.sasl.jaas.config",
     "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
@@ -46,7 +46,7 @@ def logged_session(folder: Path, more: Mapping[str, str] | None = None) -> Spark
     events = folder / "events"
     events.mkdir()
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    # Compressed ones cannot be searched.
+    # Compressed events can't be searched.
     settings |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO", **(more or {})}
     spark = start_session(folder / "warehouse", settings)
     spark.sparkContext.setLogLevel("INFO")
@@ -78,7 +78,7 @@ def run(spark: SparkSession, options: Mapping[str, str], topic: str, folder: Pat
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(int(4 * PATIENCE))
+    assert query.awaitTermination(int(4 * LONG_TIMEOUT))
     query.explain(extended=True)
     found["stream"] = frame().count()
     servers = options["kafka.bootstrap.servers"]

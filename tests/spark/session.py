@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.patience import PATIENCE
 from tests.spark.class_archive import archive_options, keep_archive
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def start_session(
 
     if CONNECT in os.environ:
         return SparkSession.builder.remote(os.environ[CONNECT]).getOrCreate()
-    # Else workers run whatever `python3` is first on PATH, and find no pyarrow there.
+    # Workers would otherwise run the first `python3` on PATH, which may lack pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Spark's scripts start a Java process that only prints the command line of the other one.
     os.environ["SPARK_LAUNCHER_OPTS"] = " ".join(QUICK)
@@ -67,12 +67,12 @@ def stop_session(session: SparkSession) -> None:
     context: Any = type(session.sparkContext)
     gateway = context._gateway
     session.stop()
-    # PySpark keeps it for the next session, and Java would end after this process.
+    # PySpark would keep Java for the next session, so Java would end after this process.
     context._gateway = context._jvm = None
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(4 * PATIENCE)
+        gateway.proc.wait(4 * LONG_TIMEOUT)
     finally:
         gateway.proc.kill()
     keep_archive()

@@ -37,7 +37,7 @@ def test_the_session_that_may_write_it_does_and_others_do_without(cache: Path) -
 
 @pytest.mark.spark
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
-def test_java_starts_without_a_word_whatever_the_archive_is(cache: Path, content: bytes | None) -> None:
+def test_java_starts_without_a_word_with_any_archive(cache: Path, content: bytes | None) -> None:
     class_archive.archive_file().write_bytes(content or b"")
     options = archive_options(may_write=False)
     if content is None:

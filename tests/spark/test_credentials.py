@@ -54,7 +54,7 @@ def file(tmp_path: Path) -> Path:
         ("${{vault:{}:x}}", "${{vault:{}:x}}"),
     ],
 )
-def test_references_are_those_of_kafkas_configuration_providers(
+def test_references_have_the_form_of_kafkas_configuration_providers(
     file: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: str
 ) -> None:
     monkeypatch.setenv("OTHER", "other")
@@ -89,7 +89,7 @@ def test_any_password_can_be_in_the_quotes_of_a_login_module(password: str, quot
         patch.setenv("ANY_PASSWORD", password)
         text = PLAIN.replace('"', quote).format("${env:ANY_PASSWORD}")
         assert parse_jaas(resolve(JAAS, text)).options["password"] == password
-        # What is before the reference within the quotes, and before these, changes nothing.
+        # Text before the reference, in the quotes and before them, changes nothing.
         text = text.replace("${", "it is: ${").replace("required", "required /* it's */ a='b\\'c'")
         assert parse_jaas(resolve(JAAS, text)).options["password"] == f"it is: {password}"
 
@@ -236,7 +236,7 @@ def test_configuration_providers_need_not_be_configured() -> None:
 
 @pytest.mark.parametrize("text", ["${secret:kafka/etl}", "${vault:path:key}", "a${Env:X}b", "${env:A}${aws:B}"])
 @pytest.mark.parametrize("option", ["kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.keystore.password"])
-def test_a_reference_to_another_provider_is_no_secret(option: str, text: str) -> None:
+def test_a_reference_to_another_provider_is_not_a_secret(option: str, text: str) -> None:
     given = {**SASL, "subscribe": "t", "topic": "t", option: PLAIN.format(text) if "jaas" in option else text}
     for parse in (parse_read_options, parse_stream_options, parse_write_options):
         with pytest.raises(ConfigurationError, match=rf"^{option} has a .* none of env, file, directory$"):

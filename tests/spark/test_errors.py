@@ -16,9 +16,9 @@ from aiokproto.errors import KafkaError
 from aiokproto.spark.planning import TopicChangedError, plan_now
 from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import Worker
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import rows, some_records
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def load(spark: SparkSession, kafka: Kafka) -> Any:
 
 
 def shown(action: Callable[[], object], message: str) -> None:
-    """The action fails, and its text, which fits on a screen, has a line with the message."""
+    """Check that the action fails, and that the error's text fits on a screen and has a line with the message."""
     with pytest.raises(Exception) as caught:
         action()
     lines = str(caught.value).rstrip().splitlines()
@@ -104,7 +104,7 @@ def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
 
 
 def planned(frame: DataFrame) -> Any:
-    """A collect whose tasks are planned already."""
+    """A ``collect()`` whose tasks are planned already."""
     rdd = frame.rdd
     assert rdd.getNumPartitions() == 1
     return rdd.collect
@@ -150,7 +150,7 @@ def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
     def run(writer: Any) -> None:
         query = writer.option("checkpointLocation", str(tmp_path / str(len(queries)))).start()
         queries.append(query)
-        assert query.awaitTermination(PATIENCE)
+        assert query.awaitTermination(LONG_TIMEOUT)
 
     yield run
     for query in queries:
@@ -189,7 +189,7 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 
 def test_a_deleted_topic_is_an_error_at_once(kafka: Kafka, worker: Worker, filled: str) -> None:
-    """The same for a topic that the worker has cached in an earlier task."""
+    """The error is the same for a topic that the worker has cached in an earlier task."""
     options = kafka.read_options(subscribe=filled, **QUICK)
     (wanted,) = plan_now(options).ranges
     assert len(list(read_range(worker, wanted, options))) == 1

@@ -52,7 +52,7 @@ def test_the_driver_warns_once_by_the_names_of_its_options(caplog: pytest.LogCap
 
 @pytest.fixture
 def referring(cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Options that say nothing before their references are resolved."""
+    """Options that can't be checked before their references are resolved."""
     monkeypatch.setattr("aiokproto.cluster.exposure.is_loopback", lambda host: False)
     monkeypatch.setenv("ETL_SERVERS", cluster.bootstrap_servers)
     monkeypatch.setenv("ETL_CLIENT", "zq-client-zq")

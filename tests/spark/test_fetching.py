@@ -103,7 +103,7 @@ def test_a_short_range_does_not_fetch_much_behind_its_end(kafka: Kafka, topic: s
     assert asked(1) == 1 << 16
     assert asked(1000) == int(1000 * 1024 * 1.1)
     assert asked(1_000_000) == options.fetch.max_bytes == 4 << 20
-    # Then it is known how large records are.
+    # The size of records is known from then on.
     assert asked(3, large) == int(2 * len(large) * 1.1)
     assert asked(10_003, encode(some_records(3))) < 2 << 20
     # A record that is larger than the limit comes cut, from brokers before 0.10.1.
@@ -174,7 +174,7 @@ def test_damage_behind_a_range_does_not_matter() -> None:
 
 
 def test_a_compressed_set_of_an_old_format_is_not_opened_by_the_fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is done a piece at a time, where the records are read: it can be gigabytes."""
+    """Reading does that, a piece at a time, because it can be gigabytes."""
     records = [BatchRecord(offset, NOW, None, b"v") for offset in range(5)]
     data = bytes(encode(records, magic=1, compression="gzip"))
     monkeypatch.setattr(LegacyBatch, "records", None)
@@ -184,7 +184,7 @@ def test_a_compressed_set_of_an_old_format_is_not_opened_by_the_fetcher(monkeypa
     assert fetcher.done
 
 
-def test_batches_below_the_position_are_no_progress() -> None:
+def test_batches_below_the_position_are_not_progress() -> None:
     fetcher = fetcher_of(3, 5)
     assert received(fetcher, batch_at(1) + batch_at(2)) == []
     assert received(fetcher, batch_at(3) + batch_at(2)) == []
@@ -198,7 +198,7 @@ def test_a_batch_that_is_always_truncated_is_requested_with_the_largest_size() -
     for _ in range(2000):
         assert received(fetcher, batch_at(0)[:50]) == []
     assert fetcher._max_bytes == 2**31 - 1
-    assert fetcher._size <= 2**31 - 1
+    assert fetcher._record_size <= 2**31 - 1
 
 
 def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(
@@ -215,7 +215,7 @@ def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(
 
 
 @pytest.mark.parametrize(("step", "ends"), [(1, None), (0, "received no records from offset 0 on, .* in 1.5 s")])
-def test_a_range_may_take_longer_than_the_timeout_as_long_as_it_goes_on(
+def test_a_range_may_take_longer_than_the_timeout_while_it_advances(
     monkeypatch: pytest.MonkeyPatch, step: int, ends: str | None
 ) -> None:
     class Snapshot:
@@ -285,7 +285,7 @@ async def test_retries_and_their_interval_follow_the_options(
 
 
 async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafka, topic: str) -> None:
-    """Not a partition without a leader, which would be waited for."""
+    """It isn't a partition without a leader, for which the task would wait."""
     options = kafka.read_options(subscribe=topic, **{"fetchOffset.numRetries": "0"})
     led = TopicInfo("led", ZERO_UUID, (PartitionInfo(leader=1),))
 
@@ -303,7 +303,7 @@ async def test_a_topic_that_the_metadata_have_dropped_does_not_exist(kafka: Kafk
         await request_leaders(cluster, ListOffsetsRequest, [*wanted, TopicPartition(topic, 0)], send, options)
 
 
-def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_has_its_own_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = workers.worker()
     assert workers.worker() is mine
     monkeypatch.setattr(workers, "_workers", dict(workers._workers))

@@ -154,7 +154,7 @@ def test_a_range_does_not_end_before_it_starts() -> None:
 
 
 def test_a_load_that_ends_before_the_last_one_reads_nothing_and_keeps_its_start() -> None:
-    """A load goes on from the end of its last range: were that to move back, rows would be read twice."""
+    """A load continues at the end of its last range. If that moved back, rows would be read twice."""
     assert resolved(Log(ID, 0, 9, at_end=4), at(6), bound(1000, by_timestamp=True), resumed=True) == (6, 6)
 
 
@@ -192,7 +192,7 @@ def test_fewer_tasks_than_partitions_cut_nothing() -> None:
         # Shares of 1.5 and 2.5: halves are rounded up.
         ([15, 25], 4, 5),
         ([3, 1], 40, 4),
-        # Where no range is large enough, none is split.
+        # No range is split if none is large enough.
         ([5, 5, 5], 4, 3),
     ],
 )

@@ -54,7 +54,7 @@ VALUES = {
     "aiokproto.sasl.token": "package.module:function",
     "aiokproto.sasl.aws.credentials": "package.module:function",
 }
-"""What options take that do not take every text, nor a number."""
+"""Valid values of options that accept neither every text nor a number."""
 
 
 def parse(**options: str) -> ReadOptions:
@@ -126,7 +126,7 @@ def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> No
 
 
 def test_settings_of_security_never_lack_an_effect() -> None:
-    """Not even where the official connector ignores them, since nothing is encrypted."""
+    """With PLAINTEXT the official connector ignores them. Here they're refused."""
     assert refused(**{"kafka.ssl.truststore.location": "/trusted.jks"}) == (
         "kafka.ssl.truststore.location is given, but kafka.security.protocol is 'PLAINTEXT': set it to 'SSL'"
     )

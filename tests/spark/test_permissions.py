@@ -1,4 +1,4 @@
-"""What options of strangers can reach: nothing, unless an administrator allows it outside of the query."""
+"""What a stranger's options can reach: nothing, unless an administrator allows it outside of the query."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_urls_are_allowed_with_what_is_below(
             Registry(registry)
 
 
-def test_what_is_escaped_again_and_again_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_escapes_are_not_followed_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry can send a megabyte of it as a subject."""
     calls: list[str] = []
 
@@ -285,7 +285,7 @@ def test_the_driver_has_the_settings_of_its_spark_context(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(SparkContext=context))
     options = {**BASE, "kafka.client.id": "${env:ETL_PASSWORD}"}
     assert reach(**options)["client_id"] == "s3cret"
-    # The machine's own setting counts before it.
+    # The machine's own setting overrides it.
     monkeypatch.setenv(VARIABLES, "")
     with pytest.raises(ConfigurationError, match="is not allowed"):
         reach(**options)

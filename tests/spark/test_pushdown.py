@@ -1,4 +1,4 @@
-"""Filters of a query: what they leave to read, and that no row is lost by it."""
+"""Filters of a query: the offsets that they leave to read, and that no row is lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NUMBERS: Sequence[tuple[Any, Numbers]] = [
     (no(offset("In", (5, 7))), ((LEAST, 4), (6, 6), (8, MOST))),
     (no(offset("In", (5, None))), NONE),
     (no(offset("In", ())), ALL),
-    # What is not understood is left to Spark.
+    # Spark checks filters that aren't understood here.
     (offset("EqualTo", 5.0), ALL),
     (offset("EqualTo", True), ALL),
     (offset("In", (5, "6")), ALL),
@@ -170,7 +170,7 @@ Row = tuple[str, int, int, datetime]
 
 
 def holds(one: Any, row: Row) -> bool | None:
-    """What SQL says: None is neither."""
+    """SQL's result; None is neither true nor false."""
     if isinstance(one, source.Not):
         found = holds(one.child, row)
         return None if found is None else not found
@@ -205,7 +205,7 @@ def filters(draw: st.DrawFn) -> Any:
 
 @given(st.lists(filters(), max_size=4), st.lists(st.integers(0, 20), min_size=20, max_size=20))
 def test_no_row_is_lost_or_read_twice(given_: list[Any], times: list[int]) -> None:
-    """Timestamps in any order: what is read and then filtered is what all rows are filtered to."""
+    """Timestamps are in any order. Reading less and then filtering gives the same rows as filtering all."""
     wholes = [OffsetRange(topic, bytes(16), partition, 0, 20) for topic in "ab" for partition in (0, 1)]
     conditions = parse_filters(given_)
     ranges = conditions.narrow(wholes)
@@ -326,7 +326,7 @@ def test_a_query_has_the_same_rows_with_pushdown(pushing: SparkSession, kafka: K
 
     pushed, plain = rows(filterPushdown="true"), rows()
     assert found(pushed) == found(plain)
-    # Without filters to push there are two tasks, one for each partition with records.
+    # There are two tasks without pushed filters, one for each partition with records.
     assert plain.rdd.getNumPartitions() == 2
     assert pushed.rdd.getNumPartitions() == QUERIES[query]
     assert found(rows(filterPushdown="true", minPartitions="5")) == found(plain)
@@ -334,7 +334,7 @@ def test_a_query_has_the_same_rows_with_pushdown(pushing: SparkSession, kafka: K
 
 @pytest.mark.spark
 def test_spark_keeps_what_a_filter_has_left_of_a_data_frame(pushing: SparkSession, kafka: Kafka, filled: str) -> None:
-    """What `register` warns of, and the docs. Once Spark plans each query anew, all this can go."""
+    """What `register` warns of, and the docs. Once Spark plans each query again, all this can go."""
     given_ = kafka.options(subscribe=filled, filterPushdown="true")
     frame = pushing.read.format("aiokproto").options(**given_).load()
     left = frame.where("partition = 1").count()

@@ -1,4 +1,4 @@
-"""Pushdown against SQL's logic of three values: of random rows none that a query keeps is left out."""
+"""Pushdown against SQL's three-valued logic: no random row that a query keeps is left out."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TEXTS: dict[str, Test] = {
 
 
 def holds(one: Any, row: Row) -> bool | None:
-    """Return what SQL says of a row; None is unknown."""
+    """Return SQL's result for a row; None is unknown."""
     kind = type(one).__name__
     if kind == "Not":
         found = holds(one.child, row)
@@ -130,7 +130,7 @@ ALL_COLUMNS = (
 times = st.lists(st.integers(-1, 20), min_size=LOG, max_size=LOG) | st.lists(
     st.integers(0, 20), min_size=LOG // 10, max_size=LOG // 10
 ).map(lambda batches: [time for time in batches for _ in range(10)])
-"""Timestamps of a log in any order, some records without one; or those of batches that the broker timestamped."""
+"""A log's timestamps: in any order, some missing, or the ones that the broker has set for whole batches."""
 
 
 @st.composite
@@ -182,10 +182,8 @@ def test_rows_for_which_all_filters_hold_are_read_once(
 
 
 @given(st.lists(filters(UNDERSTOOD), max_size=4), ranges())
-def test_of_topic_partition_and_offset_only_rows_that_hold_are_read(
-    given_: list[Any], wholes: list[OffsetRange]
-) -> None:
-    """Unless they are in too many parts, or a filter is negated twice, which Spark simplifies."""
+def test_filters_on_topic_partition_and_offset_are_exact(given_: list[Any], wholes: list[OffsetRange]) -> None:
+    """Exceptions are too many parts, and a filter that is negated twice, which Spark simplifies."""
     given_ = [one for one in given_ if not (isinstance(one, source.Not) and isinstance(one.child, source.Not))]
     logs = [[0] * LOG] * 3
     for whole in wholes:
@@ -199,7 +197,7 @@ def test_of_topic_partition_and_offset_only_rows_that_hold_are_read(
 
 
 def test_a_filter_of_an_unknown_kind_excludes_nothing() -> None:
-    """Whatever its attributes are: a later release of PySpark may have it."""
+    """A later release of PySpark may have such a filter, with any attributes."""
 
     class Sampled(NamedTuple):
         attribute: tuple[str, ...]

@@ -21,7 +21,7 @@ from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, plan, plan_now
 from aiokproto.spark.reading import MAX_RECORDS, read_range, to_arrow
-from aiokproto.spark.worker import KEPT, Worker
+from aiokproto.spark.worker import MAX_KEPT, Worker
 from tests.spark.kafka import Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -122,7 +122,7 @@ def test_records_are_read_as_they_were_written(kafka: Kafka, worker: Worker, top
     assert read(worker, kafka, topic) == written
 
 
-def test_a_range_that_begins_and_ends_within_batches(kafka: Kafka, worker: Worker, topic: str) -> None:
+def test_a_range_that_starts_and_ends_within_batches(kafka: Kafka, worker: Worker, topic: str) -> None:
     kafka.create_topic(topic)
     written = some_records(60)
     for start in range(0, 60, 20):
@@ -320,7 +320,7 @@ def test_connections_are_kept_from_task_to_task_but_not_without_limit(kafka: Kaf
     try:
         first = worker.cluster(kafka.read_options(subscribe=topic).connection, topic)
         assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is first
-        for number in range(KEPT):
+        for number in range(MAX_KEPT):
             options = kafka.read_options(subscribe=topic, **{"kafka.client.id": str(number)})
             assert worker.cluster(options.connection, topic) is not first
         assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is not first

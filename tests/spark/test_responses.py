@@ -1,4 +1,4 @@
-"""Whatever a broker sends, a range gets the records that its batches have one by one, or an error that says where."""
+"""For any response of a broker, a range gets the records of its batches, or an error that names the offset."""
 
 from __future__ import annotations
 
@@ -165,12 +165,12 @@ def test_damage_is_an_error_that_says_where_or_makes_no_difference(
     check_crcs: bool,
 ) -> None:
     data, _ = response
-    # Behind all offsets: what a damaged header says about offsets does not end the range.
+    # It's beyond all offsets, so that the offsets in a damaged header don't end the range.
     wanted = OffsetRange("t", bytes(16), 0, 0, 2**63 - 1)
     damaged = bytearray(data)
     for place, bit in damage:
         damaged[place % len(damaged)] ^= 1 << bit
-    # Where a transaction begins and ends is not defined otherwise.
+    # A transaction's start and end aren't defined otherwise.
     assume(in_order(damaged))
     try:
         expected = one_by_one(bytes(damaged), wanted, aborted, check_crcs=check_crcs)

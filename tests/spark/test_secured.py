@@ -13,15 +13,15 @@ import pytest
 
 from aiokproto.broker import Broker, Security, ThreadedCluster
 from tests.broker.secure import Certificates
-from tests.patience import PATIENCE
 from tests.spark.secured_job import IN_SQL, REDACTION, ROWS
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.extended, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET, IN_STATEMENTS = "bread-and-butter", "jam-and-honey"
 WITH_PASSWORD, WITH_TOKENS = "with-password", "with-tokens"
-"""The topics, each of a job."""
+"""The topics, one for each job."""
 SEEN = {"batch": ROWS, "view": ROWS, "stream": 2 * ROWS, "load": 2 * ROWS}
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="etl" password="{}";'
 
@@ -83,7 +83,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=6 * PATIENCE,
+            timeout=6 * LONG_TIMEOUT,
             check=False,
         )
     assert done.returncode == 0, done.stdout[-5000:]
@@ -99,10 +99,8 @@ def test_a_password_in_the_options_is_in_no_file_and_no_output(done: Done) -> No
 
 
 def test_a_secret_in_a_statement_is_redacted_as_the_documentation_says(done: Done) -> None:
-    """Spark shows the options of ``CREATE … OPTIONS (…)``, but for those that its setting matches."""
-    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs" / "spark" / "security.md").read_text(
-        encoding="utf-8"
-    )
+    """Spark shows the options of ``CREATE … OPTIONS (…)`` that its setting doesn't match."""
+    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     assert IN_STATEMENTS not in done.output
     assert done.places(IN_STATEMENTS) == []
     assert all(option in done.output for option in IN_SQL)

@@ -74,7 +74,7 @@ def test_every_row_is_what_was_produced(kafka: Kafka, load: Any, topic: str) -> 
     assert collected(frame) == expected
 
 
-def test_schema_is_that_of_sparks_own_source(kafka: Kafka, load: Any, topic: str) -> None:
+def test_the_schema_equals_the_one_of_sparks_own_source(kafka: Kafka, load: Any, topic: str) -> None:
     kafka.create_topic(topic)
     plain = (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"

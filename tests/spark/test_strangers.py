@@ -1,4 +1,4 @@
-"""SQL of a stranger reaches what the administrator has allowed when the application started, and nothing else."""
+"""A stranger's SQL reaches only what the administrator allowed when the application started."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aiokproto.spark.permissions import EVERYTHING, VARIABLES
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = [pytest.mark.spark, pytest.mark.extended, pytest.mark.timeout(600)]
 
@@ -28,7 +28,7 @@ def test_sql_cannot_change_what_an_administrator_allows(kafka: Kafka, tmp_path: 
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
-        timeout=8 * PATIENCE,
+        timeout=8 * LONG_TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

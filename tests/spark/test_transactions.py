@@ -78,7 +78,7 @@ class Transactions:
             committed=committed,
         )
         check((await self._cluster.request(request, max_version=3)).error_code, "EndTxn")
-        # The response precedes the marker, and until that is written the next transaction cannot begin.
+        # The response comes before the marker is written, and the next transaction can only start after it.
         while await self._end_offset(isolation_level=1) != await self._end_offset(isolation_level=0):
             pass
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.docs.snippets import PAGES, snippets
 
-# As on a page, a name can be bound anew to another type. The page's names are those of a coroutine, which can await.
+# As on a page, a name can be bound again to another type. The page's code becomes a coroutine, because it can await.
 _HEAD = """# mypy: allow-redefinition-new, local-partial-types
 from __future__ import annotations
 

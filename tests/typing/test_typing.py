@@ -1,7 +1,7 @@
 """The project has no type errors, and its public API says its types alike to mypy (strict) and to pyright.
 
-Each checker runs once, on all files and on what `rejected.txt` holds, of which exactly the lines marked
-``# expect-error`` must not pass. mypy also reads the snippets of the short answers.
+Each checker runs once, on all files and on `rejected.txt`, where it must reject exactly the lines marked
+``# expect-error``. mypy also reads the snippets of the short answers.
 """
 
 from __future__ import annotations

@@ -4,17 +4,18 @@ cdef extern from *:
     ctypedef int (*sendfunc)(PyObject *, PyObject *, PyObject **) noexcept
 
 
-cdef class Call:
-    cdef object inner
+cdef class DirectCoroutine:
+    # The coroutine that waits for the result; None if there is none.
+    cdef object continuation
     cdef int state
-    cdef object begin(self)
-    cdef void end(self)
-    cdef bint over(self)
-    cdef void renew(self)
+    cdef object run(self)
+    cdef void finish(self)
+    cdef bint is_finished(self)
+    cdef void reset(self)
 
 
-# Makes instances of a subclass of Call awaitable.
-cdef void answers_directly(type kind)
+# Make the instances of a subclass of DirectCoroutine awaitable. Call it for every subclass.
+cdef void register(type kind)
 
-# Likewise of a class that is no Call, has an __await__, and does it all in `send`.
-cdef void answers_by(type kind, sendfunc send)
+# Set the slots of a class that isn't a DirectCoroutine but has an __await__, and does all of its work in `send`.
+cdef void set_am_send(type kind, sendfunc send)

@@ -1,8 +1,9 @@
 # cython: language_level=3
-"""Coroutines that end where they begin, nearly always: ``await`` them for less than what a coroutine of Python costs.
+"""Coroutines that nearly always return without suspending, and cost less to await than a coroutine of Python.
 
-A :class:`Call` does its work when it is awaited, not before, and goes on with a real coroutine where it has to wait. So
-it can be had for all that a coroutine can: a task may run it, it may be cancelled, and it complains when it is forgotten.
+A :class:`DirectCoroutine` does its work when it's awaited, not before. If it has to wait, it continues as a real
+coroutine. So you can do with it whatever you can do with a coroutine: run it as a task, or cancel it; and it warns if
+nobody has awaited it.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
@@ -13,14 +14,14 @@ from collections.abc import Coroutine
 
 cdef extern from *:
     """
-    /* What `await` and `async for` ask for, without the detour by way of Python methods that Cython would make. */
+    /* Set what `await` and `async for` call, without the detour through Python methods that Cython would make. */
     static void set_slots(PyTypeObject *type, iternextfunc next, sendfunc send) {
         type->tp_iternext = next;
         type->tp_as_async->am_send = send;
         PyType_Modified(type);
     }
-    static int send_to(PyObject *me, PyObject **answer) {
-        return Py_TYPE(me)->tp_as_async->am_send(me, Py_None, answer);
+    static int call_am_send(PyObject *me, PyObject **result) {
+        return Py_TYPE(me)->tp_as_async->am_send(me, Py_None, result);
     }
     static void warn_forgotten(PyTypeObject *type) {
         if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "coroutine '%s' was never awaited", type->tp_name) < 0)
@@ -28,7 +29,7 @@ cdef extern from *:
     }
     """
     ctypedef PyObject *(*iternextfunc)(PyObject *) noexcept
-    int send_to(PyObject *me, PyObject **answer) noexcept
+    int call_am_send(PyObject *me, PyObject **result) noexcept
     void set_slots(PyTypeObject *type, iternextfunc next, sendfunc send)
     void warn_forgotten(PyTypeObject *type)
     int PyIter_Send(PyObject *receiver, PyObject *arg, PyObject **result) noexcept
@@ -38,9 +39,9 @@ cdef extern from *:
     PyObject *Py_None
 
 cdef enum:
-    NEW
-    UNDER_WAY
-    DONE
+    CREATED
+    SUSPENDED
+    CLOSED
 
 cdef enum:
     # PySendResult
@@ -49,130 +50,130 @@ cdef enum:
     NEXT = 1
 
 
-cdef class Call:
-    """A coroutine whose work is :meth:`begin`: it returns the result, or sets ``inner`` to what it takes to get one."""
+cdef class DirectCoroutine:
+    """A coroutine whose work is :meth:`run`: it returns the result, or sets ``continuation`` to what will return it."""
 
-    cdef object begin(self):
+    cdef object run(self):
         raise NotImplementedError
 
     def __await__(self):
         return self
 
     def __next__(self):
-        raise AssertionError("its slot is set below")
+        raise AssertionError("register() replaces this slot")
 
     def send(self, value):
         cdef PyObject *result = NULL
-        cdef int status = step(<PyObject *> self, <PyObject *> value, &result)
-        answer = <object> result
-        Py_DECREF(answer)
+        cdef int status = am_send(<PyObject *> self, <PyObject *> value, &result)
+        sent = <object> result
+        Py_DECREF(sent)
         if status == RETURN:
-            raise StopIteration(answer)
-        return answer
+            raise StopIteration(sent)
+        return sent
 
     def throw(self, kind, value=None, traceback=None):
-        if self.state == UNDER_WAY:
+        if self.state == SUSPENDED:
             try:
                 if value is None and traceback is None:
-                    return self.inner.throw(kind)
-                return self.inner.throw(kind, value, traceback)
+                    return self.continuation.throw(kind)
+                return self.continuation.throw(kind, value, traceback)
             except BaseException:
-                self.end()
+                self.finish()
                 raise
-        if self.state == DONE:
+        if self.state == CLOSED:
             raise RuntimeError("cannot reuse already awaited coroutine")
-        self.end()
+        self.finish()
         error = kind if isinstance(kind, BaseException) else kind() if value is None else value
         raise error.with_traceback(traceback) if traceback is not None else error
 
     def close(self):
-        inner = self.inner
-        self.end()
-        if inner is not None:
-            inner.close()
+        continuation = self.continuation
+        self.finish()
+        if continuation is not None:
+            continuation.close()
 
-    cdef void end(self):
-        self.state = DONE
-        self.inner = None
+    cdef void finish(self):
+        self.state = CLOSED
+        self.continuation = None
 
-    cdef bint over(self):
-        return self.state == DONE
+    cdef bint is_finished(self):
+        return self.state == CLOSED
 
-    cdef void renew(self):
-        self.state = NEW
+    cdef void reset(self):
+        self.state = CREATED
 
     def __dealloc__(self):
         cdef PyObject *kind
         cdef PyObject *value
         cdef PyObject *traceback
-        if self.state == NEW:
+        if self.state == CREATED:
             PyErr_Fetch(&kind, &value, &traceback)
             warn_forgotten((<PyObject *> self).ob_type)
             PyErr_Restore(kind, value, traceback)
 
 
-cdef int step(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
-    """``am_send``: begin, or go on."""
-    cdef Call call = <Call> me
+cdef int am_send(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
+    """``am_send``: start, or continue."""
+    cdef DirectCoroutine coroutine = <DirectCoroutine> me
     cdef int status
     cdef PyObject *kind
     cdef PyObject *value
     cdef PyObject *traceback
-    if call.state == NEW:
+    if coroutine.state == CREATED:
         if arg != Py_None:
             raise TypeError("can't send non-None value to a just-started coroutine")
-        call.state = DONE
-        answer = call.begin()
-        if call.inner is None:
-            Py_INCREF(answer)
-            result[0] = <PyObject *> answer
+        coroutine.state = CLOSED
+        returned = coroutine.run()
+        if coroutine.continuation is None:
+            Py_INCREF(returned)
+            result[0] = <PyObject *> returned
             return RETURN
-        call.state = UNDER_WAY
-    elif call.state == DONE:
+        coroutine.state = SUSPENDED
+    elif coroutine.state == CLOSED:
         raise RuntimeError("cannot reuse already awaited coroutine")
-    status = PyIter_Send(<PyObject *> call.inner, arg, result)
+    status = PyIter_Send(<PyObject *> coroutine.continuation, arg, result)
     if status != NEXT:
-        call.state = DONE
-        # What it raised, if it did, is set, and nothing that is done here may touch it.
+        coroutine.state = CLOSED
+        # If the continuation raised, its error is set, and nothing that runs here may touch it.
         PyErr_Fetch(&kind, &value, &traceback)
-        # A call that is used again would take it for its own.
-        call.inner = None
+        # An object that is used again must not find the finished continuation.
+        coroutine.continuation = None
         PyErr_Restore(kind, value, traceback)
     return status
 
 
-cdef PyObject *go_on(PyObject *me) noexcept:
-    """``tp_iternext``: the same for who knows nothing of ``am_send``, and so for Python from 3.12 on."""
-    cdef PyObject *answer = NULL
-    cdef int status = send_to(me, &answer)
+cdef PyObject *tp_iternext(PyObject *me) noexcept:
+    """``tp_iternext``: the same for callers that don't know ``am_send``, as Python doesn't from 3.12 on."""
+    cdef PyObject *result = NULL
+    cdef int status = call_am_send(me, &result)
     if status == NEXT:
-        return answer
+        return result
     if status == RETURN:
-        stop(answer)
-        Py_DECREF(<object> answer)
+        set_stop_iteration(result)
+        Py_DECREF(<object> result)
     return NULL
 
 
-cdef void stop(PyObject *answer) noexcept:
-    """Set StopIteration with an answer."""
-    if answer == Py_None:
+cdef void set_stop_iteration(PyObject *result) noexcept:
+    """Set StopIteration with a result."""
+    if result == Py_None:
         PyErr_SetNone(PyExc_StopIteration)
-    elif isinstance(<object> answer, (tuple, BaseException)):
-        # Of these, Python would make the arguments of the exception, or the exception.
-        made = StopIteration(<object> answer)
-        PyErr_SetObject(PyExc_StopIteration, <PyObject *> made)
+    elif isinstance(<object> result, (tuple, BaseException)):
+        # Python would make a tuple the arguments of the exception, and an exception the exception itself.
+        error = StopIteration(<object> result)
+        PyErr_SetObject(PyExc_StopIteration, <PyObject *> error)
     else:
-        PyErr_SetObject(PyExc_StopIteration, answer)
+        PyErr_SetObject(PyExc_StopIteration, result)
 
 
-cdef void answers_by(type kind, sendfunc send):
-    set_slots(<PyTypeObject *> kind, go_on, send)
+cdef void set_am_send(type kind, sendfunc send):
+    set_slots(<PyTypeObject *> kind, tp_iternext, send)
 
 
-cdef void answers_directly(type kind):
-    # To be called with every subclass: slots are inherited before they are set.
-    answers_by(kind, <sendfunc> <void *> step)
+cdef void register(type kind):
+    # Every subclass needs this call, because a class inherits its slots before they are set.
+    set_am_send(kind, <sendfunc> <void *> am_send)
     Coroutine.register(kind)
 
 
-answers_directly(Call)
+register(DirectCoroutine)

@@ -1,16 +1,16 @@
 # cython: language_level=3
-"""Memory that belongs to somebody else."""
+"""Memory that another object owns."""
 
 from libc.stdint cimport uint8_t
 
 
 cdef class View:
-    """A buffer that is held, and stays where it is, as long as this lives."""
+    """A buffer that can neither move nor change its size while this object lives."""
 
-    cdef Py_buffer held
-    cdef uint8_t *at
+    cdef Py_buffer buffer
+    cdef uint8_t *ptr
     cdef Py_ssize_t size
 
 
-cdef View view_of(object data)
-cdef View room_in(object data)
+cdef View readable_view(object data)
+cdef View writable_view(object data)

@@ -8,22 +8,22 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 @cython.final
 cdef class View:
     def __dealloc__(self):
-        PyBuffer_Release(&self.held)
+        PyBuffer_Release(&self.buffer)
 
 
-cdef View view_of(object data):
-    """A readable view. Raises as ``memoryview`` does, and also if the memory is not contiguous."""
-    return held(data, PyBUF_SIMPLE)
+cdef View readable_view(object data):
+    """Return a readable view. It raises as ``memoryview`` does, and also if the memory isn't contiguous."""
+    return get_view(data, PyBUF_SIMPLE)
 
 
-cdef View room_in(object data):
-    """A writable view."""
-    return held(data, PyBUF_WRITABLE)
+cdef View writable_view(object data):
+    """Return a writable view."""
+    return get_view(data, PyBUF_WRITABLE)
 
 
-cdef View held(object data, int how):
+cdef View get_view(object data, int flags):
     cdef View view = View.__new__(View)
-    PyObject_GetBuffer(data, &view.held, how)
-    view.at = <uint8_t *> view.held.buf
-    view.size = view.held.len
+    PyObject_GetBuffer(data, &view.buffer, flags)
+    view.ptr = <uint8_t *> view.buffer.buf
+    view.size = view.buffer.len
     return view

@@ -16,8 +16,8 @@ log = logging.getLogger("aiokproto")
 class AsyncContext:
     """A base class of asynchronous context managers.
 
-    An exception that leaves the block comes out, whatever closing raises, as only the block's own says what went wrong
-    first: an error of closing is logged then. Without one in the block, an error of closing is raised. A cancellation
+    An exception that leaves the block is raised whatever closing raises, because only it says what went wrong first; an
+    error of closing is logged then. Without an exception in the block, an error of closing is raised. A cancellation
     while it closes is always raised.
 
     A plain ``with`` raises an error that names ``async with``. Python's own, that the object does not support the
@@ -34,7 +34,8 @@ class AsyncContext:
         except Exception as failure:
             if error is None:
                 raise
-            # The traceback only of what is no error of this library: a callback of the application may have raised it.
+            # Log the traceback only if the error isn't one of this library: a callback of the application may have
+            # raised it.
             log.error(
                 "%s: its block was left by %s; closing raised %s: %s",
                 type(self).__name__,
@@ -52,5 +53,5 @@ class AsyncContext:
         raise TypeError(f"use `async with {type(self).__name__}(...)`: starting and closing need the event loop")
 
     def __exit__(self, *_: object) -> None:
-        # Looked up before __enter__ is called, in all Python releases.
+        # All Python releases look it up before __enter__ is called.
         raise AssertionError

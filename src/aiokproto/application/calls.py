@@ -1,13 +1,12 @@
-"""Errors of the application's code: what a call of a function that the application has passed ends with. Pure.
+"""What a call of the application's code raises. Pure.
 
-Every call of such a function stands in a ``try`` whose ``except BaseException`` asks :func:`failure`, so that the usual
-path costs nothing. The caller decides what becomes of the error.
+Every call of such a function stands in a ``try`` whose ``except BaseException`` calls :func:`failure`, so that the
+usual path costs nothing. The caller decides what to do about the error.
 
-What ends the program (``SystemExit``, ``KeyboardInterrupt``) passes, as in asyncio's own tasks, and so does a
-cancellation of the task that calls. A ``CancelledError`` that is none, because what the function waited for was
-cancelled by another task, is an error like any other. Passed on, it would end tasks that nobody has cancelled, and
-nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way.
-"""
+Exceptions that end the program (``SystemExit``, ``KeyboardInterrupt``) pass, as in asyncio's own tasks, and so does a
+cancellation of the task that calls. A ``CancelledError`` may also come from something that the function waited for and
+another task cancelled. Such an error is like any other. Passed on, it would end tasks that weren't cancelled, and
+nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way."""
 
 from __future__ import annotations
 
@@ -17,19 +16,19 @@ from types import CoroutineType
 from aiokproto.texts import repr_of, text_of
 
 ENDS_THE_PROGRAM = (SystemExit, KeyboardInterrupt)
-"""What no function of the application is asked about again."""
+"""Exceptions that pass through as they are, whatever function raised them."""
 
 _ENDS_AN_ITERATION = (StopIteration, StopAsyncIteration)
-"""Passed on by ``__anext__``, it would end the application's loop as if there were nothing more to read."""
+"""Exceptions that, passed on by ``__anext__``, would end the application's loop as if there were nothing more to
+read."""
 
 
 class CallbackError(Exception):
-    """A function of the application has raised something that is no ``Exception``, or that ends an iteration, which is
-    the cause; or it has returned a coroutine where nothing is awaited.
+    """A function of the application has raised something that isn't an ``Exception``, or that ends an iteration, which
+    is the cause; or it has returned a coroutine where nothing is awaited.
 
-    Most often it is an ``asyncio.CancelledError`` of what the function waited for: nobody has cancelled the task that
-    called it.
-    """
+    Most often the cause is an ``asyncio.CancelledError`` of something that the function waited for: the task that
+    called it wasn't cancelled."""
 
 
 def failure(error: BaseException, what: str, *, awaited: bool = False) -> Exception:
@@ -61,9 +60,10 @@ def _wrapped(error: BaseException, what: str) -> CallbackError:
 
 
 class calling:
-    """What is raised in the block is raised as :func:`failure` returns it; not for what runs once for each record.
+    """Raise an exception of the block as :func:`failure` returns it. It isn't meant for code that runs once for each
+    record.
 
-    What ends an iteration is a :class:`CallbackError`, too.
+    An exception that ends an iteration becomes a :class:`CallbackError`, too.
 
     ::
 
@@ -88,7 +88,8 @@ class calling:
 
 
 def without_text(error: BaseException) -> str:
-    """Name an error of a function that gives secrets: its text may have one, such as a vault's URL with a token in it.
+    """Name an error of a function that returns secrets, without its text, which may have one, such as a vault's URL
+    with a token in it.
 
     Raise yours ``from`` it, so that the application has the text.
     """
@@ -98,7 +99,7 @@ def without_text(error: BaseException) -> str:
 
 
 def check_not_awaitable(result: object, what: str) -> None:
-    """Raise for a result that would have to be awaited, where nothing is.
+    """Raise if a result would have to be awaited where nothing is awaited.
 
     Raises:
         CallbackError: It is a coroutine or another awaitable.
@@ -106,16 +107,16 @@ def check_not_awaitable(result: object, what: str) -> None:
     if result is None or not isawaitable(result):
         return
     if isinstance(result, CoroutineType):
-        # Not awaited, it would be reported a second time.
+        # Await it: otherwise it would be reported a second time.
         result.close()
     raise CallbackError(f"{what} returned {repr_of(result, 80)}, which is not awaited here: pass a plain function")
 
 
 def _ends_the_task(error: BaseException) -> bool:
-    # Not at the top: only what is awaited needs an event loop.
+    # Import it here: only awaited calls need an event loop.
     from aiokproto.runtime.timeouts import CancelledError, in_task, is_cancelled
 
-    # A coroutine that is closed with its event loop raises GeneratorExit; while the task runs, only the function does.
+    # A coroutine raises GeneratorExit if it is closed with its event loop; while the task runs, only the function does.
     return (isinstance(error, CancelledError) and is_cancelled()) or (
         isinstance(error, GeneratorExit) and not in_task()
     )

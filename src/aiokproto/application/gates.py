@@ -1,9 +1,9 @@
-"""What may be called when: each public method of the clients has a `Use`, and each use what refuses it.
+"""What may be called when: each public method of the clients has a `Use`, and each use says what refuses it.
 
 The tables at the end are complete: a class with a public method that its table lacks is refused when it is imported.
-`gated` puts the question before the method. What runs for every record is not asked there, but where it has to leave
-its fast path anyway (`Inside`): an append without an open batch, a read without an open record. Whatever becomes an
-obstacle closes the fast path, so that the next call comes through the gate:
+`gated` puts the question before the method. Methods that run for every record don't ask there, but where they have to
+leave their fast path anyway (`Inside`): an append without an open batch, a read without an open record. An event that
+becomes an obstacle closes the fast path, so that the next call comes through the gate:
 
 - the end of the producer or the transaction: no topic is ready for its writer (``Buffer.close_session``);
 - ``run()``, and an ``ExactlyOnce``: they own the reader, and leave no record open (``Reader.owner``);
@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import wraps
-from inspect import iscoroutinefunction, unwrap
+from inspect import iscoroutinefunction
 from types import FunctionType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from aiokproto.application.hints import refuse_arguments
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.runtime import thread_id
 
@@ -85,11 +86,11 @@ class Inside(NamedTuple):
 
     Attributes:
         use: The use.
-        where: What checks it.
+        checked_by: What checks it.
     """
 
     use: Use
-    where: str
+    checked_by: str
 
 
 Table = Mapping[str, Use | Inside]
@@ -132,7 +133,7 @@ class Home:
 
     def check(self) -> None:
         """Raise ConfigurationError elsewhere."""
-        # asyncio primitives are not thread-safe: a future of the other loop would never wake a task of this one.
+        # asyncio primitives aren't thread-safe: a future of the other loop would never wake a task of this one.
         # guard: a client belongs to its event loop
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             self._refuse()
@@ -175,7 +176,8 @@ def gated(table: Table) -> Callable[[T], T]:
         for name, use in table.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
             if isinstance(use, Use):
-                # A part of the class has the gate itself, and keeps its documentation; a base of others has none.
+                # A base class that has `_admit` gets the gate itself and keeps its documentation. A base of several
+                # classes has no gate.
                 setattr(owner if hasattr(owner, "_admit") else cls, name, _guarded(vars(owner)[name], use))
         cls.__reduce__ = _refuse_copy  # type: ignore[method-assign,assignment]
         return cls
@@ -185,7 +187,7 @@ def gated(table: Table) -> Callable[[T], T]:
 
 def _refuse_copy(self: object) -> NoReturn:
     # pickle and copy call it. A copy would have the connections and tasks of the original: its start would fail, and
-    # close these.
+    # would close these.
     raise TypeError(
         f"{type(self).__name__} cannot be copied or pickled, because it belongs to its event loop: make another one "
         "where it is needed"
@@ -205,55 +207,44 @@ def _guarded(method: FunctionType, use: Use) -> Callable[..., Any]:
         @wraps(method)
         async def awaited(self: Any, *args: Any, **named: Any) -> Any:
             self._admit(use)
-            return await method(self, *args, **named)
+            try:
+                return await method(self, *args, **named)
+            except TypeError:
+                refuse_arguments(method.__qualname__, named)
+                raise
 
         return awaited
-
-    if iscoroutinefunction(unwrap(method)):
-
-        @wraps(method)
-        def called(self: Any, *args: Any, **named: Any) -> Any:
-            # The decorator below has something to say of the arguments: at the call.
-            return _when_awaited(self._admit, use, method(self, *args, **named))
-
-        return called
 
     @wraps(method)
     def entered(self: Any, *args: Any, **named: Any) -> Any:
         self._admit(use)
-        return method(self, *args, **named)
+        try:
+            return method(self, *args, **named)
+        except TypeError:
+            refuse_arguments(method.__qualname__, named)
+            raise
 
     return entered
-
-
-async def _when_awaited(admit: Callable[[Use], None], use: Use, call: Coroutine[Any, Any, Any]) -> Any:
-    """Await a call if it is admitted: not before, as the coroutine can be made in another thread."""
-    try:
-        admit(use)
-    except BaseException:
-        call.close()
-        raise
-    return await call
 
 
 # -- the uses
 
 START = Use(frozenset())
-"""Once; whatever was before, it says so itself."""
+"""Happens once; the method itself says what was before."""
 REPORT = Use(AWAY)
-"""Says what the client knows. Without I/O, before the start and after the end too."""
+"""Reports what the client knows, without I/O, even before the start and after the end."""
 END = Use(AWAY)
-"""Ends something, or asks for that; a second time without effect."""
+"""Ends something, or requests the end; a second call has no effect."""
 ASK = Use(AWAY | OUT_OF_USE)
-"""Asks brokers; moves nothing."""
+"""Asks brokers, and moves nothing."""
 CHOOSE = Use(AWAY | ENDED)
-"""Says what is read, or whether; before the start too."""
+"""Chooses what is read, or whether; possible before the start, too."""
 CREATE = Use(AWAY)
 """Makes an object that is checked when it is used."""
 WRITE = Use(AWAY | OUT_OF_USE | {Obstacle.CLOSING})
 """Writes records, or waits for them."""
 WRITE_MANY = Use(AWAY)
-"""Writes records; whatever keeps one from being written is its outcome."""
+"""Writes records; an obstacle is the outcome of the records that it keeps from being written."""
 
 _READS = AWAY | OUT_OF_USE | {Obstacle.CLOSING, Obstacle.CALLBACK, Obstacle.SESSION, Obstacle.RUN}
 _CALLBACK = "records cannot be requested in a rebalance callback: delivery waits for the callback"
@@ -265,9 +256,9 @@ READ = Use(
         Obstacle.RUN: "run() reads the records of this consumer, until it returns: stop_run() ends it",
     },
 )
-"""Takes records; those before are processed."""
+"""Takes records, after which the ones before count as processed."""
 DELIVER = Use(READ.obstacles - {Obstacle.SESSION, Obstacle.RUN}, READ.instead)
-"""As :data:`READ`, for the owner of the reader."""
+"""Does the same as :data:`READ` for the owner of the reader."""
 RUN = Use(
     _READS,
     {
@@ -317,7 +308,7 @@ _AT_THE_READ = Inside(READ, _READER)
 
 CONSUMER: Table = {
     "start": START,
-    # When it is awaited: the coroutine can be made in another thread.
+    # The gate asks when it is awaited: the coroutine can be made in another thread.
     "close": Inside(END, _CLOSE),
     # reading
     "__aiter__": _AT_THE_READ,
@@ -327,7 +318,7 @@ CONSUMER: Table = {
     "batches": _AT_THE_READ,
     "read_to_end": READ,
     "deserialize": CREATE,
-    # After its arguments, which are wrong in whatever situation.
+    # It checks its arguments first: these are wrong in any situation.
     "run": Inside(RUN, "Consumer.run"),
     "stop_run": END,
     "run_status": REPORT,
@@ -419,7 +410,7 @@ EXACTLY_ONCE: Table = {
     "start": CREATE,
     "close": END,
     "stop": END,
-    # What the batch is read and written with has gates of its own.
+    # The consumer and the producer of a batch have gates of their own.
     "batches": Inside(ASK, "ExactlyOnce._next"),
     "run": Inside(ASK, "ExactlyOnce._next"),
 }

@@ -1,4 +1,4 @@
-"""IP addresses as they are compared: however they are written (pure)."""
+"""IP addresses in one form, so that they can be compared however they are written (pure)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address:
-    """Return an IP address. One of IPv4 that is mapped into IPv6 is itself, and zones are left out.
+    """Return an IP address. An IPv4 address that is mapped into IPv6 becomes the IPv4 address, and zones are left out.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text isn't an IP address.
     """
-    # The zone of a link-local address is of the broker's machine.
+    # The zone of a link-local address belongs to the broker's machine, and says nothing about the client.
     found = ip_address(text.partition("%")[0])
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found

@@ -11,19 +11,19 @@ from typing import Protocol, runtime_checkable
 from aiokproto.runtime import current
 
 _SETTLING_TURNS = 20
-"""Iterations of the event loop between two timers, so that tasks woken by the first one run before the second one
+"""Iterations of the event loop between two timers, so that tasks which the first one woke run before the second one
 fires.
 """
 
 _FEW_TIMERS = 100
-"""So many are kept until their time, cancelled or not."""
+"""Up to this many timers are kept until their time, cancelled or not."""
 
 
 class Timer(Protocol):
     """A callback that was scheduled with :meth:`Clock.call_at`."""
 
     def cancel(self) -> None:
-        """Cancel the callback. Does nothing if it ran already."""
+        """Cancel the callback. Does nothing if it already ran."""
         ...
 
 
@@ -51,7 +51,7 @@ class SystemClock:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> int:
-        return current().wall()
+        return current().milliseconds()
 
     def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
         return asyncio.get_running_loop().call_at(when, callback, *arguments)
@@ -84,17 +84,17 @@ class VirtualClock:
             ...
             await clock.advance(45)     # session timeouts, retention, transaction timeouts, injected delays
 
-    Only the broker uses it. A client's own timers, such as request timeouts, run in real time, and so does the
-    ``max_wait_ms`` of a Fetch: the client's timeout for that Fetch runs in real time too.
+    Only the broker uses it. A client's own timers, such as request timeouts, run in real time. So does the
+    ``max_wait_ms`` of a Fetch, because the client's timeout for that Fetch does.
     """
 
     def __init__(self, start: int | None = None) -> None:
         """Start at ``start``, in milliseconds since the epoch; None starts at the current time."""
-        self._wall = current().wall() if start is None else start
+        self._wall = current().milliseconds() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
-        # Beyond it, cancelled timers are removed.
-        self._most = _FEW_TIMERS
+        # If there are more timers than this, those that were cancelled are removed.
+        self._max_timers = _FEW_TIMERS
         self._order = count()
 
     def time(self) -> float:
@@ -110,15 +110,16 @@ class VirtualClock:
         iteration."""
         timer = _VirtualTimer(lambda: callback(*arguments))
         if when <= self._now:
-            # Not called at once: as with loop.call_at, the caller's own step ends first.
+            # The callback isn't called at once because the caller's own step ends first, as with loop.call_at.
             asyncio.get_running_loop().call_soon(timer.fire)
             return timer
         heappush(self._timers, (when, next(self._order), timer))
-        if len(self._timers) > self._most:
-            # Their time may never come: each heartbeat cancels one, while a test lets the clock stand still.
-            self._timers = [each for each in self._timers if not each[2].cancelled]
+        if len(self._timers) > self._max_timers:
+            # The time of cancelled timers may never come: each heartbeat cancels one while a test lets the clock stand
+            # still.
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled]
             heapify(self._timers)
-            self._most = max(_FEW_TIMERS, 2 * len(self._timers))
+            self._max_timers = max(_FEW_TIMERS, 2 * len(self._timers))
         return timer
 
     async def advance(self, seconds: float) -> None:
@@ -147,7 +148,7 @@ async def _settle() -> None:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Sleep on a clock. If cancelled, the timer is cancelled too."""
+    """Sleep on a clock. Cancelling it cancels the timer too."""
     if seconds <= 0:
         return
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import foreign_arguments
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
@@ -37,7 +36,7 @@ log = logging.getLogger("aiokproto.broker")
 
 
 _UNROUTABLE = ("", "0.0.0.0", "::")
-"""They stand for all addresses of the machine, and Kafka refuses to advertise them."""
+"""Addresses that stand for all addresses of the machine. Kafka refuses to advertise them."""
 
 
 class Cluster(AsyncContext):
@@ -50,9 +49,9 @@ class Cluster(AsyncContext):
             ...  # any Kafka client, at cluster.bootstrap_servers
 
     All nodes share one copy of the data, but each serves only the partitions it leads, so clients find and follow
-    leaders as in a real cluster. Start and close it in the same event loop; its methods are not safe to call from
-    several tasks at once. For code in another thread, or without an event loop, use
-    :class:`~aiokproto.broker.threaded.ThreadedCluster`.
+    leaders as in a real cluster. Start and close it in the same event loop; its methods aren't safe to call from
+    several tasks at once. Use :class:`~aiokproto.broker.threaded.ThreadedCluster` for code in another thread, or
+    without an event loop.
 
     Attributes:
         faults: Injects faults: requests that fail or get lost, connections that break, a slow network.
@@ -74,21 +73,21 @@ class Cluster(AsyncContext):
         security: Security | None = None,
         racks: Sequence[str] | None = None,
     ) -> None:
-        """Check the options. Nothing is started until :meth:`start`.
+        """Check the options. Nothing starts before :meth:`start`.
 
         Args:
             brokers: The number of nodes. Their ids start at 0.
             data_dir: The data directory, which :meth:`close` leaves for the next start. None uses a temporary
                 directory, which :meth:`close` removes.
             host: The address to listen on: ``"0.0.0.0"`` for all of IPv4, ``"::"`` for all.
-            advertised_host: The host or address that metadata has for clients, with the port that is listened on
-                (``advertised.listeners``). None is ``host``, which must then be one that clients can connect to.
-            port: The port of the first node; the others use the ones after it. 0 picks free ports.
-            auto_create_topics: Whether a Metadata request for a topic that does not exist creates it
-                (``auto.create.topics.enable``). False makes a test notice a misspelled topic.
+            advertised_host: The host or address that metadata gives to clients, with the port that the node listens on
+                (``advertised.listeners``). None is ``host``, which must then be an address that clients can connect to.
+            port: The port of the first node; the other nodes use the ports after it. 0 picks free ports.
+            auto_create_topics: Whether a Metadata request for a topic that doesn't exist creates it
+                (``auto.create.topics.enable``). With False a test notices a misspelled topic.
             default_partitions: Partitions of a topic that is created without a number (``num.partitions``).
-            config: Other options by Kafka's names, with Kafka's defaults. Options that this broker does not implement
-                are errors.
+            config: Other options by Kafka's names, with Kafka's defaults. An option that this broker doesn't implement
+                is an error.
             clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None
                 uses the system's clock.
             as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. Or
@@ -119,7 +118,7 @@ class Cluster(AsyncContext):
         self._advertised_host = host if advertised_host is None else advertised_host
         if self._advertised_host in _UNROUTABLE:
             raise ConfigurationError(
-                f"{self._advertised_host!r} is no host to connect to: set advertised_host to what clients shall use"
+                f"{self._advertised_host!r} is no host to connect to: set advertised_host to what clients should use"
             )
         self._port = port
         if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
@@ -144,9 +143,9 @@ class Cluster(AsyncContext):
         """Open the data directory and listen. If it fails or is cancelled, everything is closed again.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's; or the keys
-                for OAUTHBEARER cannot be loaded.
-            OSError: The address cannot be bound, or the directory cannot be read or written.
+            ConfigurationError: Another process uses ``data_dir``, or its files aren't a broker's, or the keys for
+                OAUTHBEARER can't be loaded.
+            OSError: The address can't be bound, or the directory can't be read or written.
         """
         if self._runtime is not None:
             raise RuntimeError("the cluster is already started")
@@ -155,16 +154,16 @@ class Cluster(AsyncContext):
         )
         try:
             await runtime.security.start()
-            # Before any server, in steps: a request must not see part of it.
+            # The state is read before any server starts, in steps, so that no request sees a part of it.
             await runtime.read()
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
-                # All ports before any leader: metadata, which a client may request at once, names the ports of all
-                # nodes.
+                # All ports are open before there is any leader: a client may request metadata at once, and metadata
+                # names the ports of all nodes.
                 await server.start()
-            # From here to the end no await: a request sees the cluster without leaders, or loaded coordinators, nothing
-            # in between.
+            # There is no await from here to the end, so a request sees either a cluster without leaders or loaded
+            # coordinators, and nothing in between.
             runtime.state.nodes_up(list(self._servers))
             runtime.start()
         except BaseException:
@@ -173,7 +172,7 @@ class Cluster(AsyncContext):
         log.debug("cluster %s listens at %s", runtime.state.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
-        """Close all connections, also those with requests in flight, flush the logs and close them.
+        """Close all connections, including those with requests in flight, flush the logs and close them.
 
         A second call does nothing. If it is cancelled, the logs are still closed.
         """
@@ -182,7 +181,7 @@ class Cluster(AsyncContext):
     async def crash(self) -> None:
         """End as ``kill -9`` would: connections are closed, and nothing more is written.
 
-        A cluster can be started from ``data_dir`` again, in this process or another, and recovers its logs.
+        A cluster can be started from ``data_dir`` again, in this process or another. It then recovers its logs.
         """
         await self._shut_down(clean=False)
 
@@ -193,7 +192,7 @@ class Cluster(AsyncContext):
             timer.cancel()
         self._failure_timers.clear()
         try:
-            # Connections first: no request may find coordinators or logs that are closed.
+            # Connections are closed first, so that no request finds coordinators or logs that are closed.
             await asyncio.gather(*(server.close() for server in self._servers.values()))
         finally:
             runtime, self._runtime = self._runtime, None
@@ -242,7 +241,7 @@ class Cluster(AsyncContext):
 
         Raises:
             TopicExistsError: The topic exists.
-            BrokerError: It cannot be created for another reason, with the code that CreateTopics would return.
+            BrokerError: The topic can't be created for another reason, with the code that CreateTopics would return.
         """
         configs: dict[str, str | None] = {key: str(value) for key, value in (config or {}).items()}
         try:
@@ -254,7 +253,7 @@ class Cluster(AsyncContext):
         """Compact a topic up to its current end, now.
 
         Unlike the periodic cleaner, this rolls the active segment first, and ignores ``min.cleanable.dirty.ratio`` and
-        ``cleanup.policy``. If it is cancelled, partitions that were not compacted yet keep their segments.
+        ``cleanup.policy``. If it is cancelled, partitions that it hasn't compacted yet keep their segments.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -277,8 +276,8 @@ class Cluster(AsyncContext):
         Args:
             topic: The topic.
             partition: The partition.
-            to_node: The new leader; a node that is not a replica becomes one. None picks the next in-sync replica, else
-                any node that runs.
+            to_node: The new leader; a node that isn't a replica becomes one. None picks the next in-sync replica, or
+                any node that runs if there is none.
 
         Returns:
             The id of the new leader.
@@ -304,18 +303,18 @@ class Cluster(AsyncContext):
         return await self.move_leader(OFFSETS_TOPIC, self._running.groups.partition_of(group_id).index, to_node)
 
     def group(self, group_id: str) -> GroupView | None:
-        """A snapshot of a group, whichever node coordinates it; None for an unknown group."""
+        """A snapshot of a group, on whichever node its coordinator runs; None for an unknown group."""
         entry = self._running.groups.entry(group_id)
         return GroupView.of(entry.group) if entry is not None else None
 
     async def wait_for_group(self, group_id: str, members: int | None = None) -> GroupView:
-        """Wait until a group is stable: all its members have their assignment. The group need not exist yet.
+        """Wait until a group is stable, which means that all its members have their assignment. It need not exist yet.
 
-        Has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
+        This has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
 
         Args:
             group_id: The group.
-            members: The exact number of members to wait for; 0 waits until the group is empty, None for one or more.
+            members: The exact number of members to wait for; 0 waits until the group is empty, None for at least one.
 
         Returns:
             A snapshot of the group at that moment.
@@ -323,7 +322,7 @@ class Cluster(AsyncContext):
         Raises:
             RuntimeError: The cluster is not started, or was closed while waiting.
         """
-        group = await self._running.groups.wait_for(group_id, lambda each: GroupView.of(each).is_stable(members))
+        group = await self._running.groups.wait_for(group_id, lambda found: GroupView.of(found).is_stable(members))
         return GroupView.of(group)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
@@ -333,24 +332,24 @@ class Cluster(AsyncContext):
     def pushed_metrics(self) -> list[PushedMetrics]:
         """The last thousand pushes of client metrics, up to 32 MiB, to any node (KIP-714), the oldest first.
 
-        Clients push what is subscribed: ``IncrementalAlterConfigs`` of resource type 16 with the options ``metrics``,
-        ``interval.ms`` and ``match``.
+        Clients push the metrics that a subscription names. ``IncrementalAlterConfigs`` of resource type 16 creates one,
+        with the options ``metrics``, ``interval.ms`` and ``match``.
         """
         return list(self._running.telemetry.pushes)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its partitions get new leaders, and its connections are closed."""
         server = self._server_of(broker_id)
-        # Leaders move first: a client that reconnects elsewhere must not be sent back here.
+        # Leaders move first, so that a client which reconnects elsewhere isn't sent back here.
         self._running.state.node_down(broker_id)
         await server.close()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped node again on its port. It leads the partitions again that had no other replica.
+        """Start a stopped node again on its port. It leads those partitions again that had no other replica.
 
         Raises:
             ValueError: The node runs already, or is unknown.
-            OSError: The port cannot be bound.
+            OSError: The port can't be bound.
         """
         node = self._nodes.get(broker_id)
         if node is None or broker_id in self._servers:
@@ -359,7 +358,7 @@ class Cluster(AsyncContext):
         await server.start()
         self._servers[broker_id] = server
         failure = self._failure_timers.pop(broker_id, None)
-        # It runs again before the controller has noticed that it failed.
+        # The node runs again before the controller has noticed that it failed.
         if failure is not None:
             failure.cancel()
         self._running.state.nodes_up([broker_id])
@@ -371,12 +370,12 @@ class Cluster(AsyncContext):
             Its id, one more than the highest.
 
         Raises:
-            OSError: The port cannot be bound.
+            OSError: The port can't be bound.
         """
         node = self._new_node(max(self._nodes) + 1)
         server = self._new_server(node)
         await server.start()
-        # Only after its port is bound: a node that failed to start must not be in metadata.
+        # The node is added only after its port is bound: a node that failed to start must not be in metadata.
         self._nodes[node.node_id] = node
         self._servers[node.node_id] = server
         self._running.state.nodes_up([node.node_id])
@@ -394,7 +393,7 @@ class Cluster(AsyncContext):
             )
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
-        # Its partitions get other leaders first.
+        # The node's partitions get other leaders first.
         self._notice_failure(broker_id)
         self._running.state.remove_node(broker_id)
         self._ports.pop(broker_id).release()
@@ -407,7 +406,7 @@ class Cluster(AsyncContext):
         Args:
             broker_id: The node.
             noticed_after: Seconds, on the cluster's clock, until the controller notices. Until then metadata names a
-                leader that cannot be reached. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
+                leader that clients can't reach. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
         """
         server = self._server_of(broker_id)
         # Unlike in stop_broker(), the leaders stay for now.
@@ -419,7 +418,7 @@ class Cluster(AsyncContext):
             self._running.state.node_down(broker_id)
 
     def corrupt_batch(self, topic: str, partition: int, offset: int) -> None:
-        """Corrupt the stored batch that contains ``offset``: its CRC is wrong from then on.
+        """Corrupt the stored batch that contains ``offset``, so that its CRC is wrong from then on.
 
         Raises:
             BrokerError: The partition or the offset is unknown.
@@ -432,7 +431,7 @@ class Cluster(AsyncContext):
         Args:
             topic: The topic.
             partition: The partition.
-            to_offset: The first offset that is lost. A batch must begin there.
+            to_offset: The first offset that is lost. A batch must start there.
             values: The values of records that the new leader appends there, in its own epoch.
 
         Raises:
@@ -462,7 +461,7 @@ class Cluster(AsyncContext):
         return server
 
     def _notice_failure(self, broker_id: int) -> None:
-        """Let the controller notice a failure that :meth:`kill_broker` has announced, if it has not yet."""
+        """Make the controller notice a failure that :meth:`kill_broker` announced, if it hasn't noticed it yet."""
         timer = self._failure_timers.pop(broker_id, None)
         if timer is not None:
             timer.cancel()
@@ -495,7 +494,6 @@ class Broker(Cluster):
         async with Broker(data_dir="data", port=9092) as broker: ...
     """
 
-    @foreign_arguments(brokers="use Cluster(brokers=...)")
     def __init__(
         self,
         *,

@@ -1,8 +1,8 @@
 """What all nodes of a running cluster share: metadata, logs, coordinators, security, and the timers of periodic work.
 
-``Cluster`` is the public API and has the sockets; this has everything else, and exists from ``start()`` to ``close()``.
-The order in which it is made and closed matters: logs are opened before the coordinators read them, and background
-tasks end before logs are closed.
+``Cluster`` is the public API and has the sockets. This has everything else, and exists from ``start()`` to ``close()``.
+The parts must be made and closed in order: logs are opened before the coordinators read them, and background tasks end
+before logs are closed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClusterRuntime:
         shares: The share partitions in memory.
         security: ACLs, credentials, delegation tokens and quotas.
         tls: The TLS context of the listeners; None without TLS.
-        opening: The thread in which batches are opened, and the security state is written.
+        opening: The thread that opens batches, and writes the security state.
         log_manager: Retention, compaction, flushing and checkpoints.
         telemetry: Client metrics: subscriptions and pushes.
     """
@@ -63,8 +63,8 @@ class ClusterRuntime:
         """Open the data directory; None uses a temporary one, which :meth:`close` removes.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's.
-            OSError: ``data_dir`` cannot be read or written.
+            ConfigurationError: Another process uses ``data_dir``, or its files aren't a broker's.
+            OSError: ``data_dir`` can't be read or written.
         """
         self.options = options
         self.clock = clock
@@ -81,7 +81,7 @@ class ClusterRuntime:
                 self._root,
                 mode,
             )
-        # First: nothing may be read that another process is writing.
+        # The lock comes first: nothing may be read while another process writes it.
         self._lock = DirectoryLock(self._root)
         try:
             self.opening = OpeningThread()
@@ -98,15 +98,15 @@ class ClusterRuntime:
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
         self.state.runtime = self
-        # A temporary directory does not outlive the process: flushing it would protect nothing.
+        # A temporary directory doesn't outlive the process, so flushing it would protect nothing.
         if not self._temporary:
             self.state.log_manager = self.log_manager
 
     async def read(self) -> None:
-        """Read what the coordinators have stored. Nothing may be served yet. If it is cancelled, close the runtime.
+        """Read what the coordinators have stored, before anything is served. If it is cancelled, close the runtime.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: A batch of an internal topic cannot be read.
+            CorruptRecordError, UnsupportedCompressionError: A batch of an internal topic can't be read.
         """
         for coordinator in (self.share_states, self.groups, self.transactions):
             for partition, take in coordinator.reading():
@@ -115,10 +115,10 @@ class ClusterRuntime:
     def start(self) -> None:
         """Start the coordinators, after :meth:`read`, and periodic work. The nodes must be up, so that partitions have
         leaders."""
-        # In this order: transactions commit offsets to groups.
+        # The group coordinator starts first because transactions commit offsets to groups.
         self.groups.start()
         self.transactions.start()
-        # The elections of the start come before this, because they must not load again what start() has loaded.
+        # The elections of the start come before this line: they must not load again what start() has loaded.
         self._coordinators_started = True
         self.log_manager.start()
         self._every("delegation.token.expiry.check.interval.ms", self.security.sweep)
@@ -142,17 +142,17 @@ class ClusterRuntime:
         self._timers.clear()
         try:
             try:
-                # Before the thread is stopped, which does the writing.
+                # The thread does the writing, so it's stopped after this.
                 await self.security.close()
             finally:
-                # First: the manager waits for the step of a compaction that has begun, but not for what waits for the
-                # thread.
+                # The thread is stopped before the manager is closed: the manager waits for a compaction step that runs,
+                # but not for steps that wait for the thread.
                 self.opening.stop()
             await self.shares.stop()
             await self.log_manager.close()
             await self.opening.ended()
         finally:
-            # Coordinators before logs: their timers would append to a closed log.
+            # Coordinators are closed before logs, since their timers would append to a closed log.
             self.transactions.close()
             self.groups.close()
             self.shares.close()
@@ -163,7 +163,7 @@ class ClusterRuntime:
             self._release_directory()
 
     def leader_changed(self, partition: Partition) -> None:
-        """Notify the coordinators of a partition's new leader. Each of them ignores partitions that are not its own."""
+        """Notify the coordinators of a partition's new leader. Each of them ignores partitions that aren't its own."""
         if not self._coordinators_started:
             return
         if partition.topic == OFFSETS_TOPIC:
@@ -178,7 +178,7 @@ class ClusterRuntime:
 
     def _every(self, option: str, act: Callable[[], None]) -> None:
         def fire() -> None:
-            # Scheduled again first: an exception in one run must not end the periodic work.
+            # The next run is scheduled first, so that an exception in one run doesn't end the periodic work.
             self._every(option, act)
             act()
 

@@ -1,4 +1,4 @@
-"""Opens large batches in a thread, so that the event loop does not stall, and searches opened batches for a time."""
+"""Opens large batches in a thread, so that the event loop doesn't stall, and searches opened batches for a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class OpeningThread:
-    """One thread for all nodes: work is done in its order, and what one batch becomes is in memory at a time.
+    """One thread for all nodes. It does work in order, so that only one opened batch is in memory at a time.
 
-    Not the loop's default executor, which has many threads, and which the application may have filled.
+    The loop's default executor wouldn't do: it has many threads, and the application may have filled it.
     """
 
     def __init__(self) -> None:
@@ -28,14 +28,14 @@ class OpeningThread:
         self._working = self._stopped = False
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Do some work behind what was given before. Cancelling the future does not end work that has begun.
+        """Do some work after all earlier work. Cancelling the future doesn't end work that has started.
 
         Raises:
             RuntimeError: The thread was stopped.
         """
         if self._stopped:
             raise RuntimeError("the thread that opens batches was stopped")
-        # With the first large batch: most clusters never need it.
+        # The thread is created for the first large batch. Most clusters never need it.
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="aiokproto-broker")
         return asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
@@ -48,7 +48,7 @@ class OpeningThread:
             self._working = False
 
     def stop(self) -> None:
-        """Take no more work, and drop what waits. Work that is under way goes on: nothing can end it."""
+        """Accept no more work, and drop the work that waits. Work in progress goes on, since nothing can end it."""
         self._stopped = True
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
@@ -58,26 +58,26 @@ class OpeningThread:
         if self._thread is None:
             return
         if self._working:
-            # For as long as a large batch takes: the event loop serves others.
+            # This takes as long as a large batch does, and the event loop serves others meanwhile.
             await asyncio.to_thread(self._thread.shutdown)
         else:
             self._thread.shutdown()
 
 
 async def offset_at_time(log: Log, timestamp: int, thread: OpeningThread) -> OffsetAndTimestamp | None:
-    """Return the first record whose timestamp (ms) is not less than ``timestamp``, or None.
+    """Return the first record whose timestamp (ms) isn't less than ``timestamp``, or None.
 
-    Batches that are not quick to read are opened in the thread. The log may change meanwhile: each step looks at it
+    Batches that aren't quick to read are opened in the thread. The log may change meanwhile, so each step looks at it
     again. Cancelling it changes nothing.
 
     Raises:
-        CorruptRecordError, UnsupportedCompressionError: A batch cannot be read.
+        CorruptRecordError, UnsupportedCompressionError: A batch can't be read.
         BrokerError: KAFKA_STORAGE_ERROR: the log was deleted meanwhile.
     """
     offset = log.start_offset
     try:
-        # A header has only the greatest timestamp of its batch. That record may be before the start of the log; then
-        # the search goes on behind the batch.
+        # A header has only the greatest timestamp of its batch. The record with that timestamp may be before the start
+        # of the log. Then the search goes on after the batch.
         while (batch := log.batch_at_time(timestamp, offset)) is not None:
             search = partial(first_at_time, batch, timestamp, offset)
             found = search() if is_quick(batch) else await thread.run(search)

@@ -1,4 +1,4 @@
-"""What a handler gets besides the request (Kafka's RequestContext, and the parts of the broker it uses)."""
+"""What a handler gets besides the request: Kafka's RequestContext, and the parts of the broker that handlers use."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class CloseConnection(Exception):
     """Closes the connection instead of sending a response.
 
     Args:
-        why: What is logged about it.
-        last_bytes: What is sent first.
-        bug: What the handler raised; it is logged with its traceback.
+        why: The reason, for the log.
+        last_bytes: What is sent before the connection is closed.
+        bug: What the handler raised; it's logged with its traceback.
     """
 
     def __init__(self, why: str, last_bytes: bytes = b"", bug: Exception | None = None) -> None:
@@ -67,7 +67,7 @@ class RequestContext:
         quotas: This node's quota meters.
         mutation_quota: The meter of the partitions that this request creates or deletes.
         telemetry: Client metrics: subscriptions and pushes.
-        opening: The thread in which batches are opened.
+        opening: The thread that opens batches.
     """
 
     state: ClusterState
@@ -91,13 +91,14 @@ class RequestContext:
 
     @property
     def turns(self) -> YieldBudget:
-        """Counts the work for the connection, and yields to others."""
+        """Counts the work for the connection, and yields to other tasks."""
         return self.connection.turns
 
     def each(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Iterate over items of a request, and let others have their turn in between.
+        """Iterate over items of a request, and yield to other tasks in between.
 
-        Every handler goes through its items with this. Between two of them, all that was checked before can change.
+        Every handler goes through its items with this. Between two items, everything that was checked before can
+        change.
         """
         return self.turns.each(items)
 
@@ -116,15 +117,16 @@ class RequestContext:
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
         """Return the client's authorized operations on a resource as a bit field (KIP-430)."""
-        return sum(1 << each for each in OPERATIONS[resource_type] if self.is_authorized(each, resource_type, name))
+        operations = OPERATIONS[resource_type]
+        return sum(1 << operation for operation in operations if self.is_authorized(operation, resource_type, name))
 
     def fetch_limit(self) -> int:
         """Return the most bytes that the client's quota allows in one Fetch response."""
-        most = self.quotas.max_in_window("consumer_byte_rate", self.connection.principal.name, self.client_id)
-        return int(min(most, _NO_LIMIT))
+        limit = self.quotas.max_in_window("consumer_byte_rate", self.connection.principal.name, self.client_id)
+        return int(min(limit, _NO_LIMIT))
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id: bool) -> str:
-        """Return the name of a topic that the request names or, in later versions, gives by id.
+        """Return the name of a topic, which the request names or, in later versions, identifies by id.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_ID.

@@ -1,11 +1,11 @@
-"""Client metrics (KIP-714): which clients are to push which metrics, and what they have pushed.
+"""Client metrics (KIP-714): which clients should push which metrics, and what they have pushed.
 
-A *subscription* is a resource with options, as a topic has: the names of metrics begin with ``metrics``, clients match
-``match``. What a client instance gets is the union of all subscriptions that match, with the shortest interval. Its id
-is a checksum of that: when subscriptions change, so does the id, and the client's next push is refused with
-UNKNOWN_SUBSCRIPTION_ID, so that it requests its subscription again.
+A *subscription* is a resource with options, like a topic. Clients whose attributes match ``match`` push the metrics
+whose names start with one of ``metrics``. A client instance gets the union of all subscriptions that match, with the
+shortest interval. The subscription's id is a checksum of that. When subscriptions change, so does the id, and the
+broker refuses the client's next push with UNKNOWN_SUBSCRIPTION_ID, so that the client requests its subscription again.
 
-Subscriptions and pushes are in memory: they end with the cluster object.
+Subscriptions and pushes are kept in memory: they end with the cluster object.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.records import Compression, decompress
 
 MAX_BYTES = 1 << 20
-"""Largest ``metrics`` of a push, compressed or not (``telemetry.max.bytes``)."""
+"""Largest ``metrics`` field of a push, compressed or not (``telemetry.max.bytes``)."""
 
 DEFAULT_INTERVAL_MS = 300_000
 SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 3_600_000
 
 ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
+"""The codecs in order of preference. Uncompressed metrics are accepted too, though Kafka doesn't list them either."""
 
 MAX_INSTANCES = 16_384
-"""Client instances that are remembered, as in Kafka; the one that was silent for longest is forgotten."""
+"""Most client instances that are remembered, as in Kafka. Beyond it, the one that was silent for longest is
+forgotten."""
 
 _EXPIRY_SECONDS, _EXPIRY_INTERVALS = 60.0, 3
-"""A client instance that is silent for so long, and so many of its intervals, is forgotten, as in Kafka."""
+"""A client instance is forgotten once it has been silent for this time and this many of its intervals, as in Kafka."""
 
 MAX_PUSHES = 1000
-"""Pushes that are kept."""
+"""Most pushes that are kept."""
 MAX_PUSHED_BYTES = 32 << 20
-"""Bytes of all pushes that are kept; the last one in any case. A push of a kilobyte can become a megabyte."""
+"""Most bytes of all pushes that are kept. The last push is always kept. A push of a kilobyte can become a megabyte."""
 
 _LONGEST = 1000
-"""Longest text of a client that can match, in characters. Clients choose it, and the matching takes the event loop's
-time."""
+"""Longest text of a client that can match, in characters. Clients choose the text, and matching it takes the event
+loop's time."""
 
 _MATCHED = (
     "client_instance_id",
@@ -92,19 +93,19 @@ class ClientMetricsOptions(ConfigOverrides):
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error.detail}") from None
 
     def matches(self, client: Mapping[str, str]) -> bool:
-        """Whether a client is to push these metrics. What is not known of a client is empty; a text of more than 1000
-        characters matches nothing."""
+        """Return whether a client should push these metrics. An attribute that the client lacks is empty, and a text of
+        more than 1000 characters matches nothing."""
         texts = [(pattern, client.get(key, "")) for key, pattern in self._patterns.items()]
         return all(len(text) <= _LONGEST and pattern.fullmatch(text) for pattern, text in texts)
 
 
 class Subscription(NamedTuple):
-    """What one client instance is to push.
+    """What one client instance should push.
 
     Attributes:
-        id: Changes with the rest.
+        id: A checksum of the rest.
         metrics: Prefixes of names; one empty string for all, nothing for none.
-        interval_ms: Time between two pushes.
+        interval_ms: The time between two pushes.
     """
 
     id: int
@@ -129,28 +130,28 @@ class PushedMetrics(NamedTuple):
 
 
 class _Instance:
-    """What is remembered of a client instance; times are in seconds."""
+    """What the broker remembers of a client instance. Times are in seconds."""
 
     __slots__ = ("got_at", "interval", "may_get", "pushed_at", "terminated")
 
     def __init__(self) -> None:
         self.got_at = self.pushed_at = float("-inf")
         self.interval = 0.0
-        # After an error that tells the client to request its subscription again.
+        # This is set after an error that makes the client request its subscription again.
         self.may_get = False
         self.terminated = False
 
     @property
     def expires(self) -> float:
-        """When it is forgotten unless it requests its subscription or pushes."""
+        """When the instance is forgotten, unless it requests its subscription or pushes before."""
         return max(self.got_at, self.pushed_at) + max(_EXPIRY_SECONDS, _EXPIRY_INTERVALS * self.interval)
 
 
 class ClientTelemetry:
-    """Subscriptions of a cluster, and pushes to all its nodes.
+    """The subscriptions of a cluster, and the pushes to all its nodes.
 
     Attributes:
-        subscriptions: By name.
+        subscriptions: The subscriptions by name.
         pushes: The last pushes, in order of arrival.
     """
 
@@ -162,30 +163,30 @@ class ClientTelemetry:
         self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
 
     def configure(self, name: str, options: ClientMetricsOptions) -> None:
-        """Replace a subscription; without options it is deleted."""
+        """Replace a subscription, or delete it if there are no options."""
         if options.overrides:
             self.subscriptions[name] = options
         else:
             self.subscriptions.pop(name, None)
 
     def subscription(self, client: Mapping[str, str]) -> Subscription:
-        """Return what a client is to push."""
-        matching = [each for each in self.subscriptions.values() if each.metrics and each.matches(client)]
+        """Return what a client should push."""
+        matching = [known for known in self.subscriptions.values() if known.metrics and known.matches(client)]
         if not matching:
             return Subscription(0, (), DEFAULT_INTERVAL_MS)
-        metrics = tuple(sorted({name for each in matching for name in each.metrics}))
+        metrics = tuple(sorted({name for options in matching for name in options.metrics}))
         if "*" in metrics:
             metrics = ("",)
-        interval = min(each.number("interval.ms") for each in matching)
+        interval = min(options.number("interval.ms") for options in matching)
         checksum = crc32(repr((metrics, interval)).encode())
-        # An int32, and never 0: that is the empty subscription.
+        # The id is an int32, and never 0, which is the empty subscription.
         return Subscription(checksum - (1 << 32) if checksum >> 31 else checksum or 1, metrics, interval)
 
     def get(self, instance_id: bytes, client: Mapping[str, str]) -> Subscription:
-        """A client requests its subscription.
+        """Return the subscription that a client requests.
 
         Raises:
-            BrokerError: THROTTLING_QUOTA_EXCEEDED: sooner than an interval after its last request.
+            BrokerError: THROTTLING_QUOTA_EXCEEDED: the interval since its last request isn't over.
         """
         instance, now = self._instance(instance_id), self._clock.time()
         if now - max(instance.got_at, instance.pushed_at) < instance.interval and not instance.may_get:
@@ -195,15 +196,15 @@ class ClientTelemetry:
         return found
 
     def push(self, push: PushedMetrics, subscription_id: int, codec: int, client: Mapping[str, str]) -> None:
-        """A client pushes metrics, which are still compressed.
+        """Store metrics that a client pushes, which are still compressed.
 
         Raises:
-            BrokerError: As Kafka reports it.
+            BrokerError: The push is refused, with Kafka's error code.
         """
         instance, now = self._instance(push.client_instance_id), self._clock.time()
         if instance.terminated:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the client instance has terminated")
-        # The first push after the subscription comes after a random part of the interval.
+        # The first push after the subscription comes after a random part of the interval, so it isn't checked.
         early = instance.got_at <= instance.pushed_at and now - instance.pushed_at < instance.interval
         if early and not push.terminating:
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -230,7 +231,7 @@ class ClientTelemetry:
             self._pushed_bytes -= _size(self.pushes.popleft())
 
     def _instance(self, instance_id: bytes) -> _Instance:
-        # Those that were silent for longest come first.
+        # The instances that were silent for longest come first.
         while self._instances and next(iter(self._instances.values())).expires <= self._clock.time():
             self._instances.popitem(last=False)
         instance = self._instances.get(instance_id)

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 from aiokproto.application.calls import ENDS_THE_PROGRAM
-from aiokproto.application.foreign_calls import ForeignCalls
+from aiokproto.application.hints import Hints
 from aiokproto.broker.cluster import Cluster
 from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
@@ -26,12 +26,19 @@ T = TypeVar("T")
 
 
 class _Ends(NamedTuple):
-    """A call has raised what ends the program."""
+    """The result of a call that raised an exception which ends the program."""
 
     error: BaseException
 
 
-class ThreadedCluster(ForeignCalls):
+_IN_THREAD = {
+    name: f"use call(kafka.cluster.{name}, ...), which runs it in the cluster's thread"
+    for name in dir(Cluster)
+    if not name.startswith("_")
+}
+
+
+class ThreadedCluster(Hints, hints=_IN_THREAD):
     """Runs a :class:`Cluster` in its own thread and event loop. Every method blocks until its work is done.
 
     ::
@@ -48,12 +55,6 @@ class ThreadedCluster(ForeignCalls):
         cluster: The cluster. Its methods must run in its thread: use :meth:`call`.
     """
 
-    foreign_methods: ClassVar[Mapping[str, str]] = {
-        name: f"use call(kafka.cluster.{name}, ...), which runs it in the cluster's thread"
-        for name in dir(Cluster)
-        if not name.startswith("_")
-    }
-
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,7 +65,7 @@ class ThreadedCluster(ForeignCalls):
         if self._thread is not None:
             raise RuntimeError("the cluster is already started")
         ready: Future[asyncio.AbstractEventLoop] = Future()
-        # A daemon thread: an interrupted test run must not hang at exit.
+        # The thread is a daemon, so that an interrupted test run doesn't hang at exit.
         self._thread = threading.Thread(target=self._run, args=[ready], name="aiokproto-broker", daemon=True)
         self._thread.start()
         self._loop = ready.result()
@@ -113,7 +114,7 @@ class ThreadedCluster(ForeignCalls):
                 result = function(*arguments, **named)
                 return await result if inspect.isawaitable(result) else result
             except ENDS_THE_PROGRAM as error:
-                # Of the thread that has called: here it would end the cluster, which could not even answer.
+                # This is for the thread that called. Raised here, it would end the cluster, which couldn't even answer.
                 return _Ends(error)
 
         result = asyncio.run_coroutine_threadsafe(run(), self._loop).result()

@@ -1,9 +1,9 @@
 """Yields to the event loop during long work.
 
 Appending, reading, and handling one item of a request are synchronous. A request can have fifty thousand items in
-100 KB, so that without pauses its connection would block all others for as long as half a second, and heartbeats would
-be late. All work for a connection is counted in one budget, whichever part of the broker does it and in however many
-requests: decoding, authorizing, refusing, handling and encoding pause when it is used up.
+100 KB. Without pauses its connection would block all others for as long as half a second, and heartbeats would be late.
+Each connection has one budget for all work, whichever part of the broker does it and in however many requests:
+decoding, authorizing, refusing, handling and encoding pause when it is used up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BYTES = 1 << 20
 """Appending or reading this much takes about a millisecond."""
 
 ITEM = 1 << 12
-"""What an item counts as, in bytes. 256 of them take less than three milliseconds, whatever is done with them."""
+"""What an item counts as, in bytes. 256 items take less than three milliseconds, whatever is done with them."""
 
 
 class YieldBudget:
-    """Yields to the event loop once per megabyte, or what counts as much.
+    """Yields to the event loop once per megabyte, or per work that counts as much.
 
     Attributes:
         items: How many items were counted.
@@ -35,25 +35,27 @@ class YieldBudget:
         self._left = _BYTES
 
     def uses_up(self, size: int = ITEM) -> bool:
-        """Account for an item of ``size`` bytes of work. Returns whether the budget is used up: :meth:`pause` then."""
+        """Account for an item of ``size`` bytes of work. Return whether the budget is used up; then call
+        :meth:`pause`."""
         self.items += 1
         self._left -= size
         return self._left < 0
 
     async def pause(self) -> None:
-        """Let others have their turn."""
+        """Let other tasks run."""
         self._left = _BYTES
         await asyncio.sleep(0)
 
     async def spend(self, size: int) -> None:
-        """Do both."""
+        """Account for an item of ``size`` bytes, and pause if the budget is used up."""
         if self.uses_up(size):
             await self.pause()
 
     def each(self, items: Iterable[T]) -> _Each[T]:
-        """Iterate over items, each of which counts as :data:`ITEM` bytes. What was checked before can have changed.
+        """Iterate over items, each of which counts as :data:`ITEM` bytes. What was checked before an item may have
+        changed.
 
-        It takes two microseconds, and one for each item. The loops of the most frequent requests ask :meth:`uses_up`.
+        It takes two microseconds, and one for each item. The loops of the most frequent requests call :meth:`uses_up`.
         """
         return _Each(self, iter(items))
 
@@ -70,7 +72,8 @@ class YieldBudget:
 
 
 class _Each(Generic[T]):
-    """No asynchronous generator: one that is not exhausted, since an item raised, leaves a task that closes it."""
+    """An iterator, and not an asynchronous generator: if an item raised, the generator would leave a task that closes
+    it."""
 
     __slots__ = ("_budget", "_items")
 

@@ -1,6 +1,6 @@
 """The embedded broker as a process: ``aiokproto broker --data-dir D --port P``.
 
-Prints its address once it can be reached, and runs until SIGINT or SIGTERM.
+It prints its address once clients can reach it, and runs until SIGINT or SIGTERM.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ served
 
 @interruptible
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run the broker. Returns the exit code."""
+    """Parse the command line and run the broker. Return the exit code."""
     options = _parser().parse_args(argv)
     if options.apis:
         sys.stdout.write(markdown())
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             advertised_host=options.advertised_host,
             port=options.port,
             auto_create_topics=options.auto_create_topics,
-            config={**options.config_file, **_once_each(options.config)},
+            config={**options.config_file, **_without_repeats(options.config)},
             as_version=options.as_version,
             security=Security(
                 options.security_protocol,
@@ -151,18 +151,18 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        # Without the text: it may be a secret.
+        # The error leaves out the text, which may be a secret.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
 
-def _once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    once = dict(settings)
-    if len(once) < len(settings):
+def _without_repeats(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found = dict(settings)
+    if len(found) < len(settings):
         names = [name for name, _ in settings]
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigurationError(f"--config {twice} is given twice")
-    return once
+    return found
 
 
 def _settings(path: str) -> dict[str, str]:
@@ -185,7 +185,7 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
     loop = asyncio.get_running_loop()
     end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # asyncio has no signal handlers on Windows; Ctrl-C raises KeyboardInterrupt there.
+        # asyncio has no signal handlers on Windows. Ctrl-C raises KeyboardInterrupt there.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, end.set)
     if until_stdin_closes:
@@ -197,14 +197,15 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
                 await cluster.create_topic(name, partitions)
         sys.stdout.write(f"{cluster.bootstrap_servers}\n")
         sys.stdout.flush()
-        # Else a collection of garbage looks at all that was imported: 40 ms, in which no client has its turn.
+        # This keeps garbage collections from looking at everything that was imported: they would take 40 ms, in which
+        # no client is served.
         gc.collect()
         gc.freeze()
         await end.wait()
 
 
 class _Parent(asyncio.Protocol):
-    """Sets an event when the other end of the pipe is closed."""
+    """Sets an event when the parent process closes the other end of the pipe."""
 
     def __init__(self, end: asyncio.Event) -> None:
         self._end = end

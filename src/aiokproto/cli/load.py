@@ -1,6 +1,6 @@
 """Loads as a command: ``aiokproto load append``, ``rerun``, ``runs`` and ``vacuum``.
 
-It starts a Spark of its own, by default on all cores of this machine.
+It starts its own Spark, by default on all cores of this machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run a command. Returns the exit code."""
+    """Parse the command line and run a command. Return the exit code."""
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
     if rest:
@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KafkaError, ImportError, OSError) as error:
         return _failed(error, 1)
     except Exception as error:
-        # One of Spark, or of a storage's library, is for the user, and as long as its stack; others are bugs.
+        # An error of Spark, or of a storage's library, is for the user, and its text is as long as its stack. Other
+        # errors are bugs.
         if type(error).__module__.partition(".")[0] in ("aiokproto", *sys.stdlib_module_names):
             raise
         reason = _reason(str(error)) or type(error).__name__
@@ -69,38 +70,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _in_thread(call: Callable[[], list[str]]) -> list[str]:
-    """Call it in a thread, so that Ctrl-C interrupts this one.
+    """Call a function in a thread, so that Ctrl-C interrupts this one.
 
-    In the middle of a call of Java it would break the connection to Java, and py4j would log that with its stack.
+    In the middle of a call to Java, Ctrl-C would break the connection to Java, and py4j would log that with its stack.
     """
     done: Future[list[str]] = Future()
 
     def run() -> None:
         try:
             done.set_result(call())
-        # It is raised in the other thread.
+        # The exception is raised in the other thread.
         except BaseException as error:  # noqa: BLE001
             done.set_exception(error)
 
-    # Whatever it waits for, the process can end.
+    # The thread is a daemon, so that the process can end whatever it waits for.
     thread = threading.Thread(target=run, name="aiokproto-load", daemon=True)
     thread.start()
     while thread.is_alive():
-        # On Windows a wait without an end cannot be interrupted.
+        # A wait without a timeout can't be interrupted on Windows.
         thread.join(0.2)
     return done.result()
 
 
 def _unrecognized(rest: Sequence[str]) -> str:
-    # Without values: they may be secrets, as the rest of a value with spaces that has no quotes.
-    names = [one.partition("=")[0] for one in rest if one.startswith("--")]
+    # The error leaves out values, which may be secrets: the rest of a value with spaces and no quotes ends up here.
+    names = [argument.partition("=")[0] for argument in rest if argument.startswith("--")]
     if names:
         return f"unrecognized options: {', '.join(names)}"
     return f"{len(rest)} arguments too many: write values with spaces in quotes, and TOPICs and OUT side by side"
 
 
 def _written(lines: Iterable[str]) -> int:
-    # Python has none if the caller closed it. The command is done, whoever reads its output.
+    # sys.stdout is None if the caller closed it. The command is done, even if nothing reads its output.
     if sys.stdout is None:
         return 0
     try:
@@ -122,7 +123,7 @@ def _failed(error: object, code: int) -> int:
 
 
 def _reason(text: str) -> str:
-    """Return the line of an error of Spark that has an error of this package, or Java's, or its first line."""
+    """Return the line of Spark's error that has an error of this package or of Java, or else the first line."""
     lines = text.strip().splitlines()
     ours = [line for line in lines if re.match(r"\s*aiokproto\.[\w.]+(Error|Exception): ", line)]
     javas = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
@@ -151,7 +152,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
     from aiokproto.spark.loads.load import check_run
 
-    # It reads the offsets of the earlier load, so the topics do not matter.
+    # A rerun reads the offsets of the earlier load, so the topics don't matter.
     partition_by = _checked(options, ["any"])
     if not _on_hdfs(options.out):
         check_run(options.out, options.run_id)
@@ -169,18 +170,19 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
-    # From its module: listing the loads needs no PySpark.
+    # The import is from its module because listing the loads needs no PySpark.
     from aiokproto.spark.loads.load import check_directory, runs
 
     check_directory(options.out)
     with _session_for(options) as spark:
         found = runs(options.out, spark)
     if options.json:
-        yield json.dumps([_summary(one) for one in found], indent=1)
+        yield json.dumps([_summary(manifest) for manifest in found], indent=1)
         return
-    for one in found:
-        ranges = " ".join(f"{each.topic_partition}:{each.start}-{each.end}" for each in one.partitions)
-        yield f"{one.run_id}  {one.created}  attempt {one.attempt}  {one.rows:,} rows  {ranges}"
+    for manifest in found:
+        ranges = " ".join(f"{read.topic_partition}:{read.start}-{read.end}" for read in manifest.partitions)
+        rows = f"attempt {manifest.attempt}  {manifest.rows:,} rows"
+        yield f"{manifest.run_id}  {manifest.created}  {rows}  {ranges}"
 
 
 def _vacuum(options: argparse.Namespace) -> Iterator[str]:
@@ -188,15 +190,15 @@ def _vacuum(options: argparse.Namespace) -> Iterator[str]:
 
     with _session_for(options) as spark:
         found = vacuum(options.out, older_than=options.older_than, dry_run=options.dry_run, spark=spark)
-    for one in found:
-        yield f"{'would remove' if options.dry_run else 'removed'} {one.name}  {one.size:,} bytes"
+    for file in found:
+        yield f"{'would remove' if options.dry_run else 'removed'} {file.name}  {file.size:,} bytes"
 
 
 def _report(options: argparse.Namespace, result: LoadResult) -> str:
     if options.json:
         ranges = [
-            {"topic": one.topic, "partition": one.partition, "start": one.start, "end": one.end, "rows": one.rows}
-            for one in result.partitions
+            {"topic": read.topic, "partition": read.partition, "start": read.start, "end": read.end, "rows": read.rows}
+            for read in result.partitions
         ]
         return json.dumps({"run_id": result.run_id, "rows": result.rows, "partitions": ranges})
     if result.run_id is None:
@@ -205,11 +207,11 @@ def _report(options: argparse.Namespace, result: LoadResult) -> str:
 
 
 def _summary(manifest: Manifest) -> Mapping[str, Any]:
-    """Return what people look for in a manifest: not the names of its files, nor leader epochs."""
+    """Return what people look for in a manifest, without the names of its files and leader epochs."""
     found = manifest.as_json()
     kept = ("run_id", "number", "attempt", "created", "cluster_id", "data", "source_rows")
     names = ("topic", "partition", "start", "end", "rows")
-    partitions = [{name: one[name] for name in names} for one in found["partitions"]]
+    partitions = [{name: partition[name] for name in names} for partition in found["partitions"]]
     return {**{name: found[name] for name in kept}, "rows": manifest.rows, "partitions": partitions}
 
 
@@ -220,7 +222,7 @@ def _on_hdfs(out: str) -> bool:
 def _checked(
     options: argparse.Namespace, topics: Sequence[str], from_timestamp: int | datetime | None = None
 ) -> Mapping[str, str] | None:
-    """Check what the command line has, before Java is started, which takes seconds; return how files are divided."""
+    """Check the command line before Java is started, which takes seconds. Return the columns that divide files."""
     from aiokproto.spark.loads.load import check_arguments
 
     partition_by = _partitions(options.partition_by)
@@ -242,13 +244,13 @@ def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
 
 
 def _session_for(options: argparse.Namespace) -> AbstractContextManager[Any]:
-    """Return the session that a command without jobs needs for its output; one of None for most."""
+    """Return the session that a command without jobs needs for its output. For most outputs it's None."""
     session: _Session = options.session
     return session if _on_hdfs(options.out) else contextlib.nullcontext()
 
 
 class _Session:
-    """A session of Spark for a command; stopped at the end."""
+    """A Spark session for a command, which is stopped at the end."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -262,16 +264,16 @@ class _Session:
         self.stop()
 
     def abandon(self) -> None:
-        """Stop the session while a job runs, from another thread: the job fails, and Java does not log that."""
+        """Stop the session from another thread while a job runs. The job fails, and Java doesn't log that."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
                 self._spark.sparkContext.setLogLevel("OFF")
             self.stop()
 
     def stop(self) -> None:
-        """Stop the session, if it was started; from any thread, and as often as wanted."""
+        """Stop the session if it was started. This can be called from any thread, and more than once."""
         if self._spark is not None:
-            # It fails if Java is gone already, and would hide what the command did, or why it failed.
+            # Stopping fails if Java has already ended, and the error would hide what the command did, or why it failed.
             with contextlib.suppress(Exception):
                 self._spark.stop()
 
@@ -280,10 +282,10 @@ class _Session:
 
         from aiokproto.spark.permissions import EVERYTHING
 
-        # By default workers are the `python3` of PATH, which may have no pyarrow.
+        # Spark's default for workers is the `python3` of PATH, which may have no pyarrow.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Who writes the command line is the application, as no SQL of strangers runs here. What the environment already
-        # says stays.
+        # The command line's author is the application, since no SQL of strangers runs here. Variables that the
+        # environment already has stay.
         for name, value in EVERYTHING.items():
             os.environ.setdefault(name, value)
         settings = {
@@ -294,7 +296,7 @@ class _Session:
             **dict(self._options.conf),
         }
         if self._options.conf_file is not None:
-            # Java reads it. Settings that a builder has are arguments of Java's process.
+            # Java reads the file. A builder's settings would become arguments of Java's process.
             given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
             file = shlex.quote(str(self._options.conf_file))
             os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} --load-spark-defaults {given}"
@@ -339,8 +341,8 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-fewer-rows", action="store_true", help="also if the topics have lost records that the output has"
     )
     rerun.set_defaults(command=_rerun)
-    for one in (append, rerun):
-        _add_load(one)
+    for verb in (append, rerun):
+        _add_load(verb)
     runs = commands.add_parser("runs", help="list the loads of an output", allow_abbrev=False)
     runs.add_argument("out", metavar="OUT")
     runs.set_defaults(command=_runs)
@@ -357,10 +359,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     vacuum.add_argument("--dry-run", action="store_true", help="only list what would be removed")
     vacuum.set_defaults(command=_vacuum)
-    for one in (append, rerun, runs):
-        one.add_argument("--json", action="store_true", help="print JSON")
-    for one in (append, rerun, runs, vacuum):
-        _add_spark(one)
+    for verb in (append, rerun, runs):
+        verb.add_argument("--json", action="store_true", help="print JSON")
+    for verb in (append, rerun, runs, vacuum):
+        _add_spark(verb)
     return parser
 
 
@@ -422,7 +424,7 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        # Without the text: it may be a secret.
+        # The error leaves out the text, which may be a secret.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
@@ -432,7 +434,7 @@ def _settings(path: str) -> dict[str, str]:
 
 
 def _options(options: argparse.Namespace) -> dict[str, str]:
-    """Return the options of the data source; those of the command line come over those of the file."""
+    """Return the options of the data source. Options of the command line override those in the file."""
     return {**options.option_file, **dict(options.option)}
 
 

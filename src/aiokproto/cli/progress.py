@@ -1,4 +1,4 @@
-"""A progress bar for jobs of Spark, by the tasks of their stages."""
+"""A progress bar for Spark jobs, which counts the tasks of their stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL = 0.2
-"""Time between two looks at Spark (s)."""
+"""Time between two looks at the tasks of Spark (s)."""
 
 
 class Tasks(NamedTuple):
@@ -33,13 +33,13 @@ def active_tasks(spark: SparkSession) -> Tasks:
     """Return the tasks of the stages that run now."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-    found = [one for one in stages if one is not None]
-    return Tasks(sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found))
+    found = [stage for stage in stages if stage is not None]
+    return Tasks(sum(stage.numCompletedTasks for stage in found), sum(stage.numTasks for stage in found))
 
 
 @contextmanager
 def progress(spark: SparkSession, what: str, *, shown: bool) -> Iterator[None]:
-    """Show the tasks of Spark's stages on standard error, while the body runs. Needs rich; without it shows nothing."""
+    """Show the tasks of Spark's stages on standard error while the body runs. Without rich it shows nothing."""
     if not shown or importlib.util.find_spec("rich") is None:
         yield
         return
@@ -57,7 +57,7 @@ def progress(spark: SparkSession, what: str, *, shown: bool) -> Iterator[None]:
         number = bar.add_task(what, total=None)
 
         def update(tasks: Tasks) -> None:
-            # Between two stages there is nothing to show.
+            # There is nothing to show between two stages.
             if tasks.total:
                 bar.update(number, completed=tasks.done, total=tasks.total)
 
@@ -70,7 +70,7 @@ def _polling(look: Callable[[], None]) -> Iterator[None]:
     end = threading.Event()
 
     def poll() -> None:
-        # It fails once the session is stopped, as by Ctrl-C: then there is nothing more to show.
+        # This fails once the session is stopped, for example by Ctrl-C. Then there is nothing more to show.
         with contextlib.suppress(Exception):
             while not end.wait(INTERVAL):
                 look()

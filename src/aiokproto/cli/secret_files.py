@@ -1,6 +1,6 @@
-"""Files with what must not be on a command line, where others can read it (``ps``).
+"""Files with secrets that must not be on a command line, where others can read them (``ps``).
 
-Each option that takes ``NAME=VALUE`` has one that takes a file of them.
+Each option that takes ``NAME=VALUE`` has a counterpart that takes a file of these.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pathlib import Path
 
 
 def pairs(path: str, separator: str, form: str) -> dict[str, str]:
-    """Read a file of pairs, one a line; lines that are empty or begin with ``#`` are left out.
+    """Read a file of pairs, one per line. Lines that are empty or start with ``#`` are left out.
 
     Args:
         path: The file.
-        separator: What is between name and value.
-        form: How a line looks, for errors.
+        separator: The text between name and value.
+        form: How a line should look, for errors.
 
     Raises:
-        argparse.ArgumentTypeError: It cannot be read, a line is no pair, or a name is given twice. The error names
-            lines by their number: what is in them can be a secret.
+        argparse.ArgumentTypeError: The file can't be read, a line isn't a pair, or a name is given twice. The error
+            names lines by their number, because their text can be a secret.
     """
     try:
-        # Not splitlines(), which would end lines within passwords: at a form feed, or a line separator of Unicode.
+        # splitlines() would end lines within passwords: at a form feed, or a line separator of Unicode.
         lines = existing(path).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
     except UnicodeDecodeError:
-        # The error has the bytes.
+        # The original error contains the bytes.
         raise argparse.ArgumentTypeError(f"{path} is not UTF-8") from None
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
@@ -49,13 +49,13 @@ def existing(path: str) -> Path:
     """Return the path of a file that exists, after a warning if others can read it.
 
     Raises:
-        argparse.ArgumentTypeError: It does not.
+        argparse.ArgumentTypeError: The file doesn't exist.
     """
     try:
         mode = Path(path).stat().st_mode
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
-    # Not a pipe, as of <(…). Windows has other permissions.
+    # A pipe, as of <(…), is private, and Windows has other permissions.
     if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o077 and sys.stderr is not None:
         sys.stderr.write(f"warning: {path} can be read or written by others: chmod 600 {path}\n")
     return Path(path)

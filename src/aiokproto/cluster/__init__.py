@@ -7,8 +7,7 @@ Metadata
     whose task refreshes it when a call needs a new topic, when a partition has no leader, when the metadata reaches
     its maximum age, and after its ``invalidate()``, which every part of the client calls
     when a broker returned NOT_LEADER_OR_FOLLOWER or a connection was lost. Refreshes are coalesced and spaced by a
-    backoff, so thousands of failures cost one request. ``tracked_topics`` decides which topics a refresh requests;
-    ``bootstrap`` reports why no address could be used.
+    backoff, so thousands of failures cost one request. ``tracked_topics`` decides which topics a refresh requests.
 
 Requests
     ``broker_lookup`` finds the broker for a request (any, controller, partition leader, coordinator, every broker);

@@ -1,19 +1,18 @@
-"""What each response has to answer, and what becomes of one that does not (pure).
+"""What each response has to answer, and what happens to a response that doesn't (pure).
 
-A response that can be decoded can still be none to its request: it leaves an item out, names one that nobody requested,
-or one twice, or has a value that cannot be. Brokers that start, proxies, other implementations and defects all do this.
+A response that can be decoded may still not answer its request: it leaves an item out, names an item twice or one that
+wasn't requested, or has an impossible value. Starting brokers, proxies, other implementations and defects all do this.
 Only :func:`check` looks at that, between the decoder and the reader of the response:
 
-* An item that was not requested is dropped.
-* Of an item that comes twice the first counts. (The partitions of one topic may come in several entries.)
+* An item that wasn't requested is dropped.
+* If an item comes twice, the first one counts. (The partitions of one topic may come in several entries.)
 * An item that is left out, or has an impossible value, gets the error code that :data:`ANSWERS` declares for its API:
-  it is not known, and is requested again with a backoff. It never counts as "there is none".
-* Where the response, or the entry around the item, has an error of its own, nothing in it is missing.
+  it isn't known, and is requested again with a backoff. It never counts as "there is none".
+* If the response, or the entry around the item, has an error of its own, nothing in it is missing.
 
-Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names no fields but
-those whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` is the application's, and
-comes as it was sent.
-"""
+Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names only the fields
+whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
+isn't changed."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.texts import shortened
 
 GAPS = 16
-"""A topic has at most as many partitions that a Metadata response leaves out as it lists, and these. What a topic
-costs depends on how many are listed, and never on the largest index."""
+"""How many partitions more than it lists a Metadata response may leave out of a topic. What a topic costs depends on
+how many are listed, and never on the largest index."""
 
 _NAMED, _LONGEST_NAME = 3, 60
 """How many items a text names, and how much of each."""
@@ -88,7 +87,7 @@ def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
     """
     answer = ANSWERS.get(request.api_key)
     if answer is None:
-        # None of the client's own requests.
+        # The client itself doesn't send this request.
         return []
     odd = list(answer.tidy(response)) if answer.tidy is not None else []
     if answer.missing is None:
@@ -97,7 +96,7 @@ def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
     if lists is not None and getattr(request, lists.source.name):
         _match(request, response, lists, {}, version, answer, odd)
     elif not _error(response) and answer.possible is not None and not answer.possible(request, response):
-        # Without items, or for all there are.
+        # The response has no items, or it is about all there are.
         odd.append(Odd("an impossible value", ""))
         setattr(response, "error_code", answer.missing)  # noqa: B010 - what every such response has
     return odd
@@ -141,15 +140,15 @@ def _match(
     """Match the items in a part of the request with the items in the same part of the response."""
     assert answer.missing is not None
     wanted: list[Any] = getattr(asked, lists.source.name)
-    places: dict[tuple[Any, Any], int] = {}
-    for place, item in enumerate(wanted):
+    indexes: dict[tuple[Any, Any], int] = {}
+    for index, item in enumerate(wanted):
         for key in _keys(lists.source, item):
-            places.setdefault(key, place)
+            indexes.setdefault(key, index)
     received: list[Struct] = getattr(given, lists.target.name)
     found: list[Struct | None] = [None] * len(wanted)
     for item in received:
         keys = _keys(lists.target, item)
-        at = next((places[key] for key in keys if key in places), None)
+        at = next((indexes[key] for key in keys if key in indexes), None)
         first = None if at is None else found[at]
         if at is None:
             # guard: an item that was not requested is dropped -> found.append(item)
@@ -157,13 +156,13 @@ def _match(
         elif first is None:
             found[at] = item
         elif lists.below is not None:
-            # Another entry for the same topic. Whatever it repeats is dropped below.
+            # This is another entry for the same topic. The call below drops whatever it repeats.
             inner = lists.below.target.name
             setattr(first, inner, [*getattr(first, inner), *getattr(item, inner)])
         else:
             odd.append(Odd("named twice", _named(above, keys)))
     missing = []
-    for place, (source, item) in enumerate(zip(wanted, found, strict=True)):
+    for index, (source, item) in enumerate(zip(wanted, found, strict=True)):
         if item is None:
             if version < answer.from_version:
                 continue
@@ -177,8 +176,8 @@ def _match(
             continue
         else:
             # guard: an impossible value counts as no value -> continue
-            what, found[place] = "an impossible value", None
-        # An error of the whole is the answer to each item.
+            what, found[index] = "an impossible value", None
+        # An error of the whole response is the answer to each item.
         if not _error(given):
             odd.append(Odd(what, _named(above, _keys(lists.source, source))))
             missing.append(source)
@@ -233,7 +232,7 @@ def _keys(spec: FieldSpec, item: Any) -> list[tuple[Any, Any]]:
 
 
 def _named(above: Names, keys: list[tuple[Any, Any]]) -> str:
-    # A topic's id only where its name is not known.
+    # Write a topic's id only if its name isn't known.
     values = [*above.values(), *(value for _, value in keys[:1])]
     texts = [value for value in values if isinstance(value, str | int)] or [value.hex() for value in values]
     return "-".join(shortened(text, _LONGEST_NAME) for text in texts)
@@ -251,7 +250,7 @@ def _error(part: Struct) -> int:
 
 
 def _coordinator(asked: Any, given: Coordinator | FindCoordinatorResponse) -> bool:
-    # Node id 0 is a broker, so an absent coordinator shows only in the address.
+    # Node id 0 is a broker, so only the address shows that there is no coordinator.
     return is_address(given.node_id, given.host, given.port)
 
 
@@ -267,7 +266,7 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
     response.brokers = list(brokers.values())
     topics = []
     for topic in response.topics:
-        # Brokers answer an invalid name that was requested with an error.
+        # If an invalid name was requested, brokers answer it with an error.
         if topic.name and not topic.error_code and not is_topic_name(topic.name):
             yield Odd("not requested", shortened(topic.name, _LONGEST_NAME))
             continue
@@ -282,7 +281,8 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
             else:
                 partitions[partition.partition_index] = partition
         topic.partitions = list(partitions.values())
-        # Being created, or the broker has not heard of its partitions yet: it is not ready, as one without leaders.
+        # The topic is being created, or the broker hasn't heard of its partitions yet. It isn't ready, like a topic
+        # without leaders.
         # guard: a topic without partitions is not ready
         if not partitions and not topic.error_code:
             topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -290,23 +290,23 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
 
 
 def _offset(asked: Any, given: Any) -> bool:
-    # Version 0 lists offsets instead.
+    # Version 0 has a list of offsets instead.
     return given.offset >= -1 and given.timestamp >= -1 and all(offset >= 0 for offset in given.old_style_offsets)
 
 
 def _epoch_end(asked: Any, given: Any) -> bool:
-    # The last epoch of the leader's log that is not after the requested one.
+    # It is the last epoch in the leader's log that isn't after the requested one.
     return bool(given.end_offset >= -1 and -1 <= given.leader_epoch <= asked.leader_epoch)
 
 
 def _joined(asked: Any, given: Any) -> bool:
-    # A coordinator changes the id of no member that it knows: under another id everything would be refused, while the
-    # group waits for the known one until its session expires.
+    # A coordinator never changes the id of a member that it knows. Under another id it would refuse every request,
+    # while the group waits for the known member until its session expires.
     return given.generation_id >= 0 and bool(given.member_id) and asked.member_id in ("", given.member_id)
 
 
-def _beaten(asked: Any, given: Any) -> bool:
-    # To a member that leaves, the broker repeats the epoch that stands for it.
+def _possible_epoch(asked: Any, given: Any) -> bool:
+    # A member that leaves sends a special epoch, and the broker repeats it.
     if asked.member_epoch < 0:
         return True
     target = given.assignment.topic_partitions if getattr(given, "assignment", None) is not None else ()
@@ -331,7 +331,8 @@ ANSWERS: Mapping[int, Answer] = {
     2: Answer(_LEADER, _offset),
     3: Answer(_LEADER, tidy=_tidy_metadata),
     8: Answer(_COORDINATOR),
-    # Event Hubs leaves out what was never committed, and has no later versions. (Kafka does not.)
+    # Event Hubs leaves out partitions without a committed offset, and has no later versions. (Kafka doesn't leave them
+    # out.)
     9: Answer(_COORDINATOR, lambda asked, given: given.committed_offset >= -1, from_version=9),
     10: Answer(_COORDINATOR, _coordinator),
     11: Answer(_COORDINATOR, _joined),
@@ -350,10 +351,10 @@ ANSWERS: Mapping[int, Answer] = {
     32: Answer(None, why="a hint that the reader checks: group/consumer_member.py"),
     36: _LOGIN,
     65: Answer(_COORDINATOR, lambda asked, given: given.producer_id >= 0 and given.producer_epoch >= 0),
-    68: Answer(_COORDINATOR, _beaten, whole=True),
+    68: Answer(_COORDINATOR, _possible_epoch, whole=True),
     71: _PUSHED,
     72: _PUSHED,
-    76: Answer(_COORDINATOR, _beaten, whole=True),
+    76: Answer(_COORDINATOR, _possible_epoch, whole=True),
     78: _FETCHED,
     79: _FETCHED,
     88: Answer(_COORDINATOR, lambda asked, given: asked.member_epoch < 0 or given.member_epoch >= 0, whole=True),

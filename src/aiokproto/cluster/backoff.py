@@ -20,6 +20,6 @@ class Backoff:
         """Return the seconds to wait after that many failures in a row; 0.0 after none."""
         if failures < 1:
             return 0.0
-        # The exponent is bounded since a client may fail for months, and 2.0 ** 1024 overflows.
+        # The exponent is bounded because a client may fail for months, and 2.0 ** 1024 overflows.
         base = min(self._maximum, self._initial * 2.0 ** min(failures - 1, 32))
         return base * self._uniform(1 - JITTER, 1 + JITTER)

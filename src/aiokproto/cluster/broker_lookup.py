@@ -1,8 +1,7 @@
 """Look up the brokers for a request, by its route: any, controller, partition leaders, coordinators, every broker.
 
-A lookup that fails for one group or topic must not fail the others of the same request: their parts stay under a
-placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails too.
-"""
+A lookup that fails for one group or topic must not fail the others of the same request. Their parts stay under a
+placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails, too."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Parts: TypeAlias = "dict[int | str | None, Request[R]]"
-"""Parts of a request by node id. A str is an id whose coordinator is unknown, None are partitions without a leader."""
+"""The parts of a request by node id. A str is an id whose coordinator is unknown; None stands for partitions without a
+leader."""
 
 
 class RetryState:
@@ -67,12 +67,12 @@ class BrokerLookup:
             return by_configured(request, self._any(retry))
         brokers = self._client.metadata.snapshot.brokers
         if route is Route.EVERY:
-            # Without any metadata there is still a bootstrap address to ask.
+            # If there is no metadata yet, a bootstrap address can answer.
             return dict.fromkeys(brokers, request) or {self._any(retry): request}
         if route is Route.CONTROLLER:
             controller = self._client.metadata.snapshot.controller_id
-            # KRaft brokers forward such requests to the controller, and name a random broker as it (KIP-590): any
-            # broker will do when it is unknown.
+            # KRaft brokers forward such requests to the controller, and the metadata names a random broker as the
+            # controller (KIP-590), so any broker will do when it is unknown.
             return {controller if controller in brokers else self._any(retry): request}
         if route is Route.QUORUM:
             raise ConfigurationError(
@@ -84,27 +84,30 @@ class BrokerLookup:
         return self._client.pool.by_preference(retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
-        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it does not delay the others."""
+        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it doesn't delay the others."""
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
-        named = [each for each in keys if each is not None]
-        # Only null transactional ids: any broker serves these.
+        named = [name for name in keys if name is not None]
+        # All transactional ids are null, and any broker serves these.
         if not named:
             return {self._any(retry): request}
-        # Noted before the lookup: the attempt may fail with any of these, and all are then forgotten.
-        retry.coordinators = [(kind, each) for each in named]
+        # Store them before the lookup: the attempt may fail with any of these coordinators, and all of them are then
+        # forgotten.
+        retry.coordinators = [(kind, name) for name in named]
         left = max(until - _now(), 0.0)
-        # An error is raised here and not turned into a part: there are no others that it could fail.
+        # Raise an error instead of turning it into a part: there are no other parts that it could fail.
         if len(named) == 1:
             return {await self._client.coordinator(kind, named[0], left): request}
-        # A coordinator that cannot be found must not use up the whole call: its part is looked up again on its own,
-        # with the time that is left.
+        # A coordinator that can't be found must not use up the whole call. Its part is looked up again on its own, with
+        # the time that is left.
         limit = min(left, self._client.config.request_timeout)
-        found = await _all(self._client.coordinator(kind, each, limit) for each in named)
-        # The failed ones stand under their own name, so that two of them do not share one part, and one retry.
-        places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
-        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _no_topic_name)
+        found = await _all(self._client.coordinator(kind, name, limit) for name in named)
+        # A key whose lookup failed stands under its own name, so that two of them don't share one part and its retries.
+        targets = {
+            name: name if isinstance(node, KafkaError) else node for name, node in zip(named, found, strict=True)
+        }
+        return divide(request, lambda about: targets.get(coordinated(about, route) or ""), _no_topic_name)
 
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
         """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
@@ -116,10 +119,10 @@ class BrokerLookup:
             )
         names = sorted({about.topic for about in named if about.topic is not None})
         limit = min(max(until - _now(), 0.0), self._client.config.request_timeout)
-        # One call per topic, and errors as values: an unknown topic must not fail the lookup of the others.
-        # create=False, as only writing may create a topic.
+        # Each topic has a call of its own, with errors as values: an unknown topic must not fail the lookup of the
+        # others. Only writing may create a topic, so `create` is off.
         known = await _all(self._client.metadata.topics([name], limit, create=False, keep=False) for name in names)
-        # Read after the await, and once: all leaders of one division come from the same snapshot.
+        # Read it once, after the await, so that all leaders of one division come from the same snapshot.
         snapshot = self._client.metadata.snapshot
 
         def leader(about: Entity) -> int | None:
@@ -132,19 +135,19 @@ class BrokerLookup:
             raise ConfigurationError(
                 f"{api}: is not divided, and its partitions have several leaders ({text}): pass `node`"
             )
-        # Nothing can be sent at all: an error here lets the caller's retry wait for metadata.
+        # Nothing can be sent at all. An error here lets the caller's retry wait for metadata.
         if list(parts) == [None]:
-            failures = [each for each in known if isinstance(each, KafkaError)]
-            where = ", ".join(f"{about.topic}-{about.partition}" for about in named)
-            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no known leader")
+            failures = [error for error in known if isinstance(error, KafkaError)]
+            partitions = ", ".join(f"{about.topic}-{about.partition}" for about in named)
+            raise failures[0] if failures else BrokerConnectionError(f"{api}: {partitions} has no known leader")
         return cast("Parts[R]", parts)
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
-    """Await all; return their results, with a KafkaError in place of a failed one's."""
+    """Await all; return their results, with a KafkaError in place of a failed call's result."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
-        # A cancellation or a bug is no result of one lookup among others.
+        # A cancellation or a bug isn't the result of one lookup among others.
         if isinstance(result, BaseException) and not isinstance(result, KafkaError):
             raise result
     return cast("list[T | KafkaError]", results)

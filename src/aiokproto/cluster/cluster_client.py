@@ -178,7 +178,7 @@ class ClusterClient(AsyncContext):
             if self._close_error is not None and self._close_error is not self._unstarted:
                 # The client was closed in the same loop iteration in which the first metadata arrived.
                 raise copied(self._close_error)
-        # This includes a cancellation, because nobody else would close the connections that were made.
+        # This includes a cancellation: nobody else would close the connections that were made.
         except BaseException:
             await self.close(0)
             raise
@@ -209,9 +209,9 @@ class ClusterClient(AsyncContext):
         await self._disconnect(max(until - self._now(), 0.0))
 
     async def _disconnect(self, timeout: float) -> None:
-        # Set it without a start, too, because a client that was closed first must not start afterwards.
+        # Set it without a start, too: a client that was closed first must not start afterwards.
         self._started = True
-        # After a failure the cause stays: "closed" would hide it from calls that are still waiting.
+        # The cause of a failure stays: "closed" would hide it from calls that are still waiting.
         if self._close_error is None or self._close_error is self._unstarted:
             self._close_error = ClientClosedError("the client is closed")
         reason = self._close_error
@@ -247,11 +247,11 @@ class ClusterClient(AsyncContext):
             bug: The exception that is logged with its traceback. It must not be the cause of any other error, because
                 that can be the application's, with a secret in its text.
         """
-        # The first error counts, because what follows (every connection is lost) is its consequence.
+        # The first error counts: what follows (every connection is lost) is its consequence.
         if self._close_error is not None:
             return
         logger.error("the client has failed: %s", error, exc_info=bug)
-        # Set it before the parts fail, because a callback that they run may call the client.
+        # Set it before the parts fail: a callback that they run may call the client.
         self._close_error = self._failure = error
         self.metadata.close(error)
         self._coordinator_tasks.close(error)
@@ -286,7 +286,7 @@ class ClusterClient(AsyncContext):
             ConfigurationError: The running event loop is not the one the client was started in.
             KafkaError: The client is not started, is closed, or has failed (see the class).
         """
-        # The usual case comes first, because this runs for each request.
+        # The usual case comes first: this runs for each request.
         if self._close_error is None and asyncio._get_running_loop() is self.home.loop:
             return
         self.check_loop()
@@ -399,8 +399,8 @@ class ClusterClient(AsyncContext):
             # A caller that passes a version knows its fields.
             max_version = last_version_by_name(request)
         retry = RetryState()
-        # The situation has no ApiKey. Which error of which API is final is the caller's business, because the response
-        # is returned. Only routing errors are retried here.
+        # The situation has no ApiKey: the caller gets the response, and decides which error of which API is final. Only
+        # routing errors are retried here.
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
@@ -418,7 +418,7 @@ class ClusterClient(AsyncContext):
                 return await self._attempt(request, target, attempt_timeout, until, max_version, raw=raw)
 
             if hedged:
-                # `target` doesn't matter, because any broker serves a hedged request.
+                # `target` doesn't matter: any broker serves a hedged request.
                 nodes = self.pool.by_preference(retry.avoid)
                 hedged_response, failures = await first_response(nodes, send_to, lambda error: False)
                 if hedged_response is None:
@@ -454,7 +454,7 @@ class ClusterClient(AsyncContext):
         try:
             other = await self.request(part, timeout=left, max_version=max_version, raw=raw)
         except KafkaError as error:
-            # The error becomes error codes, because the items that did succeed must reach the caller.
+            # The error becomes error codes: the items that did succeed must reach the caller.
             refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
             if refusal is None:
                 raise
@@ -473,7 +473,7 @@ class ClusterClient(AsyncContext):
             left = max(until - _now(), 0.0)
             return await self.request(part, node=node, timeout=left, max_version=max_version, raw=raw)
 
-        # With return_exceptions one failed part doesn't leave the others running unobserved. When this call is
+        # return_exceptions keeps one failed part from leaving the others running unobserved. When this call is
         # cancelled, gather cancels them all.
         results = await asyncio.gather(*(send_part(*item) for item in parts.items()), return_exceptions=True)
         failures: list[KafkaError] = []
@@ -530,7 +530,7 @@ class ClusterClient(AsyncContext):
                 # This deadline often cuts the last attempt short; the failure before it is the interesting one.
                 late = isinstance(error, DeadlineError)
                 retry.failure = retry.failure if late else str(error)
-                # Raise now, not after the sleep, because the attempt that would follow has no time left.
+                # Raise now, not after the sleep: the attempt that would follow has no time left.
                 if _now() + pause >= until:
                     failures = f"{error}; before: {retry.failure}" if late and retry.failure else str(error)
                     raise DeadlineError(f"{what}: {_end(until, timeout, attempts)}; last: {failures}") from error
@@ -577,7 +577,7 @@ class ClusterClient(AsyncContext):
             UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
         """
         self.check()
-        # Without a limit of the caller's, a throttle may take as long as it takes: only the response has a deadline.
+        # If the caller sets no limit, a throttle may take as long as it takes: only the response has a deadline.
         if timeout is None:
             return await self._attempt(request, node, self.config.request_timeout, math.inf, max_version, channel)
         return await self._attempt(request, node, timeout, _now() + timeout, max_version, channel)
@@ -598,7 +598,7 @@ class ClusterClient(AsyncContext):
         The response is checked against the request (``answers``), unless ``raw``.
         """
         try:
-            # With an open connection there is no await on this path: the request is written before the caller first
+            # If a connection is open, there is no await on this path: the request is written before the caller first
             # suspends, which keeps the requests of one task in order.
             connection = self.pool.ready(node, channel)
             if connection is None:
@@ -643,7 +643,7 @@ class ClusterClient(AsyncContext):
         Raises:
             BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`. The callback is not called.
         """
-        # The test of check() without the call, because every Produce request comes through here.
+        # The test of check() without the call: every Produce request comes through here.
         if self._close_error is not None or asyncio._get_running_loop() is not self.home.loop:
             self.check()
         connection = self.pool.ready(node)
@@ -755,19 +755,19 @@ class ClusterClient(AsyncContext):
         return "" if error is None else str(error)
 
     async def _find_coordinator(self, kind: CoordinatorKind, key: str) -> int:
-        # The caller's timeout doesn't apply, because other calls with more time may wait for the same lookup.
+        # The caller's timeout doesn't apply: other calls with more time may wait for the same lookup.
         timeout = self.config.api_timeout
         retry = self._coordinator_retries[kind, key] = RetryState()
 
         async def find_on(node: int) -> BrokerNode:
-            # The version is picked first, because the key is in another field from version 4 on.
+            # The version is picked first: the key is in another field from version 4 on.
             version = await self.version(FindCoordinatorRequest, node)
             response = await self.send(find_coordinator_request(kind, key, version), node, max_version=version)
             return found_coordinator(response, kind, key, self.config.principal)
 
         def final(error: KafkaError) -> bool:
-            # After an error code from one broker the others would return the same code now. The next attempt prefers
-            # another broker all the same, because coordinators move.
+            # If one broker returns an error code, the others would return the same now. The next attempt prefers
+            # another broker all the same: coordinators move.
             return isinstance(error, BrokerError) or classify(error, _FINDING) not in _RETRIED
 
         async def attempt() -> int:

@@ -22,12 +22,12 @@ RETRIED = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_MET
 """Actions after which the request is retried."""
 
 HELD_BACK = "group"
-"""The channel for requests that a coordinator holds back."""
+"""The channel for requests whose responses a coordinator holds back."""
 
 CONCURRENT_PAUSE = 0.02
-"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being
-written, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction (Java pauses
-as long)."""
+"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the broker is writing the markers of the transaction
+before, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction. Java pauses
+as long."""
 
 
 def concurrent_pause(attempt: int, backoff: float) -> float:
@@ -83,14 +83,15 @@ class CoordinatorRequests:
     async def once(self, request: Request[R], *, timeout: float, channel: str = HELD_BACK) -> R:
         """Make one attempt, by default on the connection for requests with late responses (JoinGroup, SyncGroup).
 
-        When cancelled, that connection is closed. The coordinator reads nothing behind a request that it holds back,
-        and would take in a JoinGroup from there long after it was given up, even after the end of this process: that
-        would fence a later one with the same instance id.
+        When cancelled, it closes that connection. The coordinator reads nothing behind a request that it holds back,
+        and would read a JoinGroup from there long after it was given up, even after the end of this process. That would
+        fence a later one with the same instance id.
 
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
-        # Outside of the try: only once the request may have been written is there something to take back.
+        # This stands outside of the `try` because there is nothing to take back before the request may have been
+        # written.
         node = await self._cluster.coordinator(self._kind, self.key)
         try:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
@@ -116,26 +117,26 @@ class CoordinatorRequests:
         code = ErrorCode.NONE
 
         def describe() -> str:
-            # A lookup that fails goes on after this deadline, so that no attempt has failed by it.
+            # A failing lookup goes on beyond this deadline, so it may have ended no attempt yet.
             last = self._cluster.coordinator_failure(self._kind, self.key) or failure
             return (
                 f"{self._name(exchange)} of {self._owner}: not done in {at - began:.3g} s, "
                 f"{counted(attempt, 'failed attempt')}: {last}"
             )
 
-        # One deadline around everything, sleeps included. The parts have shorter ones of their own, which end an
+        # One deadline covers everything, sleeps included. The parts have shorter deadlines of their own, which end an
         # attempt and not the call.
         async with deadline_at(at, describe):
             while True:
                 try:
                     response = await self.attempt(exchange, at - loop.time())
                 except asyncio.CancelledError:
-                    # By the caller, or by the deadline.
+                    # The caller or the deadline has cancelled it.
                     # guard: a request in flight at the deadline may be executed later
                     self._lost()
                     raise
                 except KafkaError as error:
-                    # Cleared, so that the pause below is not that of the attempt before.
+                    # Clear it so that the pause below doesn't depend on the attempt before.
                     code = ErrorCode.NONE
                     if not isinstance(error, BrokerError):
                         self._lost()
@@ -145,7 +146,7 @@ class CoordinatorRequests:
                 else:
                     code = exchange.failure(response)
                     action, failure = classify(code, situation), code.name
-                    # The response is returned as it is: the caller reads the error from it, with its partitions.
+                    # Return the response as it is: the caller reads the error from it, with its partitions.
                     if action not in RETRIED:
                         return response
                 attempt += 1
@@ -179,17 +180,17 @@ class CoordinatorRequests:
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
-        # Looked up for every attempt: after FIND_COORDINATOR the cache is empty, otherwise this is a dict lookup. Never
-        # 0 seconds, so that an expired deadline is reported by `describe`, with the last failure.
+        # Every attempt looks the coordinator up: after FIND_COORDINATOR the cache is empty, otherwise this is a dict
+        # lookup. The timeout is never 0, so that `describe` reports an expired deadline, with the last failure.
         node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
-        # The version decides the request's form (names or topic ids), so it is built after the coordinator is known,
-        # and sent in exactly that version.
+        # The version decides the request's form (names or topic ids), so the request is built once the coordinator is
+        # known, and sent in exactly that version.
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
         return await self._cluster.send(exchange.build(version), node, timeout=timeout, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
-        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one, and not ready.
+        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one and merely not ready.
         if action is Action.FIND_COORDINATOR:
             # guard: a coordinator that does not respond is looked up again
             self._cluster.coordinators.forget(self._kind, self.key)

@@ -79,11 +79,11 @@ def found_coordinator(
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
     asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key, principal=principal)
-    # The form of versions before 4. The response decides and not the version, which this function does not need.
+    # This is the form of versions before 4. The response itself shows it, so this function doesn't need the version.
     if not response.coordinators:
         check(response.error_code, context, response.error_message, asked)
         return BrokerNode(response.node_id, response.host, response.port)
-    # One, as one key was requested (cluster/answers.py).
+    # The response has exactly one: the request had one key, and cluster/answers.py has checked the response.
     (found,) = response.coordinators
     check(found.error_code, context, found.error_message, asked)
     return BrokerNode(found.node_id, found.host, found.port)

@@ -1,9 +1,8 @@
 """Divide requests among brokers, and join the responses (pure).
 
-Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names: a new API
-is divided and joined as soon as its message classes are declared. What is in a joined response is what one broker
-that served everything would have returned: each requested item once, with its result or an error code.
-"""
+Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names, so a new
+API is divided and joined as soon as its message classes are declared. A joined response has what one broker that serves
+everything would have returned: each requested item once, with its result or an error code."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def coordinator_keys(request: Request[Any]) -> list[str | None]:
     Raises:
         ConfigurationError: The request has none. (A share partition's key is spread over several fields.)
     """
-    # No role for share partitions: their key "group:topicId:partition" is no single field.
+    # Share partitions have no role, because their key "group:topicId:partition" is no single field.
     role = _ID_ROLES.get(request.route)
     keys = list(dict.fromkeys(_values(request, role))) if role is not None else []
     if not keys:
@@ -82,7 +81,7 @@ def _values(part: Struct, role: Role) -> Iterator[Any]:
     for spec in part.fields():
         value = getattr(part, spec.name)
         if spec.role is role:
-            # An empty id is the default of a field that this request does not use (OffsetFetch has `group_id` and
+            # An empty id is the default of a field that this request doesn't use (OffsetFetch has `group_id` and
             # `groups`); null is a value.
             yield from value if spec.array else [value] if value != "" else []
         elif spec.struct is not None and spec.array:
@@ -105,7 +104,7 @@ def by_configured(request: Request[R], any_broker: int) -> dict[int | str | None
             part = parts[node] = copy(request)
             part.resources = []  # type: ignore[attr-defined]
         parts[node].resources.append(resource)  # type: ignore[attr-defined]
-    # Undivided if no resource needs a certain broker: the usual request is sent as it was built.
+    # The request isn't divided if no resource needs a certain broker, so the usual request is sent as it was built.
     return {any_broker: request} if parts.keys() <= {None} else parts
 
 
@@ -113,9 +112,8 @@ def last_version_by_name(request: Request[Any]) -> int | None:
     """Return the last version that carries topics' names, in the request and the response; None if all versions do.
 
     Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
-    version would silently drop it, and a response to a request for all topics would be about nameless ones. A request
-    that has an id is by a caller who knows ids.
-    """
+    version would silently drop it, and a response to a request for all topics would have topics without names. A
+    request that has an id comes from a caller that knows ids."""
     limits = list(_name_limits(request))
     if all(topic_id == ZERO_UUID for topic_id in _values(request, Role.TOPIC_ID)):
         limits += _limits_for_all(request)
@@ -126,7 +124,7 @@ def last_version_by_name(request: Request[Any]) -> int | None:
 def _name_limits(part: Struct) -> Iterator[int]:
     named = {spec.role: spec for spec in part.fields() if spec.role is not None and not spec.array}
     name, topic_id = named.get(Role.TOPIC_NAME), named.get(Role.TOPIC_ID)
-    # With an id as well every version can carry the topic.
+    # If the topic has an id as well, every version can carry it.
     if name and topic_id and getattr(part, name.name) and getattr(part, topic_id.name) == ZERO_UUID:
         yield name.versions.highest
     for spec in part.fields():
@@ -135,13 +133,13 @@ def _name_limits(part: Struct) -> Iterator[int]:
                 yield from _name_limits(item)
         elif spec.array and spec.role is Role.TOPIC_NAME and getattr(part, spec.name):
             last = spec.versions.highest
-            # Fine if the request also has the topics in the field that later versions use.
+            # This is fine if the request also has the topics in the field that later versions use.
             if not any(other.versions.lowest > last and getattr(part, other.name) for other in part.fields()):
                 yield last
 
 
 def _limits_for_all(part: Struct) -> Iterator[int]:
-    """Yield the limits of null listings of topics: null is for all, and the response lists them alike."""
+    """Yield the limits of null listings of topics: null requests all of them, and the response lists them alike."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue
@@ -160,21 +158,21 @@ def response_error(response: Response) -> ErrorCode:
     if top:
         return ErrorCode(top)
     codes = set(_item_codes(response))
-    # Only if all agree: a response with some good items must be kept, and only its misrouted part is sent again
-    # (take_misrouted).
+    # The code counts only if all items agree: a response with some good items must be kept, and only its misrouted part
+    # is sent again (take_misrouted).
     if len(codes) == 1 and (code := ErrorCode(codes.pop())) in _MISROUTED:
         return code
     return ErrorCode.NONE
 
 
 def _item_codes(part: Struct) -> Iterator[int]:
-    """Yield the error codes of a response's items; for items without an error, those of their nested items."""
+    """Yield the error codes of a response's items; items without an error yield the codes of their nested items."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue
         for item in getattr(part, spec.name) or ():
             code = getattr(item, "error_code", 0)
-            # Listings nest: a topic without an error of its own has its partitions' errors.
+            # Listings nest, so a topic without an error of its own has its partitions' errors.
             inner = () if code else list(_item_codes(item))
             yield from inner or [code]
 
@@ -192,11 +190,11 @@ def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request
         return None
     part = divide(request, lambda about: _entity_key(about, route) in misrouted, name_of).get(True)
     kept = divide(response, lambda about: _entity_key(about, route) in misrouted, name_of).get(False)
-    # Nothing is kept: the whole response was misrouted, which is the retry's case. Nothing to send: the broker reports
-    # on what was not asked.
+    # If nothing is kept, the whole response was misrouted, and the retry handles that. If nothing is to be sent, the
+    # broker reports on items that weren't requested.
     if part is None or kept is None:
         return None
-    # Changed in place, so that everything outside of the listings (throttle time, cluster id) stays.
+    # Change the response in place, so that everything outside of the listings (throttle time, cluster id) stays.
     for spec in listings(response):
         setattr(response, spec.name, getattr(kept, spec.name))
     return part
@@ -226,11 +224,11 @@ def join(responses: list[R], name_of: NameOf) -> R:
             mine, theirs = getattr(joined, spec.name), getattr(other, spec.name)
             if spec.name == "throttle_time_ms":
                 mine = max(mine, theirs)
-            # So an error code beats NONE, and the first one stays.
+            # An error code beats NONE, and the first one stays.
             elif mine == spec.default_value() or mine is None:
                 mine = theirs
-            # Lists that are not about the request's items, such as node endpoints (KIP-951): each broker names some,
-            # and several name the same.
+            # Other lists, such as node endpoints (KIP-951), aren't about the request's items: each broker names some,
+            # and several may name the same.
             elif spec.array and theirs and spec.name not in of_entities:
                 mine = mine + [item for item in theirs if item not in mine]
             setattr(joined, spec.name, mine)
@@ -243,7 +241,7 @@ def error_response(part: Request[R], error: KafkaError) -> R | None:
     Returns:
         The response; None if its schema has no place for an error.
     """
-    # The response's form follows the version, and a field of the request may exclude the newest ones.
+    # The response's form follows the version, and a field of the request may exclude the newest versions.
     for version in range(part.versions.highest, part.versions.lowest - 1, -1):
         try:
             part.encode(version)

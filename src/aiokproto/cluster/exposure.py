@@ -1,7 +1,6 @@
-"""Warnings of a client that lacks protection: its secrets can be read on the way, or another can play the brokers.
+"""Warnings of a client that lacks protection: others can read its secrets on the way, or play the brokers.
 
-Options allow it, and some networks need it. So it is no error; the log says it once, when the client starts.
-"""
+Options allow it, and some networks need it, so it isn't an error. The log says it once, when the client starts."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from aiokproto.security.http_request import is_loopback
 logger = logging.getLogger("aiokproto.security")
 
 _READABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
-"""Mechanisms that send what others can log in with: a password, a token, a signature that is valid for minutes."""
+"""Mechanisms that send something with which others can log in: a password, a token, a signature that is valid for
+minutes."""
 
 
 class Exposure(NamedTuple):
@@ -110,16 +110,17 @@ EXPOSURES = {
 
 
 REPORTED_ELSEWHERE: ContextVar[bool] = ContextVar("reported_elsewhere", default=False)
-"""Whether clients that start in this context do not warn, since there are many of them for one that has warned."""
+"""Whether clients that start in this context don't warn, because there are many of them and another client has
+warned."""
 
 
 def exposures(config: ClusterConfig) -> list[str]:
-    """Return the texts of what a client with these options lacks."""
+    """Return a text for each protection that a client with these options lacks."""
     return [f"client {config.client_id!r}: {each.text}" for each in EXPOSURES.values() if each.found(config)]
 
 
 def report_exposures(config: ClusterConfig) -> None:
-    """Warn of what a client with these options lacks, once for each client: at its start."""
+    """Warn of each protection that a client with these options lacks, once for each client: at its start."""
     if not REPORTED_ELSEWHERE.get():
         for text in exposures(config):
             logger.warning("%s", text)

@@ -19,7 +19,7 @@ HEDGE_DELAY = 1.0
 async def first_response(
     nodes: Sequence[int], send: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
 ) -> tuple[T | None, list[tuple[int, KafkaError]]]:
-    """Send to one broker after the other: the next when one fails, or is silent for :data:`HEDGE_DELAY`.
+    """Send to one broker after the other: to the next when one fails, or is silent for :data:`HEDGE_DELAY`.
 
     A dead broker costs one second this way, not a request timeout. Only for requests that any broker can respond to
     and that can be executed twice. Cancelling cancels all attempts.
@@ -43,26 +43,26 @@ async def first_response(
             if left:
                 node = left.popleft()
                 attempts[create_task(send(node), name=f"aiokproto hedged request to broker {node}")] = node
-            # asyncio.wait and no gather or as_completed: it leaves the attempts running when the time is up. With
-            # nobody left to ask, only the attempts' own deadlines end the wait.
+            # asyncio.wait, unlike gather or as_completed, leaves the attempts running when the time is up. When no
+            # broker is left to ask, only the attempts' own deadlines end the wait.
             await asyncio.wait(attempts, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
-            # Whether it woke because of a failure or of the delay, the next broker is asked: a failure needs no second
-            # of patience.
+            # The next broker is asked whether the wait ended because of a failure or of the delay, because there is no
+            # reason to wait after a failure.
             for task in [task for task in attempts if task.done()]:
                 node = attempts.pop(task)
-                # From outside: if this call were cancelled, it would not get here.
+                # The task was cancelled from outside; if this call were cancelled, it wouldn't get here.
                 if task.cancelled():
                     raise ClientClosedError(f"the task {task.get_name()!r} of the client was cancelled")
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
                 if not isinstance(error, KafkaError) or final(error):
-                    # A bug, or a refusal that all brokers share: asking the others would only delay it.
+                    # This is a bug, or a refusal that all brokers share. Asking the others would only delay it.
                     raise error
                 failures.append((node, error))
         return None, failures
     finally:
-        # Awaited: a task that outlived this call would use connections after the client is closed.
+        # Await them: a task that outlived this call would use connections after the client is closed.
         await _cancel(attempts)
 
 

@@ -1,8 +1,7 @@
-"""From the start of a client with background tasks to its end: what consumers and share consumers have in common.
+"""The life of a client with background tasks, from start to end: what consumers and share consumers have in common.
 
-No task ends by itself while the client runs. One that does, for whatever reason, also by cancellation, ends the client:
-every later call raises the cause.
-"""
+No task ends by itself while the client runs. If one does, for any reason and even by cancellation, it ends the client:
+every later call raises the cause."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ DISCONNECT = 5.0
 
 
 class Lifecycle:
-    """The state of a client, and its tasks: the base class of what runs a client.
+    """The state of a client, and its tasks: the base class of the engines of clients.
 
     Attributes:
         cluster: Metadata and connections.
@@ -35,20 +34,20 @@ class Lifecycle:
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
-        self._closed = ClientClosedError(f"the {kind} is not started: use async with, or await start()")
+        self._close_error = ClientClosedError(f"the {kind} is not started: use async with, or await start()")
         self._started = False
         self._running = False
         self._closing = False
 
     def _failed(self) -> None:
-        """One of the tasks has ended: let calls that wait find out."""
+        """Wake the calls that wait, because one of the tasks has ended."""
         raise NotImplementedError
 
     # State
 
     @property
     def closing(self) -> bool:
-        """Whether closing has begun."""
+        """Whether close() was called."""
         return self._closing
 
     @property
@@ -58,12 +57,12 @@ class Lifecycle:
 
     @property
     def ended(self) -> KafkaError | None:
-        """Why the client cannot be used: not started, closed, or failed; None while it can."""
+        """Why the client can't be used: it isn't started, is closed, or has failed. None while it can be used."""
         if isinstance(self._failure, KafkaError):
             return self._failure
         if self._failure is not None:
             return ClientClosedError(f"the {self._kind} has failed: {repr_of(self._failure)}")
-        return None if self._running and not self._closing else self._closed
+        return None if self._running and not self._closing else self._close_error
 
     @property
     def closed_or_failed(self) -> bool:
@@ -74,7 +73,7 @@ class Lifecycle:
         """Raise if something refuses a use of the client (:mod:`aiokproto.application.gates`)."""
         if use.obstacles:
             self.cluster.home.check()
-        # The usual case first: it is part of every read.
+        # The usual case comes first: every read comes through here.
         if not self._running or self._closing or self._failure is not None:
             self._refuse_ended(use)
         for obstacle in self._other_obstacles():
@@ -83,7 +82,7 @@ class Lifecycle:
 
     def _refuse_ended(self, use: Use) -> None:
         if self._failure is not None:
-            # The task's own error, so that callers can tell it apart.
+            # Raise the task's own error, so that callers can tell it apart.
             if isinstance(self._failure, KafkaError):
                 refuse(use, Obstacle.FAILED, self._failure)
             elif Obstacle.FAILED in use.obstacles:
@@ -91,15 +90,15 @@ class Lifecycle:
             return
         if self._running:
             obstacle = Obstacle.CLOSING
-        elif self._closing or self._closed.__cause__ is not None:
+        elif self._closing or self._close_error.__cause__ is not None:
             obstacle = Obstacle.CLOSED
         else:
             obstacle = Obstacle.NOT_STARTED
         if obstacle in use.obstacles:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise ClientClosedError(str(self._close_error)) from self._close_error.__cause__
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
-        """Return the obstacles that are none of the life of the client."""
+        """Return the obstacles that don't depend on the client's life."""
         raise NotImplementedError
 
     def check_running(self) -> None:
@@ -109,7 +108,7 @@ class Lifecycle:
     # Start and end
 
     async def _connect(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and ``prepare`` what the tasks need. If that fails, everything is closed again; raises the cause."""
+        """Connect, and ``prepare`` what the tasks need. If that fails, close everything again and raise the cause."""
         if self._started:
             raise ClientClosedError(f"the {self._kind} was started before; create another one")
         self._started = True
@@ -117,12 +116,12 @@ class Lifecycle:
             await self.cluster.start()
             self._running = True
             await prepare()
-            # It may have been closed in the loop iteration in which the response came.
+            # The client may have been closed in the loop iteration in which the response came.
             self.cluster.check()
         except BaseException as error:
             self._running = False
-            self._closed = ClientClosedError(f"the {self._kind} could not be started; create another one")
-            self._closed.__cause__ = error
+            self._close_error = ClientClosedError(f"the {self._kind} could not be started; create another one")
+            self._close_error.__cause__ = error
             await self.cluster.close()
             raise
 
@@ -131,7 +130,7 @@ class Lifecycle:
         task.add_done_callback(lambda done: self._task_ended(name, done))
 
     def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Fail the client: nothing can go on as if the task still ran."""
+        """Fail the client, because nothing can go on as if the task still ran."""
         error = None if task.cancelled() else task.exception()
         if self._closing or not self._running or self._failure is not None:
             return
@@ -141,7 +140,7 @@ class Lifecycle:
         self._failed()
 
     async def _can_close(self, timeout: float) -> bool:
-        """Return whether there is something to close; a start in progress is ended, and raises."""
+        """Return whether there is something to close. A start in progress is ended, and raises."""
         self.cluster.check_loop()
         if not self._started or self._closing:
             return False
@@ -151,9 +150,9 @@ class Lifecycle:
         return True
 
     def _begin_closing(self) -> None:
-        """From here on nothing new begins, and the end of a task is no failure."""
+        """Mark the client as closing: nothing new starts, and the end of a task is no failure."""
         self._closing = True
-        self._closed = ClientClosedError(f"the {self._kind} is closed")
+        self._close_error = ClientClosedError(f"the {self._kind} is closed")
 
     async def _end_tasks(self, timeout: float) -> None:
         """Cancel the tasks, and wait for them."""

@@ -4,19 +4,18 @@ After the bootstrap one task (:meth:`MetadataUpdater.run`) sends every refresh, 
 number of :meth:`MetadataUpdater.invalidate` calls before a refresh cause one. (A call for all topics sends its own
 request; that response is not stored.) What a refresh requests, and when:
 
-* A topic that no call waited for before (``_new``) is requested at once, alone. Everything else waits for a pause that
+* A topic for which no call waited before (``_new``) is requested at once, alone. Everything else waits for a pause that
   grows from 10 ms while refreshes follow each other closely, and restarts after a quiet time.
-* ``_stale`` is the reason of the next full refresh; None if none is due before ``metadata_max_age_ms``.
+* ``_stale`` is the reason for the next full refresh; None if none is due before ``metadata_max_age_ms``.
 * UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
   has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
-  topic is dropped from the snapshot, but still requested (``_gone``): it can be created again. After
+  topic is dropped from the snapshot, but still requested (``_deleted``): it can be created again. After
   ``metadata_max_idle_ms`` it is forgotten, unless the client still needs it (``last_used``): topics that come and go
   must not make each request larger than the one before.
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
-* A client that has used no advertised address yet refreshes after a second, from one of them: nobody else would find
-  out that they lead nowhere before the first record is sent, and ``health()`` would know of nothing.
-"""
+* A client that has used no advertised address yet refreshes after a second, from one of them. Otherwise nothing would
+  find out that they lead nowhere before the first record is sent, and ``health()`` would report no problem."""
 
 from __future__ import annotations
 
@@ -24,12 +23,11 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokproto.authorization import Asked
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN
 from aiokproto.cluster.snapshot import (
@@ -49,9 +47,13 @@ from aiokproto.codec.messages.metadata import (
 )
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.errors import (
+    AuthenticationError,
+    BootstrapError,
     BrokerConnectionError,
+    ConfigurationError,
     DeadlineError,
     KafkaError,
+    NotKafkaError,
     UnknownTopicError,
     copied,
     error_for,
@@ -60,19 +62,21 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.runtime import uniform
 from aiokproto.runtime.timeouts import deadline_at, timeout_at
+from aiokproto.security.mechanism import NoTokenError
 from aiokproto.texts import counted
 
 if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 UNKNOWN_LIMIT = 9
-"""A topic that is missing in this many responses in a row does not exist. With the default backoff: 1 to 3 seconds."""
+"""A topic that is missing in this many responses in a row doesn't exist. With the default backoff that takes 1 to 3
+seconds."""
 
 _SOON = 0.01
-"""First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
+"""First pause (s) between refreshes that succeed: brokers mostly know a new topic or leader within milliseconds."""
 
 _PROVED_AFTER = 1.0
-"""Seconds between refreshes while no advertised address was reached. Mostly the application comes first."""
+"""Seconds between refreshes while no advertised address was reached. Mostly the application connects first."""
 
 _DIAL_GRACE = 1.0
 """Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
@@ -84,7 +88,10 @@ _NO_CREATE_FLAG = 4
 """First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
 
 _REFRESH = Situation(MetadataRequest.api_key)
+_STARTING = Situation(MetadataRequest.api_key, starting=True)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+Failures = Sequence[tuple[BrokerNode, KafkaError]]
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -96,43 +103,44 @@ class MetadataUpdater:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
         self.updated_at: float | None = None
-        # Of the broker that answered last. Others can differ, while a cluster is upgraded.
+        # The versions of the broker that answered last. Other brokers can differ while a cluster is upgraded.
         self.versions = BrokerVersions({}, "no broker yet")
         self._client = client
         self._config = config = client.config
-        # A pause of its own: the usual 100 ms backoff after success would be most of the time in which a new topic gets
-        # its leaders.
+        # Successful refreshes have a shorter pause of their own, because the usual 100 ms would be most of the time in
+        # which a new topic gets its leaders.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
-        # How many calls wait for a topic now; each takes off only what it has added.
+        # How many calls wait for a topic now; each call takes off only what it has added.
         self._wanted: Counter[str] = Counter()
         self._tracked = TrackedTopics(
             config.metadata_max_idle, lambda topic: math.inf if self._wanted[topic] else client.last_used(topic)
         )
-        # Of these, topics whose callers allow the broker to create them.
+        # The wanted topics whose callers allow the broker to create them.
         self._create: set[str] = set()
-        # Once known, missing now, and requested with every refresh all the same.
-        self._gone: set[str] = set()
-        # By topic: the code of its last response, until there is one without an error.
+        # Topics that were known once and are missing now. Every refresh still requests them.
+        self._deleted: set[str] = set()
+        # Topic → the error code of its last response, until there is a response without an error.
         self._errors: dict[str, int] = {}
-        # By topic: responses in a row that did not have it.
+        # Topic → the number of responses in a row that didn't have it.
         self._missing: Counter[str] = Counter()
-        # Topics that do not exist, until a response has them; new calls, which count again, change nothing about it.
+        # Topics that don't exist, until a response has them. New calls, which count again, don't change this.
         self._absent: frozenset[str] = frozenset()
-        # Topics that a first call has requested since the last request was built; emptied when the next one is.
+        # Topics that a first call has requested since the last request was built. The next request empties it.
         self._new: set[str] = set()
         self._stale: str | None = None
-        # Failed refreshes in a row; _streak counts refreshes in a row, also good ones.
+        # Failed refreshes in a row; _streak counts all refreshes in a row, good ones included.
         self._failures = 0
         self._failing_since = self._warned_at = 0.0
         self._streak = 0
         self._refreshed_at = 0.0
         self._pause = 0.0
         self._last_error: KafkaError | None = None
-        # Set by REBOOTSTRAP_REQUIRED (KIP-1102): the known brokers are skipped until a bootstrap address has responded.
+        # REBOOTSTRAP_REQUIRED (KIP-1102) sets it: the known brokers are skipped until a bootstrap address has
+        # responded.
         self._rebootstrap = False
-        # Wakes the task only; calls wait in _waiters, which are woken after every refresh.
+        # Wakes the task only. Calls wait in _waiters, and every refresh wakes these.
         self._wake = asyncio.Event()
-        # A dict as an ordered set: waiting calls resume in the order in which they began to wait.
+        # A dict serves as an ordered set, so that waiting calls resume in the order in which they started to wait.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._close_error: KafkaError | None = None
 
@@ -142,7 +150,8 @@ class MetadataUpdater:
         """Implement :meth:`ClusterClient.topics <aiokproto.cluster.ClusterClient.topics>`."""
         until = _now() + timeout
         if names is None:
-            # Not stored: a list of a hundred thousand topics would from then on be requested with every refresh.
+            # The response isn't stored, because every refresh would from then on request a list of a hundred thousand
+            # topics.
             response = await self._request_all_topics(until, timeout)
             return {topic.name: topic_info(topic) for topic in response.topics if topic.name and not topic.error_code}
         self._tracked.add(names, keep, _now())
@@ -155,17 +164,18 @@ class MetadataUpdater:
             except DeadlineError as error:
                 raise self._nonexistent(names) or error from None
             finally:
-                # Counter subtraction drops entries at zero, so a topic nobody waits for leaves no trace.
+                # Counter subtraction drops entries at zero, so a topic leaves no trace once no call waits for it.
                 self._wanted -= Counter(missing)
-                # Not permanent: a consumer of ever new names must not request all for ever.
+                # They aren't permanent, because a consumer that subscribes to ever new names must not request all of
+                # them forever.
                 self._tracked.lost(self._unknown(missing), _now())
-        # The topics are there: _await_topics has returned with no await since, and this task's snapshot cannot have
+        # The topics are there because there was no await since _await_topics returned, so the snapshot can't have
         # changed in between.
         return {name: self.snapshot.topics[name] for name in names}
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics that do not exist by the newest metadata, without a request: several responses in a row did
-        not have them, and none has had them since."""
+        """Return the topics that don't exist according to the newest metadata, without a request: several responses in
+        a row didn't have them, and none has had them since."""
         return self._absent.intersection(names)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
@@ -179,8 +189,8 @@ class MetadataUpdater:
         """
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
-        self._gone.update(forgotten)
-        # The first reason is kept, for the log; later calls are covered by the same refresh.
+        self._deleted.update(forgotten)
+        # Keep the first reason for the log; the same refresh serves later calls.
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason
@@ -215,7 +225,7 @@ class MetadataUpdater:
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""
         self._client.check()
-        # A loop: waiters are also woken by failed refreshes, which change nothing.
+        # It needs a loop because failed refreshes, which change nothing, also wake the waiters.
         while self.snapshot.generation <= generation:
             await self._wait_for_refresh()
         return self.snapshot
@@ -231,7 +241,7 @@ class MetadataUpdater:
         """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
         config = self._config
         retry_timeout = config.bootstrap_timeout if timeout is None else timeout
-        # Without a timeout of the caller, every address is tried once, however short the option is.
+        # If the caller gives no timeout, every address is tried once, however short the option is.
         addresses = len(config.bootstrap_servers)
         once = config.connect_timeout * addresses + _DIAL_GRACE
         limit = max(retry_timeout, once) if timeout is None else timeout
@@ -239,21 +249,22 @@ class MetadataUpdater:
         while True:
             attempt += 1
             await self._client.pool.resolve_bootstrap(start + limit)
-            # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
+            # The request names no topics because the bootstrap needs only the brokers. An empty list means no topics
+            # from version 1 on.
             nodes = self._client.pool.bootstrap_nodes
-            response, failures = await self._try(nodes, [], False, start + limit, STARTING)
+            response, failures = await self._try(nodes, [], False, start + limit, _STARTING)
             if response is not None:
                 self._apply(response, [])
-                # The address may be a load balancer's: it must carry no further traffic.
+                # The address may be a load balancer's, which must carry no further traffic.
                 self._client.pool.release_bootstrap()
                 self.updated_at = self._refreshed_at = _now()
                 self._client.observer.refreshed(len(self.snapshot.brokers), 0, _now() - start)
                 return
             pause = self._client.backoff.delay(attempt)
-            # The pause counts: an attempt that would begin after the deadline is not worth the sleep.
+            # The pause counts, because an attempt that would start after the deadline isn't worth the sleep.
             if definitive(failures) or _now() + pause >= start + retry_timeout:
                 raise bootstrap_error(failures, attempt, _now() - start)
-            # Once: a client that starts before its cluster is common, and one line says it.
+            # Warn once: it is common that a client starts before its cluster, and one line says so.
             if attempt == 1:
                 logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), retry_timeout)
             await asyncio.sleep(pause)
@@ -269,19 +280,20 @@ class MetadataUpdater:
                 await self._refresh()
                 self._succeeded(_now() - started)
             except KafkaError as error:
-                # The error ends this task, and so the client (ClusterClient._metadata_task_ended), because no call
-                # awaits a refresh to which it could be raised instead.
+                # The error ends this task, and so the client (ClusterClient._metadata_task_ended): no call awaits a
+                # refresh and could raise it instead.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error, _now() - started)
             self._refreshed_at = _now()
             self._pause = (self._client.backoff if self._failures else self._soon).delay(self._streak)
-            # Also after a failure: waiting calls check whether their topic cannot succeed any more.
+            # Notify them after a failure, too: waiting calls check whether their topic can still succeed.
             self._notify()
 
     @property
     def failing(self) -> tuple[float, KafkaError] | None:
-        """Since when refreshes fail (s, the loop's clock), and why the last one did; None if they do not."""
+        """Since when refreshes have been failing (s, the loop's clock), and why the last one did; None if they don't
+        fail."""
         return None if self._last_error is None else (self._failing_since, self._last_error)
 
     def _failed(self, error: KafkaError, latency: float) -> None:
@@ -298,7 +310,7 @@ class MetadataUpdater:
         else:
             log = logger.debug
         log(text, now - self._failing_since, counted(self._failures, "attempt"), error)
-        # The refresh has taken its reason (_stale) with it; without a new one the next would be minutes away.
+        # The refresh has consumed its reason (_stale), and without a new one the next refresh would be minutes away.
         self.invalidate("the last refresh failed")
 
     def _succeeded(self, latency: float) -> None:
@@ -310,9 +322,10 @@ class MetadataUpdater:
         self._last_error = None
 
     async def _due(self) -> None:
-        # Computed again after every wake-up: it may have become urgent, or a reason may have appeared.
+        # Compute it again after every wake-up: the refresh may have become urgent, or a reason may have appeared.
         while (when := self._next_time()) > _now():
-            # Before the wait, with no await since _next_time() was read: nothing can be missed in between.
+            # Clear it before the wait, with no await since _next_time() was read, so that nothing can be missed in
+            # between.
             self._wake.clear()
             try:
                 async with timeout_at(when):
@@ -320,7 +333,7 @@ class MetadataUpdater:
             except asyncio.TimeoutError:
                 pass
         # Refreshes that follow each other closely get further and further apart, until there is a quiet time, or a call
-        # for another topic: it must not wait longer because the topic of an earlier call did not exist.
+        # for another topic: that call must not wait longer because the topic of an earlier call didn't exist.
         quiet = _now() - self._refreshed_at > 2 * self._config.retry_backoff_max
         self._streak = 1 if quiet or self._urgent() else self._streak + 1
 
@@ -333,25 +346,25 @@ class MetadataUpdater:
         return self._refreshed_at + (min(age, _PROVED_AFTER) if self._client.pool.unproven else age)
 
     def _urgent(self) -> bool:
-        """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""
-        # While no broker can be reached, new calls must not defeat the backoff.
+        """Whether a call waits for a topic that wasn't requested yet: its first request is sent without a pause."""
+        # New calls must not defeat the backoff while no broker can be reached.
         return bool(self._new) and not self._failures
 
     async def _refresh(self) -> None:
         """Refresh once. What is invalidated or requested from now on belongs to the next refresh."""
         self._expire_idle()
-        # A call waits: a request for one topic is answered faster than one for thousands.
+        # A call waits, and a request for one topic is answered faster than a request for thousands.
         only_new = self._new and self._stale is None and not self._aged()
-        names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
+        names = set(self._new) if only_new else {*self.snapshot.topics, *self._deleted, *self._wanted}
         self._new.clear()
-        # Cleared before the request is sent, not after the response: what is reported meanwhile may be newer than what
-        # the broker looked up.
+        # Clear it before the request is sent, not after the response: a report that comes meanwhile may be newer than
+        # what the broker looked up.
         self._stale = None
-        # No caller's deadline: many calls share the refresh, and each has its own.
+        # No caller's deadline applies: many calls share the refresh, and each has its own.
         until = _now() + self._config.api_timeout
         create = names & self._create
-        # allow_auto_topic_creation applies to a whole request, so topics to create get one of their own. Without any
-        # topics the request still returns the brokers.
+        # allow_auto_topic_creation applies to a whole request, so topics to create get a request of their own. A
+        # request without topics still returns the brokers.
         if names - create or not create:
             self._apply(await self._request(sorted(names - create), False, until), names - create)
         if create:
@@ -359,7 +372,7 @@ class MetadataUpdater:
         self._client.pool.release_bootstrap()
 
     def rebootstrap(self, reason: str) -> None:
-        """Request the metadata from a bootstrap address: the known brokers are not those of this cluster."""
+        """Request the metadata from a bootstrap address: the known brokers belong to another cluster."""
         self._rebootstrap = True
         self.invalidate(reason)
 
@@ -367,7 +380,7 @@ class MetadataUpdater:
         idle = self._tracked.expire_idle(_now())
         if idle:
             logger.debug("%s not used any more, forgotten", counted(len(idle), "topic"))
-            for remembered in (self._gone, self._create):
+            for remembered in (self._deleted, self._create):
                 remembered.difference_update(idle)
             for name in idle:
                 self._errors.pop(name, None)
@@ -382,8 +395,8 @@ class MetadataUpdater:
         """Apply a response, and request another refresh if it leaves topics missing or partitions without a leader."""
         for topic in response.topics:
             name, code = topic.name, ErrorCode(topic.error_code)
-            # A null name belongs to a request by topic id, which is never sent here; and brokers are not trusted to
-            # list only what was asked.
+            # A null name belongs to a request by topic id, which this client never sends here. And brokers aren't
+            # trusted to list only what was requested.
             if name is None or name not in requested:
                 continue
             self._missing[name] = self._missing[name] + 1 if code in _MISSING else 0
@@ -391,7 +404,7 @@ class MetadataUpdater:
                 self._errors[name] = code
             else:
                 self._errors.pop(name, None)
-                self._gone.discard(name)
+                self._deleted.discard(name)
                 self._create.discard(name)
                 self._tracked.found(name)
         absent = {name for name in requested if self._missing[name] >= UNKNOWN_LIMIT}
@@ -399,32 +412,32 @@ class MetadataUpdater:
         drop = [name for name in requested if name in absent and name in self.snapshot.topics]
         for name in drop:
             logger.info("topic %r does not exist any more", name)
-        self._gone.update(drop)
+        self._deleted.update(drop)
         self._tracked.lost(drop, _now())
-        # For the comparison below: topics are recognized as recreated by their ids.
+        # Topics are recognized as recreated by their ids, which the comparison below needs.
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
         self._publish(self.snapshot.updated(response, keep=requested, drop=drop))
         for name in self.snapshot.recreated(before):
             logger.warning("topic %r was deleted and created again", name)
         doubtful = [name for name in requested if name in self.snapshot.topics and self._is_doubtful(name)]
         leaderless = self.snapshot.leaderless(requested)
-        # Requested again, with the growing pause of _due: elections take milliseconds to seconds.
+        # Request them again, with the growing pause of _due: elections take milliseconds to seconds.
         if doubtful or leaderless:
             self.invalidate(
                 f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
             )
 
     def _is_doubtful(self, name: str) -> bool:
-        """Whether the last response about a known topic is not the last word: an error that passes, or less than there
-        was."""
+        """Whether the last response about a known topic may not be the last word: it had an error that can pass, or
+        fewer partitions than before."""
         code = ErrorCode(self._errors.get(name, 0))
         return self.snapshot.topics[name].omissions > 0 or (bool(code) and classify(code, _REFRESH) is not Action.FAIL)
 
     def _publish(self, snapshot: ClusterSnapshot) -> None:
         if snapshot is not self.snapshot:
             self.snapshot = snapshot
-            # Before anyone is woken: a call that finds the new snapshot must not get a connection to an address that it
-            # no longer has.
+            # Update the pool before any call is woken: a call that finds the new snapshot must not get a connection to
+            # an address that the snapshot no longer has.
             self._client.pool.update(snapshot.brokers, snapshot.cluster_id)
             self._notify()
 
@@ -445,7 +458,7 @@ class MetadataUpdater:
 
     async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
-        # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
+        # Prefer a known broker to the bootstrap addresses, which may be a load balancer, or outdated.
         known = [] if self._rebootstrap else self._client.pool.by_preference()
         if self._rebootstrap:
             await self._client.pool.resolve_bootstrap(until)
@@ -478,12 +491,12 @@ class MetadataUpdater:
         versions = connection.versions
         version = versions.pick(MetadataRequest)
         # One invalid name would keep the others from being found: brokers before 0.10 refuse every topic of the request
-        # with its error, and one with a lone surrogate cannot be written.
+        # with its error, and a name with a lone surrogate can't be written.
         invalid = [name for name in names or () if not is_topic_name(name)]
         if invalid and names is not None:
             names = [name for name in names if name not in invalid]
         request = metadata_request(names, create, version)
-        # The dial may have used up some of it.
+        # The dial may have used up some of the time.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
         self._client.checker.check(request, response, version, node.id)
@@ -496,8 +509,9 @@ class MetadataUpdater:
             if classify(code, _REFRESH) is Action.REBOOTSTRAP:
                 self._rebootstrap = True
             raise error_for(code, f"Metadata to {node}")
-        # Applied, it would leave the client with nobody to ask. But 0.8 lists no broker until the first topic exists,
-        # and a request that names one creates it: until then the bootstrap addresses stay in use.
+        # Such a response, if applied, would leave the client without any broker to ask. But 0.8 lists no broker until
+        # the first topic exists, and a request that names a topic creates it: until then the bootstrap addresses stay
+        # in use.
         if not response.brokers and version:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response
@@ -508,11 +522,11 @@ class MetadataUpdater:
         unknown = self._unknown(names)
         if create:
             self._create.update(unknown)
-        # A call for a topic that others already wait for joins them: a thousand sends to a topic that does not exist
-        # must neither send a thousand requests, nor restart the count of responses each time.
+        # A call for a topic that others already wait for joins them: a thousand sends to a topic that doesn't exist
+        # must neither send a thousand requests nor restart the count of responses each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
-            # Forgotten for a first call: the topic may have been created since an earlier call failed.
+            # A first call forgets them: the topic may have been created since an earlier call failed.
             self._errors.pop(name, None)
             self._missing.pop(name, None)
         self._new.update(fresh)
@@ -524,7 +538,7 @@ class MetadataUpdater:
             unknown = self._unknown(names)
             for name in unknown:
                 self._check(name, create)
-            # Not yet hopeless: ask again.
+            # It isn't hopeless yet, so ask again.
             if unknown:
                 self.invalidate(f"topics are still unknown: {unknown[:3]}")
 
@@ -533,9 +547,9 @@ class MetadataUpdater:
         code = ErrorCode(self._errors.get(name, 0))
         fails = classify(code, _REFRESH) is Action.FAIL
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
-            # Nobody waits for it any more, and the next caller may not allow it.
+            # No call waits for it any more, and the next caller may not allow its creation.
             self._create.discard(name)
-            # A broker that may not create the topic for this client says the same as one that may not describe it.
+            # A broker reports the same error whether this client may not create the topic or not describe it.
             refused = create and code.policy & Policy.AUTHORIZATION
             detail = "if the topic does not exist yet, it needs CREATE too" if refused else None
             raise error_for(
@@ -546,7 +560,8 @@ class MetadataUpdater:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
 
     def _nonexistent(self, names: list[str]) -> KafkaError | None:
-        """The error for a topic that does not exist by the last response, for a deadline too short to ask again."""
+        """Return the error for a topic that doesn't exist according to the last response, if a deadline is too short to
+        ask again."""
         for name in self._unknown(names):
             error = error_for(self._errors.get(name, ErrorCode.NONE), f"topic {name!r}")
             if self._last_error is None and isinstance(error, UnknownTopicError):
@@ -572,7 +587,7 @@ class MetadataUpdater:
 
     def _notify(self) -> None:
         for waiter in self._waiters:
-            # Done if its call was cancelled in this iteration.
+            # The waiter is done if its call was cancelled in this iteration.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -581,10 +596,47 @@ def metadata_request(names: list[str] | None, create: bool, version: int) -> Met
     """Return the request in the form of that version; None for all topics."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     if version == 0 and topics is None:
-        # In version 0, an empty list means all topics.
+        # An empty list means all topics in version 0.
         topics = []
-    # Where the field does not exist it must have its default, true, or the encoder refuses it.
+    # Versions without the field need its default, true, or the encoder refuses the request.
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
+
+
+def definitive(failures: Failures) -> bool:
+    """Whether no address can succeed later: each failed in a way that a retry does not change."""
+    if any(isinstance(error, ConfigurationError) for _, error in failures):
+        return True
+    return all(classify(error, _STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
+
+
+def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError | ConfigurationError:
+    """Return one error that lists every address with its cause.
+
+    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError. An error in
+    the options, such as a certificate that cannot be read, has nothing to do with addresses and is returned itself.
+    """
+    for _, error in failures:
+        if isinstance(error, ConfigurationError):
+            return copied(error)
+    kind: type[BrokerConnectionError] = BootstrapError
+    # A kind counts only if all failures agree: with mixed causes one address may be mistyped while the cluster behind
+    # the others is merely down.
+    for candidate in (NotKafkaError, AuthenticationError):
+        if all(isinstance(error, candidate) for _, error in failures):
+            kind = candidate
+    tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
+    each = "; ".join(f"{node}: {error}" for node, error in failures)
+    if kind is AuthenticationError:
+        check = "; check the credentials and certificates"
+    elif all(isinstance(error, NoTokenError) for _, error in failures):
+        # The addresses are right, and the cause says what's wrong.
+        check = ""
+    else:
+        check = "; check bootstrap_servers and security_protocol"
+    error = kind(f"no bootstrap address could be used{tried}: {each}{check}")
+    # The traceback shows one of several failures; the text has all.
+    error.__cause__ = failures[-1][1]
+    return error
 
 
 def _now() -> float:

@@ -1,8 +1,8 @@
 """The connection pool: one connection per broker and channel, with reconnect backoff per broker.
 
 Connections to a broker that left the cluster, or moved to another address, are retired: they take no new requests and
-close when the last response has arrived. Backoff is per broker and not per channel, as all channels fail together.
-"""
+close when the last response has arrived. The backoff belongs to the broker and not to the channel, because all channels
+fail together."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MAIN = "main"
 """The channel for requests that brokers respond to at once."""
 
 _WARN_EVERY = 30.0
-"""Seconds without a further warning that ``broker_version`` may be wrong."""
+"""Seconds between two warnings that ``broker_version`` may be wrong."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
 
 class _DialState:
-    """Failed dials of one broker in a row; no entry while it can be reached."""
+    """Failed dials of one broker in a row; a broker that can be reached has no entry."""
 
     __slots__ = ("failures", "last_error", "retry_at")
 
@@ -67,28 +67,28 @@ class Pool:
         self._client = client
         self._config = config = client.config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
-        # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
-        # brokers.
+        # Bootstrap addresses have ids of their own: their node ids are unknown. So they can be dialled, preferred and
+        # backed off like brokers.
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._brokers: Mapping[int, BrokerNode] = {}
         self._cluster_id: str | None = None
         self._connections: dict[tuple[int, str], Connection] = {}
-        # Only so that they are closed with the client; they leave the set at the next dial once they have closed
-        # themselves.
+        # Retired connections are kept only so that they are closed with the client. Once closed they leave the set at
+        # the next dial.
         self._retired: set[Connection] = set()
         self._dial_states: dict[int, _DialState] = {}
-        # A hundred requests that need a connection at once cause one dial, and the cancellation of one of them does not
-        # end it.
+        # A hundred requests that need a connection at once cause one dial, and cancelling one of them doesn't end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._close_error: KafkaError | None = None
-        # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
-        # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
+        # Address → the release of a broker that doesn't report its versions, and until when it isn't probed again (s,
+        # the loop's clock). Recognizing the release takes seconds and several connections, but the broker can be
+        # upgraded meanwhile.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
-        # By broker and channel: the API on which the broker has ended the last connection, as one does whose release is
-        # not broker_version.
+        # Broker and channel → the API on which the broker ended the last connection, as a broker does whose release
+        # isn't broker_version.
         self._refusals: dict[tuple[int, str], str] = {}
         self._doubted_at = -math.inf
-        # Addresses at which a broker has reported its versions: it will not become an old one.
+        # Addresses at which a broker has reported its versions: it won't become an old one.
         self._answering: set[tuple[str, int]] = set()
         # Addresses that have led to a broker.
         self._reached: set[tuple[str, int]] = set()
@@ -101,8 +101,7 @@ class Pool:
     async def resolve_bootstrap(self, deadline: float) -> None:
         """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
 
-        One that cannot be resolved stays as it is: the error of its connection says why.
-        """
+        An address that can't be resolved stays as it is: the error of its connection says why."""
         if not self._config.canonical_bootstrap:
             return
         found: list[Address] = []
@@ -131,7 +130,7 @@ class Pool:
         return node
 
     def update(self, brokers: Mapping[int, BrokerNode], cluster_id: str | None) -> None:
-        """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
+        """Use the brokers of a new snapshot. Connections to brokers that left the cluster or moved are retired."""
         before, self._brokers = self._brokers, brokers
         self._cluster_id = cluster_id
         known = {(node.host, node.port) for node in (*brokers.values(), *self._bootstrap.values())}
@@ -158,9 +157,9 @@ class Pool:
 
     @property
     def unproven(self) -> bool:
-        """Whether none of the addresses that the metadata has was ever reached."""
+        """Whether none of the addresses in the metadata was ever reached."""
         return bool(self._brokers) and all(
-            (each.host, each.port) not in self._reached for each in self._brokers.values()
+            (node.host, node.port) not in self._reached for node in self._brokers.values()
         )
 
     def address(self, node_id: int) -> str:
@@ -199,7 +198,7 @@ class Pool:
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
-        # Before the task is made: an unknown broker is the caller's error and no failed dial.
+        # Look it up before the task is made: an unknown broker is the caller's error and no failed dial.
         node = self.node(node_id)
         return await self._dialling.run(
             (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
@@ -215,7 +214,8 @@ class Pool:
             connection = self.ready(node_id)
             failures = self._dial_states[node_id].failures if node_id in self._dial_states else 0
             silent = connection is not None and connection.silent_for > HEDGE_DELAY
-            # No connection counts as one request in flight: an idle one is preferred, a dial to a busy one.
+            # No connection counts as one request in flight, so an idle connection is preferred to a dial, and a dial to
+            # a busy connection.
             load = connection.in_flight if connection is not None else 1
             # The order of the fields is the order of importance.
             return (node_id in avoid, failures, silent, load, uniform(0, 1))
@@ -226,25 +226,25 @@ class Pool:
         """Close a connection with all requests in flight on it. The next request connects again."""
         connection = self._connections.pop((node_id, channel), None)
         if connection is not None:
-            # close() first, for its reason: abort() would report ClientClosedError to the others.
+            # close() comes first because of its reason: abort() would report ClientClosedError to the other requests.
             connection.close(BrokerConnectionError(f"the connection to {connection.peer} was given up"))
             connection.abort()
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
-        # Before the wait: nothing may be dialled meanwhile.
+        # Fail before the wait: nothing may be dialled meanwhile.
         self.fail(reason)
         await self._dialling.wait_closed()
         late = self._all()
         until = asyncio.get_running_loop().time() + timeout
         try:
             async with timeout_at(until):
-                # One after the other: all are closing already, so the slowest alone decides.
+                # Wait for one after the other: all of them are closing already, so the slowest alone decides.
                 while late:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            # Without any time, as after a start that failed, it was not expected.
+            # The pool isn't expected to close them all without any time, as after a failed start.
             logger.log(
                 logging.WARNING if timeout else logging.DEBUG,
                 "%s not closed in %.3g s, aborted",
@@ -267,7 +267,7 @@ class Pool:
             connection.abort()
 
     async def _dial(self, node: BrokerNode, channel: str) -> Connection:
-        # Shared by the channels of the broker. Changed by this task alone between its awaits.
+        # The channels of the broker share it. Only this task changes it between its awaits.
         state = self._dial_states.setdefault(node.id, _DialState())
         loop = asyncio.get_running_loop()
         if state.retry_at > loop.time():
@@ -275,7 +275,7 @@ class Pool:
         config, observer, started = self._config, self._client.observer.node(node.id), loop.time()
         release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         ended = self._connections.get((node.id, channel))
-        # In place of a connection that has ended: the broker was restarted, it may be, to upgrade it.
+        # The new connection replaces one that has ended, so the broker may have been restarted in order to upgrade it.
         if started >= known_until or ended is not None:
             release = None
         if config.broker_version is not None and ended is not None:
@@ -296,7 +296,7 @@ class Pool:
             )
         except KafkaError as failure:
             error = self._explained(node, failure)
-            # It is stopping, or away: that has ended the connection before.
+            # The broker is stopping, or away, and that has ended the connection before.
             self._refusals.pop((node.id, channel), None)
             state.failures += 1
             state.last_error = error
@@ -313,10 +313,10 @@ class Pool:
             self._releases.pop((node.host, node.port), None)
         elif release is None:
             self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
-        # Reached: the next failure starts with the shortest pause.
+        # The broker was reached, so the next failure starts with the shortest pause.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}
-        # Closed while it was dialled; the connection is registered all the same, as close() waits for all.
+        # The pool was closed during the dial. The connection is registered all the same, because close() waits for all.
         if self._close_error is not None:
             connection.abort()
         self._connections[node.id, channel] = connection
@@ -324,11 +324,11 @@ class Pool:
         return connection
 
     def _explained(self, node: BrokerNode, error: KafkaError) -> KafkaError:
-        """Name ``advertised.listeners`` in the error of an address that only the metadata has, and never led anywhere,
-        while a bootstrap address did."""
+        """Name ``advertised.listeners`` in the error of an address that only the metadata has, if it never led to a
+        broker and a bootstrap address did."""
         address = (node.host, node.port)
-        bootstrap = {(each.host, each.port): str(each) for each in self._bootstrap.values()}
-        worked = next((text for each, text in bootstrap.items() if each in self._reached), None)
+        bootstrap = {(node.host, node.port): str(node) for node in self._bootstrap.values()}
+        worked = next((text for reached, text in bootstrap.items() if reached in self._reached), None)
         if (
             type(error) is not BrokerConnectionError
             or worked is None
@@ -345,10 +345,10 @@ class Pool:
         return explained
 
     def _doubt_version(self, node: BrokerNode, channel: str, api: str) -> None:
-        """Warn of ``broker_version`` if a broker ends connections on the same request, twice in a row.
+        """Warn of ``broker_version`` if a broker closes connections on the same request twice in a row.
 
-        Nothing else would say so before the deadline of a call. Once is a broker that stops: then the next dial fails.
-        """
+        Nothing else would say so before the deadline of a call. Once isn't enough: a broker that stops does the same,
+        but then the next dial fails."""
         before, self._refusals[node.id, channel] = self._refusals.get((node.id, channel), ""), api
         now = asyncio.get_running_loop().time()
         if api and api == before and now - self._doubted_at >= _WARN_EVERY:
@@ -363,13 +363,13 @@ class Pool:
             )
 
     def _identity(self, node: BrokerNode) -> Identity:
-        # A bootstrap address may be a load balancer, and have moved to another cluster for a reason.
+        # A bootstrap address may be a load balancer, and may have moved to another cluster for a reason.
         known = node.id >= 0 and self._config.cluster_check
         return Identity(self._cluster_id, node.id) if known else ANYONE
 
     def _handle_failure(self, error: KafkaError) -> None:
-        # Not left to the callers: none may be waiting any more, and the client would keep dialling with a certificate
-        # or credentials that no broker accepts.
+        # The callers don't handle it, because none may be waiting any more, and the client would keep dialling with a
+        # certificate or credentials that no broker accepts.
         action = classify(error, Situation(ApiVersionsRequest.api_key))
         if action is Action.STOP:
             self._client.fail(error)
@@ -382,7 +382,7 @@ class Pool:
     def _retire(self, node_id: int) -> None:
         for key in [key for key in self._connections if key[0] == node_id]:
             connection = self._connections.pop(key)
-            # It closes itself: by the idle timeout, after the responses that are still due.
+            # It closes itself by the idle timeout, after the responses that are still due.
             if connection.in_flight:
                 self._retired.add(connection)
             else:

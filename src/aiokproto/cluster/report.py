@@ -64,7 +64,7 @@ def client_findings(
     if closed is not None:
         findings.failed.append(str(closed))
         findings.ended = ended
-        # What follows from it says nothing new.
+        # Its consequences say nothing new.
         return findings
     brokers = metadata.snapshot.brokers
     unreachable = [node for node in brokers if pool.failures(node)[0]]
@@ -78,7 +78,7 @@ def client_findings(
         count, last = pool.failures(node)
         text = f"{pool.address(node)} cannot be reached ({count} failures in a row): {last}"
         (findings.failed if len(unreachable) == len(brokers) and not reached else findings.degraded).append(text)
-    # Refreshes begin at that age, and take up to a request timeout before the next broker is tried.
+    # Refreshes start at that age, and take up to a request timeout before the next broker is tried.
     limit = config.metadata_max_age + config.request_timeout
     if metadata.updated_at is not None and now - metadata.updated_at > limit:
         findings.degraded.append(f"the metadata is {now - metadata.updated_at:.0f} s old")

@@ -35,8 +35,8 @@ class SingleFlight(Generic[K, T]):
         if task is None:
             task = self._tasks[key] = create_task(work(), name=f"aiokproto {key}")
             task.add_done_callback(lambda done: self._finished(key, done))
-        # Not wait_for, which cancels the task at its timeout, and not shield, which raises the task's cancellation as
-        # if the caller had been cancelled.
+        # wait_for would cancel the task at its timeout, and shield would raise the task's cancellation as if the caller
+        # had been cancelled.
         await asyncio.wait((task,), timeout=max(timeout, 0))
         if not task.done():
             raise DeadlineError(describe())
@@ -46,7 +46,7 @@ class SingleFlight(Generic[K, T]):
 
     def close(self, reason: KafkaError) -> None:
         """Cancel all tasks; every call raises ``reason``."""
-        # The first reason, as in the client.
+        # Keep the first reason, as the client does.
         self._close_error = self._close_error or reason
         for task in self._tasks.values():
             task.cancel()
@@ -57,7 +57,8 @@ class SingleFlight(Generic[K, T]):
             await asyncio.wait(list(self._tasks.values()))
 
     def _finished(self, key: K, task: asyncio.Task[T]) -> None:
-        # In a callback and not in `run`, whose callers may all be gone: the next call must start a new task.
+        # This is a callback and not a part of `run`, because all callers of `run` may have left: the next call must
+        # start a new task.
         self._tasks.pop(key, None)
         if not task.cancelled():
             # Retrieve it: without a waiting caller asyncio would log an exception that was never retrieved.

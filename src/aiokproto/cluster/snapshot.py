@@ -1,14 +1,14 @@
 """The cluster metadata, immutable, and how a Metadata response updates it (pure).
 
-Responses can be older than what is known: brokers learn of a leader change at different times. Per partition the
-higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over. A lower
-epoch is believed when several responses in a row have it: a cluster that was restored, or lost its last leader's
-metadata, counts on from an older epoch, and a client that insists on the newer one never finds its leader.
+A response can be older than what the client knows, because brokers learn of a leader change at different times. For
+each partition the higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again
+starts over. A lower epoch is believed when several responses in a row have it: a cluster that was restored, or lost its
+last leader's metadata, counts on from an older epoch, and a client that insists on the newer one never finds its
+leader.
 
-A topic never loses partitions (Kafka only adds some): those that a response leaves out stay as they were, and are asked
-for again. Where topics have no ids (before 2.8) it may be another topic of that name, so there a smaller one is
-believed when several responses in a row have it.
-"""
+A topic never loses partitions (Kafka only adds some). Partitions that a response leaves out stay as they were, and are
+requested again. If topics have no ids (before 2.8) it may be another topic of the same name, so there a smaller topic
+is believed when several responses in a row have it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NO_LEADER = -1
 MAX_REWINDS = 5
 """Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
 MAX_OMISSIONS = 9
-"""Responses in a row that leave out partitions of a topic without id, which is how often a topic is missing before it
-counts as deleted; after these they are believed."""
+"""How many responses in a row may leave out partitions of a topic without id before they are believed: as many as a
+topic may be missing in before it counts as deleted."""
 LONGEST_HOST = 255
 """Characters of the longest name that DNS has."""
 
@@ -169,7 +169,7 @@ class ClusterSnapshot:
         for node in endpoints:
             if node.node_id == leader and is_address(node.node_id, node.host, node.port):
                 brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
-        # A leader without a known address could not be dialled: the next Metadata response brings both.
+        # A leader without a known address couldn't be dialled: the next Metadata response brings both.
         if leader not in brokers:
             return self
         info = self.topics[topic]
@@ -219,7 +219,8 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
             elif topic.topic_id != ZERO_UUID or known.omissions < MAX_OMISSIONS:
                 listed[index] = before
                 omissions = known.omissions + 1
-    # A gap in the indexes is a partition without a leader, not an error: index and place must stay the same.
+    # A gap in the indexes is a partition without a leader, not an error: the position in the list must stay the
+    # partition's index.
     partitions = tuple(listed.get(index, _UNLISTED) for index in range(max(listed, default=-1) + 1))
     return TopicInfo(topic.name, topic.topic_id, partitions, topic.is_internal, omissions)
 
@@ -228,10 +229,10 @@ _UNLISTED = PartitionInfo()
 
 
 def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
-    """Return what is newer: what is known of a partition, or what a response says."""
+    """Return the newer one: the known partition, or the one in a response."""
     if found.leader_epoch < 0:
-        # Unknown (before version 7): neither older nor newer, so the response counts. But some brokers send no epoch
-        # while there is no leader (Redpanda): without the known one an outdated response could follow.
+        # The epoch is unknown (before version 7), neither older nor newer, so the response counts. But some brokers
+        # send no epoch while there is no leader (Redpanda): without the known one an outdated response could follow.
         return found if found.leader >= 0 else found._replace(leader_epoch=before.leader_epoch)
     if found.leader_epoch < before.leader_epoch and before.rewinds < MAX_REWINDS:
         return before._replace(rewinds=before.rewinds + 1)

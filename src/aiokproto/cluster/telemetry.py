@@ -13,8 +13,7 @@ The first push comes after half to one and a half of the interval, so that clien
 together. Closing pushes once more (``terminating``), which brokers accept at any time.
 
 What can never happen: an error here reaches a call of the application, or delays it. Only closing waits, for at most
-:data:`TERMINATING` seconds, and only if the brokers have subscribed.
-"""
+:data:`TERMINATING` seconds, and only if the brokers have subscribed to metrics."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 FIRST_AFTER = 10.0
-"""Seconds after the start in which the subscription is requested (half to one and a half): a program that sends one
-record and ends neither waits for a response nor causes a request."""
+"""Seconds after the start in which the subscription is requested (half to one and a half times this). A program that
+sends one record and ends neither waits for a response nor causes a request."""
 
 TERMINATING = 1.0
 """Longest time for the last push (s)."""
@@ -52,7 +51,7 @@ DEFAULT_INTERVAL = 300.0
 """Seconds until the next attempt when the broker has given no interval: Kafka's default interval."""
 
 _SHORTEST_INTERVAL = 0.1
-"""The least that Kafka accepts as ``interval.ms``; a broker that says less does not make the client spin."""
+"""The least that Kafka accepts as ``interval.ms``. A broker that sends less must not make the client spin."""
 
 _SCOPE = "aiokproto"
 _GET = Situation(GetTelemetrySubscriptionsRequest.api_key)
@@ -81,7 +80,7 @@ class TelemetryReporter:
         self._first_after = first_after
         self._loop = asyncio.get_running_loop()
         self._instance_id = ZERO_UUID
-        # None while none is known, or none is wanted.
+        # None while the subscription is unknown, or the brokers want no metrics.
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._node: int | None = None
         # Codecs that a broker listed and then refused, or whose library is missing.
@@ -95,14 +94,14 @@ class TelemetryReporter:
 
     def start(self) -> None:
         """Start the task."""
-        self._since = current().wall()
+        self._since = current().milliseconds()
         self._task = create_task(self._run(), name="aiokproto telemetry")
 
     async def close(self, timeout: float) -> None:
         """End the task, and push a last time if the brokers have subscribed, for at most ``timeout`` seconds."""
         if self._task is not None:
             self._task.cancel()
-            # Its errors are logged there; awaiting the task itself would raise its cancellation here.
+            # The task has logged its errors; awaiting the task itself would raise its cancellation here.
             await asyncio.wait((self._task,))
         subscription, self._subscription = self._subscription, None
         timeout = min(timeout, TERMINATING)
@@ -155,13 +154,13 @@ class TelemetryReporter:
 
     async def _sleep(self, seconds: float) -> None:
         until, left = self._loop.time() + seconds, seconds
-        # Again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        # Sleep again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
         while left > 0:
             await asyncio.sleep(left)
             left = until - self._loop.time()
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
-        # The same broker for all: it knows the subscription, and when the last push came.
+        # All requests go to the same broker: it knows the subscription and when the last push came.
         if self._node is None or self._node not in self._cluster.snapshot.brokers:
             self._node = self._cluster.pool.by_preference()[0]
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
@@ -175,12 +174,12 @@ class TelemetryReporter:
         self, subscription: GetTelemetrySubscriptionsResponse, timeout: float, *, terminating: bool = False
     ) -> None:
         assert self._node is not None, "the broker that gave the subscription"
-        now = current().wall()
+        now = current().milliseconds()
         data = self._encoded(subscription, now)
         codec = self._codec(subscription)
         metrics = bytes(compress(codec, data))
         if len(metrics) > subscription.telemetry_max_bytes:
-            # The broker would only say so; the next push may be smaller, as what has no value is left out.
+            # The broker would only say the same. The next push may be smaller: metrics without a value are left out.
             raise error_for(
                 ErrorCode.TELEMETRY_TOO_LARGE,
                 "PushTelemetry",
@@ -220,7 +219,8 @@ class TelemetryReporter:
         )
 
     def _codec(self, subscription: GetTelemetrySubscriptionsResponse) -> Compression:
-        """Return the broker's first codec that works here; none, which brokers always accept, if there is no such."""
+        """Return the broker's first codec that works here; if there is none, no compression, which brokers always
+        accept."""
         for number in subscription.accepted_compression_types:
             with suppress(ValueError, UnsupportedCompressionError):
                 codec = Compression(number)

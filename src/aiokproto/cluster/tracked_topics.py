@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 class TrackedTopics:
     """The topics in the metadata: permanent ones (``keep``), and those that expire when they are not used.
 
-    As Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all for ever. A
-    permanent topic that does not exist (any more) expires too, and is permanent again if it is found before.
-    """
+    This is like Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all of
+    them forever. A permanent topic that doesn't exist (any more) expires, too, and becomes permanent again if it is
+    found before."""
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
         """Start without topics.
@@ -23,7 +23,7 @@ class TrackedTopics:
         self._last_used = last_used
         self._kept: set[str] = set()
         self._requested_at: dict[str, float] = {}
-        # Permanent topics that do not exist, and when that was noticed, or one was last requested (s).
+        # Permanent topics that don't exist → when that was noticed, or when a caller last requested one (s).
         self._lost: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
@@ -32,7 +32,7 @@ class TrackedTopics:
             if name in self._lost:
                 self._lost[name] = now
             elif keep:
-                # For ever: a consumer that subscribed to it does not ask again.
+                # Keep it forever: a consumer that subscribed to it doesn't ask again.
                 self._kept.add(name)
                 self._requested_at.pop(name, None)
             elif name not in self._kept:
@@ -54,7 +54,7 @@ class TrackedTopics:
         """Stop tracking the topics that were not used for too long, and return them."""
         expired: list[str] = []
         for since in (self._requested_at, self._lost):
-            # Asked now and not noted per record: sending must not touch these dicts.
+            # Ask now instead of recording each use: sending must not touch these dicts.
             idle = [
                 name
                 for name, requested in since.items()

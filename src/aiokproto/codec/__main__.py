@@ -8,7 +8,7 @@ import sys
 from aiokproto.cli.codec.main import main
 
 if __name__ == "__main__":
-    # JSON is UTF-8, whatever the locale says.
+    # JSON is UTF-8, even if the locale says otherwise.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.exit(main())

@@ -1,6 +1,6 @@
 """Generates the encoder and decoder of a message version.
 
-For every (message, version) that is used, one flat Python function is generated: nested structs are inlined, adjacent
+For every version of a message that is used, it generates one flat Python function: nested structs are inlined, adjacent
 fixed-size fields share one ``unpack_from``, and only lengths are checked. On bad input the functions may raise any
 exception; ``explain`` then walks the same schema slowly to find the field. ``Message.source(version)`` prints the code,
 and :mod:`linecache` shows it in tracebacks.
@@ -63,7 +63,7 @@ def compile_init(struct: type[Struct]) -> Callable[..., None]:
     parameters, body = [], []
     for spec in struct.fields():
         if spec.factory is not None:
-            # A sentinel, not None: null is a value of its own on the wire.
+            # The default is a sentinel and not None, because null is a value of its own on the wire.
             parameters.append(f"{spec.name}=MISSING")
             new = "[]"
             if spec.factory is not list:
@@ -110,9 +110,9 @@ _RUNTIME: dict[str, Any] = {
 def _build(lines: list[str], name: str, names: dict[str, Any], title: str) -> Any:
     text = "\n".join(lines) + "\n"
     filename = f"<aiokproto {title}>"
-    # A scope for each function: names of one version must not be seen by another.
+    # Each function has a scope of its own, because one version must not see another's names.
     scope: dict[str, Any] = {"__name__": "aiokproto.codec.generated", **_RUNTIME, **names}
     exec(compile(text, filename, "exec"), scope)
-    # None as the time: linecache.checkcache() then keeps an entry that has no file.
+    # The time is None, so that linecache.checkcache() keeps an entry that has no file.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return scope[name]

@@ -1,7 +1,7 @@
 """Which options of Kafka can hold a secret, by their names. Pure.
 
-Kafka's own log of requests hides what is a password, and what it does not know: a plugin's option, one of a single
-listener, a name with a slip of the pen.
+Kafka's own log of requests hides passwords, and every option that it doesn't know: a plugin's option, an option of a
+single listener, a misspelled name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SHOWN = frozenset(
     unclean.leader.election.enable
     """.split()  # noqa: SIM905 - one name a line would be two pages
 )
-"""Those that can be altered, of topics, groups, client metrics and brokers (Kafka 4.4), without the passwords."""
+"""The options of topics, groups, client metrics and brokers that can be altered (Kafka 4.4), without the passwords."""
 
 
 def may_be_secret(name: str) -> bool:

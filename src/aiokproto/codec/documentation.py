@@ -1,8 +1,8 @@
 """The texts of declarations at run time: class docstrings, and the string literals that follow fields.
 
-Python drops a string literal that is a statement, so the texts of fields exist only in the source. They are read from
-there when a tool asks for the first one of a module: declarations are imported by every client, and texts by none.
-Without the source (a zipped or frozen program) there are no texts, and that is no error.
+Python drops a string literal that is a statement, so the texts of fields exist only in the source. A tool that asks for
+the first text of a module reads them from there, because every client imports the declarations and none imports the
+texts. Without the source (in a zipped or frozen program) there are no texts, and that isn't an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def describe(struct: type[Struct]) -> str:
 def describe_field(spec: FieldSpec) -> str:
     """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it has no text.
 
-    The text of a struct stands for that of a field which is one and has none of its own.
+    The text of a struct stands for a field that is such a struct and has no text of its own.
     """
     own = _texts(spec.owner.__module__).get((spec.owner.__name__, spec.name), "") if spec.owner is not None else ""
     text = own or (describe(spec.struct) if spec.struct is not None else "")
@@ -32,7 +32,7 @@ def describe_field(spec: FieldSpec) -> str:
 
 @cache
 def _texts(module: str) -> dict[tuple[str, str], str]:
-    """(Class, field) → text; the text of the class itself has an empty field."""
+    """Return the texts by class and field; the text of the class itself has an empty field."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError, SyntaxError):

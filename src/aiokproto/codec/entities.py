@@ -37,7 +37,7 @@ ANY_ENTITY = Entity()
 NameOf = Callable[[bytes], "str | None"]
 """Topic id → name."""
 
-_PLACES = {
+_KINDS = {
     Role.TOPIC_NAME: "topic",
     Role.TOPIC_ID: "topic",
     Role.PARTITION_INDEX: "partition",
@@ -55,10 +55,10 @@ def entity_of(part: Struct, within: Entity, name_of: NameOf) -> Entity:
     return within
 
 
-# What follows from a declaration is looked up once: a request can name a million partitions.
+# What follows from a declaration is looked up once, because a request can name a million partitions.
 @cache
 def _naming(struct: type[Struct]) -> list[FieldSpec]:
-    return [spec for spec in struct.fields() if not (spec.array or spec.mentioned) and spec.role in _PLACES]
+    return [spec for spec in struct.fields() if not (spec.array or spec.mentioned) and spec.role in _KINDS]
 
 
 @cache
@@ -72,14 +72,14 @@ def _narrowed(within: Entity, spec: FieldSpec, value: Any, name_of: NameOf) -> E
         return within
     if spec.role is Role.TOPIC_ID:
         value = name_of(value)
-    # Not _replace(), which takes much longer.
+    # _replace() would take much longer.
     topic, partition, group, transaction = within
-    place = _PLACES[spec.role]
-    if place == "partition":
+    kind = _KINDS[spec.role]
+    if kind == "partition":
         return Entity(topic, value, group, transaction)
-    if place == "topic":
+    if kind == "topic":
         return Entity(value, partition, group, transaction)
-    if place == "group":
+    if kind == "group":
         return Entity(topic, partition, value, transaction)
     return Entity(topic, partition, group, value)
 
@@ -97,8 +97,8 @@ def names_entity(spec: FieldSpec) -> bool:
     if spec.mentioned:
         return False
     if spec.struct is None:
-        return spec.role in _PLACES
-    return any(names_entity(each) for each in spec.struct.fields())
+        return spec.role in _KINDS
+    return any(names_entity(inner) for inner in spec.struct.fields())
 
 
 def entities(part: Struct, name_of: NameOf, within: Entity = ANY_ENTITY) -> Iterator[Entity]:

@@ -168,13 +168,13 @@ class _Walker:
             size = self.uvarint(f"{path}.tags")
             start = self.pos
             spec = known.get(tag)
-            where = f"{path}.{spec.name if spec else f'tag {tag}'}"
-            self.take(size, where, "tagged field")
+            field_path = f"{path}.{spec.name if spec else f'tag {tag}'}"
+            self.take(size, field_path, "tagged field")
             if spec is not None:
                 stop, self.pos = self.pos, start
-                yield from self.field(spec, where)
+                yield from self.field(spec, field_path)
                 if self.pos != stop:
-                    raise _Mismatch(where, f"takes {self.pos - start} bytes, but its tagged field has {size}")
+                    raise _Mismatch(field_path, f"takes {self.pos - start} bytes, but its tagged field has {size}")
             yield
 
 
@@ -205,14 +205,14 @@ def _check_nested(value: Struct, path: str) -> None:
         item = getattr(value, spec.name)
         if item is None or not (spec.array or spec.struct):
             continue
-        where = f"{path}.{spec.name}"
+        field_path = f"{path}.{spec.name}"
         if spec.array:
-            _check_list(item, where)
+            _check_list(item, field_path)
         for index, each in enumerate(item if spec.array else (item,)):
-            place = f"{where}[{index}]" if spec.array else where
+            item_path = f"{field_path}[{index}]" if spec.array else field_path
             if spec.struct is not None:
-                _check_type(each, spec.struct, place)
-                _check_nested(each, place)
+                _check_type(each, spec.struct, item_path)
+                _check_nested(each, item_path)
 
 
 def _check_list(value: Any, path: str) -> None:
@@ -228,16 +228,16 @@ def _check_type(value: Any, struct: type[Struct], path: str) -> None:
 def _check_struct(value: Struct, version: int, flexible: bool, path: str) -> None:
     known: set[int | None] = set()
     for spec in type(value).fields():
-        where = f"{path}.{spec.name}"
+        field_path = f"{path}.{spec.name}"
         if not hasattr(value, spec.name):
-            raise _Mismatch(where, "not set")
+            raise _Mismatch(field_path, "not set")
         item = getattr(value, spec.name)
         if version in spec.versions:
             known.add(spec.tag)
-            _check_field(spec, item, version, flexible, where)
+            _check_field(spec, item, version, flexible, field_path)
         elif not spec.ignorable and item != spec.default_value():
             raise _Mismatch(
-                where, f"{_brief(item)} would be lost: this version lacks the field (versions {spec.versions})"
+                field_path, f"{_brief(item)} would be lost: this version lacks the field (versions {spec.versions})"
             )
     tags = value.unknown_tags
     if tags and not flexible:

@@ -80,7 +80,7 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     version, correlation id and client id stay in place, so that a broker can answer UNSUPPORTED_VERSION.
 
     Raises:
-        DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
+        DecodeError: The frame is too short, its ApiKey is unknown, or it still starts with its length.
     """
     message, version = _request_of(frame)
     header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
@@ -99,7 +99,7 @@ def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
     if len(frame) < _KEY_VERSION_ID.size:
         raise DecodeError(f"a request frame of {counted(len(frame), 'byte')} is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
-    # The commonest mistake of a caller, which would otherwise be reported as an unknown ApiKey.
+    # This is the most frequent mistake of a caller, which would otherwise be reported as an unknown ApiKey.
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
     return request_type(api_key), version
@@ -108,7 +108,8 @@ def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
 def _may_be_header(api_key: int, version: int) -> bool:
     """Whether four bytes that equal the rest of the frame's length can still be a key and version.
 
-    Not with the key of Produce, 0: the length would equal the version, and no Produce request is that short.
+    They can't with the key of Produce, 0, because the length would equal the version, and no Produce request is that
+    short.
     """
     return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
@@ -118,8 +119,8 @@ def decode_response(
 ) -> R:
     """Decode the body of a response frame without its length.
 
-    Not ``exact``, bytes after the body are ignored. Clients have to: Java and librdkafka ignore them, so a broker that
-    sends some works with those.
+    Unless ``exact`` is set, bytes after the body are ignored. Clients have to ignore them: Java and librdkafka do, so
+    they work with a broker that sends some.
 
     Raises:
         DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
@@ -130,7 +131,7 @@ def decode_response(
 
 def _body_at(frame: Buffer, header_version: int) -> int:
     """Return the position of a response's body."""
-    # No broker sends tagged fields in the header today, and reading the header costs as much as a small body.
+    # No broker sends tagged fields in the header today, and reading the header costs as much as reading a small body.
     if header_version == 1 and len(frame) > _LENGTH.size and frame[_LENGTH.size] == 0:
         return _LENGTH.size + 1
     _, pos = ResponseHeader.decode_from(frame, 0, header_version)
@@ -146,15 +147,15 @@ def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
     Raises:
         DecodeError: As :func:`decode_response`.
     """
-    # In every version, the error code follows the correlation id.
+    # The error code follows the correlation id in every version.
     code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
     if code != ErrorCode.UNSUPPORTED_VERSION:
         return decode_response(frame, ApiVersionsResponse, version, exact=False)
     try:
         return decode_response(frame, ApiVersionsResponse, 0, exact=False)
     except DecodeError:
-        # The code says all that is needed. librdkafka's mock cluster lists its versions in no form of the protocol, and
-        # others answer in the form of the request.
+        # The code is enough. librdkafka's mock cluster lists its versions in no form of the protocol, and other brokers
+        # respond in the form of the request.
         return ApiVersionsResponse(error_code=code)
 
 

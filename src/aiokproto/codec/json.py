@@ -85,7 +85,7 @@ def from_json(message: type[M], data: object, version: int, *, records: RecordsR
 @cache
 def json_name(name: str) -> str:
     """Return a field's name in JSON: ``throttle_time_ms`` → ``throttleTimeMs``."""
-    # KRaft is the only word with a capital inside, which snake case does not keep.
+    # KRaft is the only word with a capital inside, which snake case doesn't keep.
     first, *rest = (word.replace("kraft", "KRaft") for word in name.split("_"))
     return first[:1].lower() + first[1:] + "".join(word[:1].upper() + word[1:] for word in rest)
 
@@ -120,14 +120,15 @@ class _Writer:
         for spec in type(struct).fields():
             name = json_name(spec.name)
             value = getattr(struct, spec.name)
-            where = f"{path}.{name}"
+            field_path = f"{path}.{name}"
             if self.version not in spec.versions:
                 if not spec.ignorable and value != spec.default_value():
                     raise self.bad(
-                        where, f"{brief(value)} would be lost: this version lacks the field (versions {spec.versions})"
+                        field_path,
+                        f"{brief(value)} would be lost: this version lacks the field (versions {spec.versions})",
                     )
             elif spec.tag is None or value != spec.default_value():
-                key, shown = self.field(spec, name, value, where)
+                key, shown = self.field(spec, name, value, field_path)
                 out[key] = shown
         if struct.unknown_tags:
             out[UNKNOWN_TAGS] = {str(tag): b64encode(data).decode() for tag, data in struct.unknown_tags.items()}
@@ -244,7 +245,7 @@ class _Reader:
 
 def _is_a(kind: str, data: object) -> bool:
     wanted = _JSON_TYPES.get(kind, (int,))
-    # A bool is an int in Python, but true is not a number in JSON.
+    # A bool is an int in Python, but true isn't a number in JSON.
     return isinstance(data, wanted) and (kind == "bool" or not isinstance(data, bool))
 
 

@@ -1,12 +1,12 @@
-"""What decoding may cost in memory, whatever the bytes say.
+"""How much memory decoding may take, for any bytes.
 
-Small items make large objects: a struct of two bytes on the wire is a hundred in memory, an unknown tag of two bytes a
-dict. How far that goes is known before anything is decoded, since no schema contains itself: :func:`worst` is the most
-memory per byte that any bytes can make of a message. One short enough for its worst to stay below
-:attr:`.wire.Limits.memory` is decoded without further ado. A longer one is decoded by a second form of the same code,
-which counts: before the items of an array or tag section are made, their cost is taken from what is left.
+Small items make large objects: a struct of two bytes on the wire takes a hundred bytes in memory, and an unknown tag of
+two bytes makes a dict. The maximum is known before anything is decoded, because no schema contains itself:
+:func:`worst` is the most memory per byte that any bytes can make of a message. A message is decoded directly if it's so
+short that its maximum stays below :attr:`.wire.Limits.memory`. A second form of the same code decodes a longer one, and
+counts: before it makes the items of an array or tag section, it takes their cost from what is left.
 
-The costs are those of 64-bit CPython with its allocator's rounding, and never too low; a test measures them.
+The costs are valid for 64-bit CPython with its allocator's rounding, and never too low; a test measures them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
                 size += 1 if version in spec.nullable else minimal_size(spec.struct, version, flexible)
             else:
                 size += packer(FORMATS[spec.kind]).size
-    # At least 1: a struct without fields in a version takes no bytes, and no count of those would be bounded.
+    # A field takes at least 1: a struct without fields in a version takes no bytes, and nothing would bound their
+    # number.
     return max(size, 1)
 
 
@@ -102,7 +103,8 @@ def worst(message: type[Message], version: int) -> int:
 
 
 def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
-    # Each input byte is contents, an item, or a tag. The most expensive of the three bounds every mix of them.
+    # Each input byte is part of contents, of an item, or of a tag. The most expensive of the three bounds every mix of
+    # them.
     found = max(CONTENT, -(-TAG // 2) if flexible else 0)
     for spec in struct.fields():
         if version not in spec.versions:
@@ -111,7 +113,7 @@ def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
             least, cost = minimal_item(spec, version, flexible), item_cost(spec)
             found = max(found, -(-cost // least))
             if spec.struct is not None and flexible:
-                # An item with one unknown tag: the tag's two bytes make a dict as well.
+                # An item has one unknown tag: the tag's two bytes make a dict as well.
                 found = max(found, -(-(cost + TAGS + TAG) // (least + 2)))
         if spec.struct is not None:
             found = max(found, _worst(spec.struct, version, flexible))

@@ -1,4 +1,4 @@
-"""Refusing a request: its response, with an error code in each place for one."""
+"""Refuse a request: make its response, with the error code in every field for one."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
 
     Args:
         asked: The part of the request.
-        response: The part of the response, which can have items of others.
-        above: What the parts around it name.
+        response: The part of the response, which can have items of other parts.
+        above: The entities that the parts around it name.
         version: The version of both.
         error: The error code.
     """
@@ -136,20 +136,20 @@ def _pairs(request: type[Struct], response: type[Struct], version: int) -> tuple
     """Return each list of a request with the one of its response."""
     sources, targets = _sources(request, version), _targets(response, version)
     if len(targets) == 1:
-        # The request has several lists, the response one for all of them.
+        # The request has several lists, but the response has one for all of them.
         sources = tuple(source for source in sources if _item_names(source) == _item_names(sources[0]))
         targets *= len(sources)
     return tuple(zip(sources, targets, strict=False))
 
 
 def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) -> Iterator[Any]:
-    """Yield the items that the response has an item for: those of the list, or of the lists in these."""
+    """Yield the items that the response has an item for: items of the list, or of the lists in these."""
     within = _within(source, target, version)
     for part in getattr(request, source.name) or ():
         if not within:
             yield part
-        for each in within:
-            yield from getattr(part, each.name) or ()
+        for inner in within:
+            yield from getattr(part, inner.name) or ()
 
 
 @cache
@@ -160,10 +160,10 @@ def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSp
     """
     assert target.struct is not None
     wanted = {by for by, _ in _naming(target.struct)}
-    # AlterReplicaLogDirs lists topics by directory, and its response does not.
+    # AlterReplicaLogDirs lists topics by directory, but its response doesn't.
     if source.struct is None or wanted & _item_names(source):
         return ()
-    return tuple(each for each in _sources(source.struct, version) if wanted & _item_names(each))
+    return tuple(spec for spec in _sources(source.struct, version) if wanted & _item_names(spec))
 
 
 @cache

@@ -66,8 +66,8 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     names = [api + suffix for api in _KEYS for suffix in ("Request", "Response")] + list(PAYLOADS)
-    # Wrong case is the most common mistake, and difflib would count it as much as a wrong letter.
-    by_letters = {each.lower(): each for each in names}
+    # A wrong case is the most frequent mistake, and difflib would count it as much as a wrong letter.
+    by_letters = {name.lower(): name for name in names}
     nearest = get_close_matches(name.lower(), by_letters, 1)
     return f": did you mean {by_letters[nearest[0]]}?" if nearest else ""
 

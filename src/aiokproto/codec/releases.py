@@ -74,8 +74,8 @@ def versions_of(release: str) -> Mapping[int, Versions]:
 
 
 def _before(release: str) -> str | None:
-    place = RELEASES.index(release)
-    return RELEASES[place - 1] if place else None
+    index = RELEASES.index(release)
+    return RELEASES[index - 1] if index else None
 
 
 def first_release(api_key: int, version: int = 0) -> str | None:
@@ -97,10 +97,10 @@ def last_release(api_key: int, version: int) -> str | None:
 
 
 def release_like(ranges: Mapping[int, Versions]) -> str:
-    """Return the newest release of whose APIs a broker serves every version, as far as it serves the API at all.
+    """Return the newest release that a broker resembles: it serves all versions of each API that it has.
 
-    Brokers do not say what they are. Releases can differ in nothing that a client sees, and others than Kafka can have
-    any versions: it is for error messages, not for decisions.
+    Brokers don't say what they are. Two releases can look the same to a client, and brokers other than Kafka can have
+    any versions. So use it for error messages, not for decisions.
     """
     for release in reversed(RELEASES):
         known = versions_of(release)

@@ -1,4 +1,4 @@
-"""Declaring messages: the class body is the schema.
+"""Declare messages: the class body is the schema.
 
 A message is one class for all its versions. A field's annotation names its wire type, or its :class:`Role`, which has
 one wire type. Every field has the default of Kafka's generated classes; :func:`field` adds what differs from "in every
@@ -13,10 +13,11 @@ version, never null"::
         allow_auto_topic_creation: bool = field("4+", default=True)
 
 Ranges are written as Kafka writes them: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``. The annotations stay text until a
-codec is compiled from them, and ``__init__`` is made on first use: importing the whole protocol costs next to nothing.
+codec is compiled from them, and ``__init__`` is made on first use, so importing the whole protocol costs next to
+nothing.
 
-Input is not trusted: a message is rejected if a count or length is more than the bytes left, if it is longer than
-:attr:`~aiokproto.codec.wire.Limits.size`, or if its objects would take more than
+The codecs don't trust their input. They reject a message if a count or length is more than the bytes left, if it's
+longer than :attr:`~aiokproto.codec.wire.Limits.size`, or if its objects would take more than
 :attr:`~aiokproto.codec.wire.Limits.memory` (1 GiB by default). Below that, objects take at most 189 times the message's
 bytes (see ``limits``): ``MetadataResponse.decode(data, 12, limits=Limits(memory=64 << 20))``.
 """
@@ -34,7 +35,7 @@ from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 from aiokproto.texts import counted
 
-# Type checkers recognize the name alone. Importing typing would take longer than this whole module.
+# Type checkers recognize the name alone. Importing typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ NEVER = Versions(0, -1)
 class Route(Enum):
     """Which broker a request goes to.
 
-    A request for several groups, transactional ids or (with LEADERS) partitions is divided among their brokers. One of
-    a session with a broker, or of one transaction, is not.
+    A request for several groups, transactional ids or (with LEADERS) partitions is divided among their brokers. A
+    request that belongs to a session with a broker, or to one transaction, isn't divided.
     """
 
     ANY = "any broker"
@@ -162,8 +163,8 @@ class Route(Enum):
 
 
 class Role(Enum):
-    """The kind of entity that a field names. The value is the annotation, and the ``entityType`` of Kafka's definitions
-    where these have one: they have none for topic ids, partitions and the keys of coordinators."""
+    """The kind of entity that a field names. The value is the annotation, and the ``entityType`` in Kafka's
+    definitions, which have none for topic ids, partitions and the keys of coordinators."""
 
     TOPIC_NAME = "TopicName"
     TOPIC_ID = "TopicId"
@@ -234,7 +235,7 @@ def field(
         versions: The versions that have the field.
         nullable: The versions in which it can be null; by default all, if the annotation has ``| None``.
         tag: The tag, if it is a tagged field.
-        default: The value where none is given, and in versions without the field.
+        default: The value if none is given, and in versions without the field.
         factory: Makes the default each time (lists, structs). A field has either this or a default.
         ignorable: Whether a value other than the default is silently left out of versions without the field, instead
             of being an error.
@@ -242,8 +243,8 @@ def field(
         mentioned: Whether the request does not act on the topics, partitions or groups in this field: a subscription,
             partitions that a session forgets. A message can be divided by all other entities that it names.
         key: Whether the field identifies an item of its list and no role does: the items of a response have the same
-            keys as those of the request, in the same order.
-        refused: The value in the response to a refused request, where it is not the default: -1 for an unknown offset.
+            keys as the request's items, in the same order.
+        refused: The value in the response to a refused request if it isn't the default: -1 for an unknown offset.
         secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it. A
             function decides it for each struct.
     """
@@ -254,8 +255,8 @@ def field(
 class FieldSpec:
     """A field as the codecs see it: its declaration (see :func:`field`) with the annotation resolved.
 
-    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` is that of the value, or of the
-    items of an array. ``owner`` is the class that declares the field.
+    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` belongs to the value, or to
+    the items of an array. ``owner`` is the class that declares the field.
     """
 
     name: str
@@ -488,7 +489,7 @@ class Message(Struct):
             DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
         """
         if not cls.in_place(version) and len(data) <= limits.size:
-            # Slices of bytes are cheaper than slices of a view, and one copy of a small message is next to nothing.
+            # Slices of bytes are cheaper than slices of a view, and a copy of a small message costs next to nothing.
             data = bytes(data)
         message, end = cls.decode_from(data, 0, version, limits=limits)
         if exact and end != len(data):
@@ -553,7 +554,7 @@ class Response(Message):
         api_key: The ApiKey.
         header_tags: The versions whose header has tagged fields; by default the flexible ones.
         client_throttles: The versions whose ``throttle_time_ms`` the client has to wait out; by default all. In older
-            versions, the broker has itself waited before it responded (KIP-219).
+            versions the broker itself waited before it responded (KIP-219).
     """
 
     api_key: ClassVar[int]

@@ -1,13 +1,13 @@
 """Long work in steps: a generator yields after each item, so that its caller can pause there.
 
-Names of such generators end in -ing: ``refusing`` does what ``refuse`` does.
+The names of such generators end in -ing: ``refusing`` does what ``refuse`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-# See ``schema``: typing is not imported.
+# typing isn't imported, for the reason in ``schema``.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

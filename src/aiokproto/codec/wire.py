@@ -11,7 +11,7 @@ from struct import Struct as Packer
 
 from aiokproto.codec.steps import finish
 
-# See ``schema``: typing is not imported.
+# typing isn't imported, for the reason in ``schema``.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ UVARINT_BYTES_MAX = 5
 class Limits:
     """Limits of decoding one message; a message over a limit is rejected with :exc:`.DecodeError`.
 
-    Counts need no limit of their own: one that claims more items than the bytes left could hold is refused before
-    anything is made. Nor does nesting: no schema contains itself, and the deepest is six structs deep.
+    Counts need no limit of their own: a count of more items than the remaining bytes could hold is refused before
+    anything is made. Nesting needs none either: no schema contains itself, and the deepest is six structs deep.
 
     Args:
         size: Size of the message in bytes. The default is the largest length that a frame can have.
@@ -76,7 +76,7 @@ def packer(formats: str) -> Packer:
 
 
 class _Counted(dict[int, "Callable[..., Any]"]):
-    """Count, as it is on the wire, → packing or unpacking of so many values; replica lists are mostly of one length."""
+    """Functions that pack or unpack so many values, by the count on the wire; most replica lists have one length."""
 
     def __init__(self, before: str, code: str, compact: bool, method: str) -> None:
         super().__init__()
@@ -97,19 +97,19 @@ class _Counted(dict[int, "Callable[..., Any]"]):
 
 @lru_cache(maxsize=64)
 def array_readers(before: str, code: str) -> _Counted:
-    """Count → ``unpack_from`` of so many fixed-size values; ``before`` is what to skip."""
+    """Return ``unpack_from`` functions for so many fixed-size values, by count; ``before`` has the formats to skip."""
     return _Counted(before, code, False, "unpack_from")
 
 
 @lru_cache(maxsize=16)
 def few_readers(code: str) -> list[Callable[..., Any] | None]:
-    """The same by the one byte of a compact count, which they skip: found quicker in a list than in a dict."""
+    """Return the same by the one byte of a compact count, which they skip. A list finds them faster than a dict."""
     return [None, *(Packer(f">x{count}{code}").unpack_from for count in range(127))]
 
 
 @lru_cache(maxsize=512)
 def array_packers(before: str, code: str, compact: bool) -> _Counted:
-    """Count → ``pack`` of the fixed-size values ``before``, and so many of an array."""
+    """Return ``pack`` functions for the fixed-size values ``before`` and so many array items, by count."""
     return _Counted(before, code, compact, "pack")
 
 

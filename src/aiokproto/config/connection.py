@@ -54,7 +54,7 @@ DEFAULT_PORT = 9092
 MAX_PORT = 65535
 
 TLS_IN_TLS = sys.version_info >= (3, 11)
-"""Whether event loops can set up TLS in a connection that has TLS already."""
+"""Whether event loops can set up TLS in a connection that already has TLS."""
 
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
@@ -124,7 +124,7 @@ class ConnectionOptions(SaslOptions, total=False):
     ``False`` whoever has any certificate of a trusted authority can play the broker; a warning says so. Only subject
     alternative names count, not the subject's common name."""
     ssl_ciphers: str | None
-    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. Those of TLS 1.3 are all enabled. Ciphers without
+    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. All ciphers of TLS 1.3 are enabled. Ciphers without
     authentication or encryption, which ``ALL`` has, are always excluded."""
     ssl_truststore_location: str | Path | None
     """A file with the certificate authorities to trust, in any format that Java reads: PEM, PKCS#12 (which needs
@@ -148,7 +148,7 @@ class ConnectionOptions(SaslOptions, total=False):
     ssl_keystore_certificate_chain: SecretSource | None
     """The certificates of ``ssl_keystore_key`` as PEM text, the client's own first."""
     ssl_key_password: SecretSource | None
-    """Password of the private key in the keystore or in ``ssl_keystore_key``. By default that of the keystore."""
+    """Password of the private key in the keystore or in ``ssl_keystore_key``. By default the keystore's."""
     ssl_endpoint_identification_algorithm: str | None
     """``"https"`` to verify the host name, which is the default, or ``""`` for no check: Java's name for
     ``ssl_check_hostname``."""
@@ -287,7 +287,7 @@ class ClusterConfig:
         given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
         given["proxy"] = _proxy(options)
-        # Only what is given: defaults are those of the dataclass, and stand there alone.
+        # Pass only the given options: the defaults stand in the dataclass alone.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
         _check_order(
@@ -297,7 +297,7 @@ class ClusterConfig:
 
 
 _ANONYMOUS = "ANONYMOUS"
-"""Who brokers take a client for that has neither SASL nor a certificate."""
+"""The principal of a client that has neither SASL nor a certificate."""
 
 
 def _check_order(name: str, value: float, other: str, smaller: float) -> None:
@@ -318,7 +318,7 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: It has not, or ``ssl_context`` is none.
     """
-    # Here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here: mechanisms use the event loop, and modules without one read options too.
     from aiokproto.security.options import SASL_OPTIONS
 
     context = options.get("ssl_context")
@@ -338,17 +338,17 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
 
 
 def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
-    # Here: modules without an event loop read options too.
-    from aiokproto.security.tls.contexts import FromOptions, Given
+    # Import it here: modules without an event loop read options too.
+    from aiokproto.security.tls.contexts import GivenContext, OptionContexts
 
     if not protocol.endswith("SSL"):
         return None
     given, context = _given(_TLS, options), options.get("ssl_context")
     if context is None:
-        return FromOptions(parse_tls(options))
+        return OptionContexts(parse_tls(options))
     if len(given) > 1:
         raise ConfigurationError(f"{given[1]} has no effect: ssl_context is given; set it there")
-    return Given(context)
+    return GivenContext(context)
 
 
 def _proxy(options: Mapping[str, Any]) -> Proxy | None:
@@ -370,7 +370,7 @@ def _proxy(options: Mapping[str, Any]) -> Proxy | None:
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
-    # Here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here: mechanisms use the event loop, and modules without one read options too.
     from aiokproto.security.options import parse_mechanism
 
     return parse_mechanism(options) if protocol.startswith("SASL") else None
@@ -394,7 +394,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     addresses = [_parse_address(name, str(item).strip()) for item in items if str(item).strip()]
     if not addresses:
         raise ConfigurationError(f"{name}={value!r} has no address: {takes}")
-    # Once each, in the given order.
+    # Keep each once, in the given order.
     return tuple(dict.fromkeys(addresses))
 
 

@@ -1,4 +1,4 @@
-"""The options of a proxy: from a URL, and names of hosts that are reached without it (pure)."""
+"""The options of a proxy: its URL, and the hosts that are reached without it (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMES = ("socks5", "socks5h", "http", "https")
 
 _EXPECTED = "expected 'socks5://host:port', 'socks5h://…', 'http://…' or 'https://…', 'user:password@' before the host"
 
-# RFC 1929: one byte for each length.
+# RFC 1929 has one byte for each length.
 _MAX_CREDENTIAL_BYTES = 255
 
 
@@ -84,11 +84,10 @@ class Bypass:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL, or what should be one, for an error, which is logged: without what may be credentials.
+    """Return a URL, or what should be one, for an error that is logged: without anything that may be credentials.
 
-    Everything before the last "@" but the scheme: a password that is not quoted can have any character, and a URL with
-    a mistake in it can begin with the user name.
-    """
+    Everything before the last "@" may be credentials, except the scheme: a password that isn't quoted can have any
+    character, and a URL with a mistake in it can start with the user name."""
     scheme = re.match(r"[a-z][a-z0-9+.-]*://|//", url, re.IGNORECASE)
     begin = scheme[0] if scheme else ""
     return begin + re.sub(r".*@", "…@", url.removeprefix(begin), flags=re.DOTALL)
@@ -113,7 +112,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
         raise ConfigurationError(f"proxy_url={shown!r}: {_EXPECTED}")
     if not port:
         raise ConfigurationError(f"proxy_url={shown!r} has no port: {_EXPECTED}")
-    # What follows the first "/", "?" or "#": also the rest of a password that is not quoted.
+    # What follows the first "/", "?" or "#" may also be the rest of a password that isn't quoted.
     if parts.path.strip("/") or parts.query or parts.fragment or parts.netloc.count("@") > 1:
         raise ConfigurationError(
             "proxy_url has something behind its port: quote the characters '/', '?', '#' and '@' of a password"
@@ -126,7 +125,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
     if username is not None and ":" in username and scheme.startswith("http"):
         raise ConfigurationError("proxy_url: a user name cannot have a colon (RFC 7617)")
     if scheme == "https":
-        # Not at the top: few clients need the package.
+        # Import it here, because few clients need the package.
         from aiokproto.security.tls.defaults import default_context
 
         ssl_context = ssl_context or default_context()

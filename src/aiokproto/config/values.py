@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from aiokproto.application.foreign_options import HINTS, OWNERS
+from aiokproto.application.hints import OPTIONS, OWNERS
 from aiokproto.errors import ConfigurationError
 from aiokproto.texts import is_unicode
 
@@ -30,8 +30,8 @@ def unknown_options(unknown: Sequence[str], valid: Iterable[str]) -> Configurati
 
 def _advice(name: str, names: list[str]) -> str:
     key = name.lower().replace(".", "_").replace("-", "_")
-    if key in HINTS:
-        return f": {HINTS[key]}"
+    if key in OPTIONS:
+        return f": {OPTIONS[key]}"
     if key in OWNERS and key not in names:
         return f": {OWNERS[key]} has it"
     close = get_close_matches(key, names, n=1)
@@ -40,7 +40,7 @@ def _advice(name: str, names: list[str]) -> str:
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
     """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    # Written so that NaN fails too.
+    # The comparison is written so that NaN fails, too.
     if (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -48,7 +48,7 @@ def number(name: str, value: object, minimum: float = 0, maximum: float | None =
         and (maximum is None or value <= maximum)
     ):
         return value
-    # 15 digits: 2147483647 in full, and 0.1 as it is written.
+    # 15 digits show 2147483647 in full, and 0.1 as it is written.
     most = "" if maximum is None else f" and at most {maximum:.15g}"
     raise ConfigurationError(f"{name}={value!r}: expected a number of at least {minimum:.15g}{most}")
 

@@ -3,7 +3,7 @@
 The parts, and who writes what. Everything runs in one event loop, so there are no locks; each piece of state has one
 writer instead:
 
-* :class:`~aiokproto.consumer.assignment.Assignment` is the table of assigned partitions, one
+* :class:`~aiokproto.consumer.assignment.Assignment` is the table of assigned partitions, with one
   :class:`~aiokproto.consumer.cursor.Cursor` each. It decides which partition delivers next, and knows which records the
   application is processing.
 * :class:`~aiokproto.consumer.position_resolver.PositionResolver` looks up start positions: the committed offset first,
@@ -15,20 +15,21 @@ writer instead:
   They alone write a cursor's ``fetch``.
 * :class:`~aiokproto.consumer.reader.Reader` decodes buffered batches when the application requests records. It alone
   takes from a cursor's ``buffer``.
-* :class:`~aiokproto.consumer.deserializing.DeserializingReader` delivers if there are
-  deserializers; :class:`~aiokproto.consumer.undecodable.Undecodable` decides about what cannot be decoded.
+* :class:`~aiokproto.consumer.deserializing.DeserializingReader` delivers records if there are deserializers, and
+  :class:`~aiokproto.consumer.undecodable.Undecodable` decides what becomes of records that can't be decoded.
 * :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
   back.
 * :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
-* :mod:`~aiokproto.consumer.running` calls the application's handler for each record, instead of being read by it.
+* :mod:`~aiokproto.consumer.running` calls the application's handler for each record. Then the application doesn't read
+  the consumer.
 
 A fetch response becomes records in three steps: ``fetch_response`` cuts it into chunks of encoded batches (no
 decompression, no checksum), ``reader`` opens one batch of one chunk (checksum, decompression, records), and
-:class:`~aiokproto.consumer.delivery.RecordIterator` delivers record after record without any other code between.
+:class:`~aiokproto.consumer.delivery.RecordIterator` delivers one record after the other, with no other code in between.
 
-What can never happen: a record of before a seek is delivered after it (each seek changes the cursor's version, and
-responses for another version are dropped); an offset is committed whose record the application has not finished; a
-record is delivered of a partition whose revocation callback has returned.
+What can never happen: a record that precedes a seek is delivered after it (each seek changes the cursor's version, and
+responses for another version are dropped); an offset is committed although the application hasn't finished its record;
+a record is delivered although the revocation callback of its partition has returned.
 """
 
 from __future__ import annotations
@@ -36,13 +37,11 @@ from __future__ import annotations
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitOutcome, CommitResult, CommitStatus
 from aiokproto.consumer.consumer import Consumer
-from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.cursor import LogState, PartitionState, PartitionStatus
 from aiokproto.consumer.dead_letters import DeadLetterTopic
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Progress
 from aiokproto.consumer.report import ConsumerStats, PartitionStats
-from aiokproto.consumer.reset_reason import ResetReason
 from aiokproto.consumer.running import (
     DeadLetters,
     PartitionProgress,
@@ -54,6 +53,7 @@ from aiokproto.consumer.running import (
     RunSummary,
     TopicCounts,
 )
+from aiokproto.consumer.start_lookup import ResetReason
 
 __all__ = [
     "CommitOutcome",

@@ -4,7 +4,7 @@
 cimport cython
 from cpython.ref cimport Py_REFCNT
 
-from aiokproto.accelerator.awaiting cimport Call, answers_directly
+from aiokproto.accelerator.awaiting cimport DirectCoroutine, register
 from aiokproto.accelerator.naming cimport name_type
 
 from aiokproto.accelerator import Documentation, Signature
@@ -27,7 +27,7 @@ cdef class DeliveryState:
 
 
 cdef object take(DeliveryState delivery):
-    # A consumer is its event loop's alone. Where another thread calls it all the same, this is no reason to crash.
+    # A consumer belongs to its event loop. If another thread calls it all the same, that must not crash the process.
     with cython.critical_section(delivery):
         record = delivery.open.pop()
         delivery.current = record
@@ -40,48 +40,48 @@ cdef class RecordIterator:
     __signature__ = Signature()
 
     cdef DeliveryState _delivery
-    cdef object _more
-    cdef Next last
+    cdef object _reader
+    cdef NextRecord last
 
-    def __init__(self, DeliveryState delivery not None, more):
+    def __init__(self, DeliveryState delivery not None, reader):
         self._delivery = delivery
-        self._more = more
+        self._reader = reader
 
     def __aiter__(self):
         return self
 
     @cython.critical_section
     def __anext__(self):
-        cdef Next call = self.last
-        # A finished call that nothing else refers to is reused: `last` and `call` are two references.
-        if call is None or Py_REFCNT(call) > 2 or not call.over():
-            # The last one is still awaited, or referenced elsewhere: a second wait must be an object of its own.
-            call = self.last = Next.__new__(Next)
-            call.delivery = self._delivery
-            call.more = self._more
-        call.renew()
-        return call
+        cdef NextRecord coroutine = self.last
+        # A finished coroutine that nothing else refers to is used again. `last` and `coroutine` are the two references.
+        if coroutine is None or Py_REFCNT(coroutine) > 2 or not coroutine.is_finished():
+            # The last one is still awaited, or referenced elsewhere, so a second wait needs an object of its own.
+            coroutine = self.last = NextRecord.__new__(NextRecord)
+            coroutine.delivery = self._delivery
+            coroutine.reader = self._reader
+        coroutine.reset()
+        return coroutine
 
 
-async def take_later(DeliveryState delivery, more):
+async def wait_and_take(DeliveryState delivery, reader):
     """Wait for records, then take the next one."""
-    await more()
+    await reader.open()
     return take(delivery)
 
 
 @cython.final
-cdef class Next(Call):
-    """Takes a record when it is awaited and not before, so that cancelling it loses none."""
+cdef class NextRecord(DirectCoroutine):
+    """Takes a record when it's awaited and not before, so that no record is lost when it's cancelled."""
     cdef DeliveryState delivery
-    cdef object more
+    cdef object reader
 
-    cdef object begin(self):
+    cdef object run(self):
         if self.delivery.open and self.delivery.thread == PyThread_get_thread_ident():
             return take(self.delivery)
-        # A coroutine only when there is something to wait for.
-        self.inner = take_later(self.delivery, self.more)
+        # A coroutine is made only when there is something to wait for.
+        self.continuation = wait_and_take(self.delivery, self.reader)
 
 
-answers_directly(Next)
+register(NextRecord)
 name_type(DeliveryState, b"aiokproto.consumer.delivery.DeliveryState")
 name_type(RecordIterator, b"aiokproto.consumer.delivery.RecordIterator")

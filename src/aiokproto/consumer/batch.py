@@ -1,4 +1,4 @@
-"""The batches that :meth:`Consumer.batches` delivers: records of one partition from one fetch, still encoded."""
+"""The batches that :meth:`Consumer.batches` delivers: records of one partition from one fetch, not decoded yet."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from aiokproto.records.batch import CODEC, CONTROL
 from aiokproto.types import Ownership, Record, TopicPartition, UndecodableRecord
 
 ARROW_BYTES = 4 * 1024 * 1024
-"""Most bytes of records in one batch of :meth:`FetchedBatch.to_arrow_batches`, unless it is one larger record."""
+"""Most bytes of records in one batch of :meth:`FetchedBatch.to_arrow_batches`, unless a single record is larger."""
 
 ARROW_RECORDS = 64 * 1024
-"""Most records in one: the columns of small records need more memory than their bytes."""
+"""Most records in one such batch, because the columns of small records need more memory than their bytes."""
 
 
 class FetchedBatch:
@@ -32,7 +32,7 @@ class FetchedBatch:
         base_offset: The lowest offset of the batch.
         next_offset: The offset at which the following batch continues.
         record_batches: The record batches as stored, with parsed headers; the records of large compressed ones are
-            decompressed unless ``decompress=False``. The first can start before ``base_offset``. They are views of the
+            decompressed unless ``decompress=False``. The first can start before ``base_offset``. They're views of the
             whole fetch response, and keep it alive.
     """
 
@@ -63,29 +63,30 @@ class FetchedBatch:
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
-        # Lazily: a slice of one batch at a time is in memory.
+        # Decode lazily, so that only a slice of one batch is in memory at a time.
         return chain.from_iterable(read_batches(self.record_batches, partition, self.base_offset, self._ownership))
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
         """Return the records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
-        The schema is that of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
-        Control records are left out. Needs the ``arrow`` extra.
+        The schema is the same as in Spark's Kafka source: key, value, topic, partition, offset, timestamp,
+        timestampType. Control records are left out. Needs the ``arrow`` extra.
 
         Args:
             headers: Whether to include a headers column.
             columns: The columns to include, in this order; None for all. The others are not decoded.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As for iteration; and for records that would take more than
-                ``max_record_bytes`` as one object: :meth:`to_arrow_batches` returns several.
+            CorruptRecordError, UnsupportedCompressionError: The same as for iteration. CorruptRecordError is also
+                raised for records that would take more than ``max_record_bytes`` as one object;
+                :meth:`to_arrow_batches` returns several objects.
             ImportError: pyarrow or numpy is not installed.
             ValueError: A column name is unknown.
         """
         require_arrow()
         from aiokproto.records.columns import joined_arrow, to_columns
 
-        # Cutting would cost more than it saves.
+        # Don't cut one piece. That would cost more than it saves.
         if (batches := self._one_piece()) is not None:
             read = to_columns(batches).between(self.base_offset, self.next_offset)
             return read.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
@@ -94,22 +95,22 @@ class FetchedBatch:
         return joined_arrow(found, limit, headers=headers, columns=columns)
 
     def to_arrow_batches(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """Yield the records as one or more ``pyarrow.RecordBatch`` of at most some megabytes each, whatever the batch
-        decompresses to. Arguments and errors are those of :meth:`to_arrow`."""
+        """Yield the records as one or more ``pyarrow.RecordBatch`` of at most some megabytes each, however large the
+        batch becomes when it's decompressed. Arguments and errors are the same as in :meth:`to_arrow`."""
         require_arrow()
         from aiokproto.records.pieces import in_pieces
 
-        # The first batch can start before the position that was sought.
+        # The first batch can start before the requested position, so between() cuts it below.
         batches = [batch for batch in self.record_batches if not batch.is_control]
         for piece in in_pieces(batches, ARROW_BYTES, ARROW_RECORDS):
             found = piece.between(self.base_offset, self.next_offset)
             if len(found):
                 yield found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
-            # They reference the bytes of their piece, which must be freed before the next one is decompressed.
+            # Both reference the bytes of their piece, which must be freed before the next one is decompressed.
             del piece, found
 
     def _one_piece(self) -> list[RecordBatch] | None:
-        """Return the batches to read if they are one piece as they are stored, as most are; else None."""
+        """Return the batches to read if they're one piece as stored, which is the usual case; else None."""
         found: list[RecordBatch] = []
         size = count = 0
         for batch in self.record_batches:
@@ -136,7 +137,7 @@ class FetchedBatch:
 
 
 class DamagedBatch(FetchedBatch):
-    """A batch that cannot be read: ``error`` says why, and it iterates the one record that stands for it."""
+    """A batch that can't be read. ``error`` says why, and iterating it yields the one record that stands for it."""
 
     __slots__ = ("_record", "error")
 

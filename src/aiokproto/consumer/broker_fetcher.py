@@ -1,18 +1,20 @@
 """Fetching from one broker: one request at a time, in a fetch session, for all partitions that are read from it.
 
 The next request is sent as soon as less than one partition's worth of the broker's records is undelivered, so that the
-response is on its way while the application works. Each request covers all partitions, also those with buffered
-records: a partition that was left out would have to wait for the end of the others' long poll.
+response is on its way while the application works. Each request covers all partitions, even those with buffered
+records, because a partition that was left out would have to wait for the end of the others' long poll.
 
-A request costs what has changed since the last one, not the number of partitions: the session remembers what was
-requested, and partitions whose offset, leader or topic changed are noted until the next request.
+The cost of a request depends on what has changed since the last one, not on the number of partitions: the session
+remembers what was requested, and the fetcher notes partitions whose offset, leader or topic changed until the next
+request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
@@ -28,17 +30,20 @@ from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.fetcher import Fetcher
+
 log = logging.getLogger("aiokproto.fetch")
 
 MAX_CHANGES = 500
-"""Most partitions that one request adds or changes: one or two milliseconds to encode, and to handle their responses.
-The rest follows with the next request, which is sent at once."""
+"""Most partitions that one request adds or changes. It takes one or two milliseconds to encode them and to handle their
+responses. The next request, which is sent at once, has the others."""
 
 LATE = 2.0
 """Seconds beyond ``fetch_max_wait_ms`` after which a broker is reported as not responding."""
 
 _CHANNEL = "fetch"
-"""A connection of its own: a long poll would hold up all responses behind it."""
+"""Fetches have a connection of their own, because a long poll would hold up all responses behind it."""
 
 _FETCH = Situation(FetchRequest.api_key)
 
@@ -57,24 +62,22 @@ class BrokerFetcher:
 
     def __init__(
         self,
+        fetcher: Fetcher,
         node: int,
         cluster: ClusterClient,
         config: FetchConfig,
         handler: FetchResponseHandler,
         buffered: BufferedBytes,
-        share: Callable[[], int],
-        more_to_come: Callable[[], bool],
     ) -> None:
         """Create a fetcher; :meth:`run` does the work.
 
         Args:
+            fetcher: Places partitions at this broker and the others.
             node: The broker's id.
             cluster: Connections.
             config: The options.
             handler: Handles the responses.
             buffered: The broker's undelivered bytes.
-            share: Returns how many bytes the next response may have.
-            more_to_come: Returns whether more partitions are about to be added.
         """
         self.node = node
         self.ended = False
@@ -86,39 +89,38 @@ class BrokerFetcher:
         self._config = config
         self._handler = handler
         self._buffered = buffered
-        self._share = share
-        self._more_to_come = more_to_come
+        self._fetcher = fetcher
         self._cursors: dict[TopicPartition, Cursor] = {}
         # A dictionary used as an ordered set: what changed first is requested first.
         self._changed: dict[TopicPartition, None] = {}
-        # Partitions whose first batch is larger than the limit, to be requested with its size.
+        # Partitions whose first batch is larger than the limit. They're requested again with its size.
         self._cut: dict[TopicPartition, None] = {}
         self._session = FetchSessionHandler()
         # Failed requests in a row.
         self._failures = 0
-        # Responses in a row that came at once, and had nothing.
+        # Responses in a row that came at once and were empty.
         self._empty = 0
-        # Ends a wait for room or for a backoff; a request in flight is never cut short, as its session would be in
+        # Ends a wait for room or for a backoff. A request in flight is never cut short, because its session would be in
         # doubt.
         self._wake = asyncio.Event()
 
     def add(self, cursor: Cursor) -> None:
-        """Fetch a partition from this broker; if it is fetched already, from its current offset."""
+        """Fetch a partition from this broker, from its current offset on."""
         self._cursors[cursor.partition] = cursor
         self._changed[cursor.partition] = None
         self._wake.set()
 
     def stop(self, cursor: Cursor) -> None:
-        """Request no more of a partition whose delivery has stopped; the response in flight is buffered."""
+        """Stop requesting a partition whose delivery has stopped. The response in flight is still buffered."""
         self._changed[cursor.partition] = None
         self._wake.set()
 
     def remove(self, cursor: Cursor) -> None:
         """Stop fetching a partition from this broker, and drop what is in flight."""
-        # A later cursor of the same partition may have taken the place.
+        # A later cursor of the same partition may have replaced it.
         if self._cursors.get(cursor.partition) is cursor:
             del self._cursors[cursor.partition]
-            # Also of a removed one: the broker has to forget it (forgotten topics).
+            # Note the removed partition, too, because the broker has to forget it (forgotten topics).
             self._changed[cursor.partition] = None
             self._cut.pop(cursor.partition, None)
             self._wake.set()
@@ -138,34 +140,34 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch until no partition is left. Raises errors that end the consumer."""
         try:
-            # Ends with the last partition; the Fetcher makes another one when the broker leads again.
+            # The run ends with the last partition. The Fetcher makes another BrokerFetcher when the broker leads again.
             while self._cursors:
-                # Before the conditions are read: what happens from here on wakes.
+                # Clear the event before reading the conditions, so that every later change wakes the task.
                 self._wake.clear()
                 now = asyncio.get_running_loop().time()
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
-                # `parked` does not count: a paused partition must not keep the others from being fetched.
+                # `parked` doesn't count, because a paused partition must not keep the others from being fetched.
                 # guard: a broker whose buffered responses reach the limit gets no more fetches
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
                 else:
                     await self._fetch()
-        # Set even if the run raises: no partition may be placed here any more.
+        # Set it even if the run raises, so that no partition is placed here any more.
         finally:
             self.ended = True
 
     async def _fetch(self) -> None:
         """Send one request and handle its response."""
-        # Counts as requested from here on; a failure takes it back (_failed).
+        # The plan counts as requested from here on. If the request fails, _failed() takes that back.
         plan, requested = self._next()
         if not requested:
-            # No partition is fetchable now: they are about to be removed.
+            # No partition can be fetched now; they're about to be removed.
             if self._cursors:
                 await self._wake.wait()
             return
-        # Partitions that this request leaves for the next must not wait for the end of a long poll.
-        max_wait = 0.0 if self._changed or self._more_to_come() else self._config.max_wait
+        # Don't wait for a long poll if this request leaves partitions for the next one.
+        max_wait = 0.0 if self._changed or self._fetcher.is_placing else self._config.max_wait
         self.under_way = True
         self.requested_at = asyncio.get_running_loop().time()
         try:
@@ -180,22 +182,22 @@ class BrokerFetcher:
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
             return
-        # A response without a top-level error: the session is good, whatever single partitions report.
+        # The session is good without a top-level error, even if single partitions report errors.
         self._failures, self.failure, self.retry_at = 0, "", 0.0
-        # Not after a request outside of the session, which did not count.
+        # A request outside of the session doesn't count.
         if requested is self._session.wanted:
             self._session.responded(response.session_id)
-        # Awaited before the next request: it has the new offsets.
+        # The next request names the new offsets, so handle this response first.
         took, results = asyncio.get_running_loop().time() - self.requested_at, self._handler.results
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered
         )
-        # What has changed meanwhile was dropped from the response.
+        # Partitions that have changed meanwhile were dropped from the response.
         news = moved or self._changed or self._handler.results > results or response.throttle_time_ms
         self._paced(due=bool(news) or took >= max_wait / 2)
-        # Release its memory now, not when the next response is received.
+        # Release its memory now instead of when the next response is received.
         del response
-        # The broker advances no offset by itself: each that has moved is named in the next request.
+        # The broker doesn't advance offsets by itself, so the next request names each that has moved.
         for partition in moved:
             # guard: a partition whose position moved is fetched from its new offset
             self._changed[partition] = None
@@ -204,10 +206,10 @@ class BrokerFetcher:
                 self._cut[partition] = None
 
     def _paced(self, *, due: bool) -> None:
-        """Wait before the next request where the broker does not: ``due`` is whether a response had something, or was
-        held back for a while, as a long poll is."""
+        """Pause before the next request if the broker responds at once without records. ``due`` says that the response
+        had something, or that the broker held it back like a long poll."""
         self._empty = 0 if due else self._empty + 1
-        # One can be the end of a session's changes.
+        # A single empty response can be the last one of a session's changes.
         if self._empty > 1:
             self.failure = f"broker {self.node} responds at once, and without records"
             self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._empty - 1)
@@ -215,7 +217,7 @@ class BrokerFetcher:
     def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
         """Return the next request, and everything that the broker has been requested by it and before."""
         while self._cut:
-            # Alone and outside of the session: with others, the response could exceed max_response_size.
+            # Request it alone and outside of the session: with others, the response could exceed max_response_size.
             partition = next(iter(self._cut))
             del self._cut[partition]
             cursor = self._cursors.get(partition)
@@ -227,10 +229,11 @@ class BrokerFetcher:
             partition = next(iter(self._changed))
             del self._changed[partition]
             cursor = self._cursors.get(partition)
-            # None removes it: paused, held and failed partitions leave the session, and come back with a change.
+            # None removes the partition: paused, held and failed partitions leave the session, and come back with a
+            # change.
             usual = self._config.max_partition_bytes
             changes[partition] = self._wanted(cursor, usual) if cursor is not None and cursor.fetchable else None
-            # No response is in flight here: there is nothing to wait for.
+            # No response is in flight here, so there's nothing to wait for.
             if changes[partition] is None:
                 self._cursors.pop(partition, None)
         return self._session.plan(changes), self._session.wanted
@@ -242,12 +245,12 @@ class BrokerFetcher:
         return FetchPosition(
             info.topic_id if info is not None else ZERO_UUID,
             cursor.fetch.offset,
-            # A follower may not have reached the leader's epoch yet, and would refuse it; without one it serves what it
+            # A follower that hasn't reached the leader's epoch yet would refuse it. Without an epoch it serves what it
             # has.
             -1 if cursor.fetch.replica else cursor.fetch.leader_epoch,
             cursor.fetch.epochs.last_fetched,
             max_bytes,
-            # Not sent: it tells at the response whether the application has sought since.
+            # The version isn't sent. When the response arrives, it shows whether the application has sought since.
             cursor.version,
         )
 
@@ -261,15 +264,16 @@ class BrokerFetcher:
             plan,
             config,
             version=version,
-            max_bytes=min(config.max_bytes, self._share()),
+            max_bytes=min(config.max_bytes, self._fetcher.share()),
             max_wait=max_wait,
-            # A leader that knows our rack names the follower again, whether or not we can reach it.
+            # Leave out the rack while following is off. A leader that knows it names the follower again, whether or not
+            # this client can reach it.
             rack=config.rack if following else "",
         )
         return await self._cluster.send(
             request,
             self.node,
-            # The long poll is no delay: the broker is late only after it.
+            # The long poll is no delay. The broker is late only if it takes longer.
             timeout=config.max_wait + self._cluster.config.request_timeout,
             max_version=version,
             channel=_CHANNEL,
@@ -277,17 +281,17 @@ class BrokerFetcher:
 
     def _failed(self, error: KafkaError, action: Action, code: ErrorCode = ErrorCode.NONE) -> None:
         """Handle a failed request: request everything again in a new session, at once or after a backoff."""
-        # No call waits for a Fetch, so FAIL ends the consumer too.
+        # FAIL ends the consumer, too, because no call waits for a Fetch.
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
         self._handler.observer.failed_fetches += 1
-        # Whether the broker has counted the request is not known after a failure; only a full request is safe.
+        # The broker may or may not have counted the failed request, so only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))
         self._changed.update(dict.fromkeys(self._cursors))
         self._failures += 1
-        # A lost session is no problem: brokers evict them. A second time in a row it is.
+        # A lost session is ordinary, because brokers evict sessions. Two in a row are a problem.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
             # guard: a broker that failed gets the next fetch after a pause -> 0.0
@@ -297,11 +301,11 @@ class BrokerFetcher:
             self._leave_followers()
 
     def _leave_followers(self) -> None:
-        """Fetch from their leaders the partitions for which this broker is only a preferred replica."""
+        """Fetch partitions from their leaders if this broker is only their preferred replica."""
         following = [cursor for cursor in self._cursors.values() if cursor.fetch.replica is not None]
         for cursor in following:
             # guard: a follower that cannot be reached is left
             cursor.fetch.replica = None
-            self._handler.place(cursor)
+            self._fetcher.place_again(cursor)
         if following:
             self._handler.avoid_followers(self.node)

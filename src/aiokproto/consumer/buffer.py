@@ -1,8 +1,8 @@
-"""The buffer of one partition: records fetched and not delivered, and so the position. Pure.
+"""The buffer of one partition: the records that are fetched and not delivered, and with them the position. Pure.
 
-The fetcher only appends chunks (:meth:`RecordBuffer.put`). Everything else is the reader's: it opens the first chunk,
+The fetcher only appends chunks (:meth:`RecordBuffer.put`). The reader does everything else: it opens the first chunk,
 one batch at a time, into a list with the last record first, so that delivering a record is a ``pop()``. It opens a
-batch once the one before it is delivered, or earlier for a ``poll()`` that waits for more records than there are.
+batch once the one before it is delivered, or earlier if a ``poll()`` waits for more records than are open.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class RecordBuffer:
 
     Attributes:
         records: Opened records, last one first.
-        batches: The batches that they belong to, in order; none if it is the one record that stands for a damaged one.
-        end: The position after they are delivered; -1 while the position is unknown.
+        batches: The batches of these records, in order. Empty if the one opened record stands for a damaged batch.
+        end: The position once these records are delivered; -1 while the position is unknown.
         chunks: Fetched chunks that are not opened.
-        opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
-        reading: The first batch of the first chunk, if some of its records were opened and others are not.
+        opening: The work that a thread does or has done to open the next records, and the future with its result.
+        reading: The first batch of the first chunk, if only some of its records are opened.
     """
 
     __slots__ = ("batches", "chunks", "end", "opening", "reading", "records")
@@ -40,7 +40,7 @@ class RecordBuffer:
         self.reading: OpenRecords | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to deliver, be it a damaged batch."""
+        """Whether there is anything to deliver, even if it's a damaged batch."""
         return bool(self.records or self.chunks)
 
     @property
@@ -66,25 +66,26 @@ class RecordBuffer:
         self.end = offset
 
     def drop(self) -> None:
-        """Drop what is not opened: it is fetched again."""
-        # A thread that is opening a batch goes on; its result is not used.
+        """Drop the chunks that aren't opened, because they're fetched again."""
+        # A thread that is opening a batch goes on, but its result isn't used.
         self.opening = self.reading = None
         while self.chunks:
-            # Takes its bytes off the broker's account.
+            # drop() subtracts its bytes from the broker's.
             self.chunks.popleft().drop()
 
     def put(self, chunk: Chunk) -> None:
-        """Append a chunk. One without records for the application (control batches only) just moves the position."""
+        """Append a chunk. A chunk without records for the application, such as control batches, only moves the
+        position."""
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
-            # Behind undelivered records: the position moves only when those are delivered.
+            # Undelivered records precede it, so the position moves only when these are delivered.
             self.chunks[-1].end = chunk.end
         else:
             self.end = chunk.end
 
     def park(self) -> None:
-        """Copy the records out of the fetch responses they are views of: they may stay for long."""
+        """Copy the records out of the fetch responses, because they may stay here for long."""
         for chunk in self.chunks:
             chunk.park(reading=self.reading is not None and chunk is self.chunks[0])
 
@@ -94,8 +95,8 @@ class RecordBuffer:
             chunk.unpark()
 
     def opened(self, records: list[Record], reading: OpenRecords | None = None) -> None:
-        """Store records of the first chunk's first batch, last one first, behind those that are open: all of them, or a
-        slice by ``reading``."""
+        """Store records of the first chunk's first batch, last one first, behind the open ones. They're all of the
+        batch, or a slice that ``reading`` has read."""
         chunk = self.chunks[0]
         batch = chunk.batches[0]
         self.opening = None
@@ -122,22 +123,23 @@ class RecordBuffer:
 
     @property
     def begun(self) -> list[RecordBatch]:
-        """The batches of the undelivered opened records that are open to their end, so that the chunk does not have
-        them any more."""
+        """The batches with undelivered open records that are opened to their end, so that the chunk doesn't have them
+        any more."""
         if not self.records:
             return []
         position, unfinished = self.position, self.reading and self.reading.batch
         return [batch for batch in self.batches if batch is not unfinished and batch.next_offset > position]
 
     def replaced(self, record: Record, end: int) -> None:
-        """Store the record that stands for the first chunk's first batch, or for its damage; ``end`` is behind that."""
+        """Store the record that stands for the first chunk's first batch, or for its damage. ``end`` is the offset
+        behind it."""
         self.records = [record]
-        # batches() cannot deliver the damaged one: see FetchedBatch.error.
+        # batches() can't deliver the damaged batch; see FetchedBatch.error.
         self.batches = []
         self.leave_out(end)
 
     def leave_out(self, end: int) -> None:
-        """Remove the first chunk's first batch, or its damage, behind what is open; ``end`` is behind that."""
+        """Remove the first chunk's first batch, or its damage. ``end`` is the offset behind it."""
         chunk = self.chunks[0]
         self.opening = self.reading = None
         if chunk.batches:
@@ -149,20 +151,20 @@ class RecordBuffer:
             self.chunks.popleft()
 
     def delivered(self) -> None:
-        """Release the batches whose records are delivered: they are views of whole fetch responses."""
+        """Release the batches whose records are delivered, because they're views of whole fetch responses."""
         if not self.records:
             self.batches = []
 
     def take(self, count: int) -> list[RecordBatch]:
-        """Take the first undelivered batches of the first chunk, and move the position behind them.
+        """Take the first undelivered batches, and move the position behind them.
 
-        ``count`` includes the batches that are open.
+        ``count`` includes the batches whose records are open.
         """
-        # Batches that `async for` has begun: batches() delivers the whole of them, and FetchedBatch leaves out what
-        # comes before its base offset.
+        # batches() delivers batches that `async for` has delivered in part as a whole. FetchedBatch leaves out the
+        # records before its base offset.
         batches = self.begun
         self.opening = self.reading = None
-        # A new list: the assignment may still hold the old one as its open records.
+        # Make a new list. The assignment may still hold the old one as its open records.
         self.records = []
         if self.chunks and len(batches) < count:
             chunk = self.chunks[0]

@@ -1,4 +1,4 @@
-"""What can be committed, and what became of it. Pure."""
+"""What can be committed, and the result of a commit. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CommitResult:
     def of(
         cls, offsets: Mapping[TopicPartition, OffsetAndMetadata], failures: Mapping[TopicPartition, KafkaError]
     ) -> CommitResult:
-        """Return the result for offsets of which some were not committed."""
+        """Return the result of a commit of ``offsets``; ``failures`` are the errors of those that weren't committed."""
 
         def outcome(partition: TopicPartition, offset: OffsetAndMetadata) -> CommitOutcome:
             error = failures.get(partition)
@@ -85,7 +85,7 @@ class CommitResult:
         return [each for each, outcome in self.outcomes.items() if outcome.status is CommitStatus.REFUSED]
 
     def check(self) -> None:
-        """Raise the error of a partition that was not committed, if there is one; of a refused one first.
+        """Raise the error of a partition that wasn't committed, if there is one. Refused partitions come first.
 
         Raises:
             BrokerError: The coordinator refused the offset of a partition.
@@ -125,7 +125,7 @@ def _after(records: list[Record]) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def after(record: Record[Any, Any]) -> OffsetAndMetadata:
-    """Return the position behind a record. One that stands for a damaged batch has all offsets of that."""
+    """Return the position behind a record. A record that stands for a damaged batch has all offsets of the batch."""
     error = record.error
     offset = error.next_offset if isinstance(error, CorruptBatchError) else record.offset + 1
     return OffsetAndMetadata(offset, "", record.leader_epoch)

@@ -23,7 +23,7 @@ _STRATEGY = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class ConsumerConfig:
-    """The consumer's options, without those of the connection; durations in seconds."""
+    """The consumer's options, except for the connection's; durations in seconds."""
 
     group: GroupConfig | None
     auto_offset_reset: ResetPolicy

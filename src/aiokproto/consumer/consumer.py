@@ -11,15 +11,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import (
-    CONSUMER_METHODS,
-    ForeignCalls,
-    foreign_close,
-    foreign_commit,
-    foreign_poll,
-    foreign_subscribe,
-)
-from aiokproto.application.gates import ASK, CONSUMER, RUN, Use, gated
+from aiokproto.application.gates import CONSUMER, RUN, Use, gated
+from aiokproto.application.hints import METHODS, Hints
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, integer, one_of, seconds
@@ -27,13 +20,12 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.config import ConsumerConfig
-from aiokproto.consumer.cursor import PartitionState
+from aiokproto.consumer.cursor import LogState, PartitionState
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.consumer.reader import BatchIterator
@@ -72,7 +64,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(CONSUMER)
-class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
+class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -171,7 +163,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
 
-    foreign_methods = CONSUMER_METHODS
     _records: RecordIterator | DeserializingReader[K, V]
 
     @hiding_options
@@ -259,7 +250,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """
         await self._engine.start()
 
-    @foreign_close
     def close(
         self, timeout_ms: float = _CLOSE_TIMEOUT_MS, *, leave: LeaveMode = "default"
     ) -> Coroutine[Any, Any, None]:
@@ -274,15 +264,16 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             timeout_ms: How long closing may take.
             leave: ``"default"``: a static member (``group_instance_id``) stays in the group until its session expires,
                 as it is expected to return; any other leaves. ``"leave"``: a static member leaves, too. ``"remain"``:
-                none leaves, so that no rebalance begins before the session expires (KIP-1092).
+                none leaves, so that no rebalance starts before the session expires (KIP-1092).
 
         Raises:
             ConfigurationError: ``leave`` is something else.
         """
         one_of("leave", leave, get_args(LeaveMode))
-        # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
+        # Check it at the call and not at the await, because a task that runs the coroutine wouldn't see the caller's
+        # exception.
         finished = sys.exc_info()[0] is None
-        # The coroutine itself and not an `async def` of this class: see above.
+        # Return the engine's coroutine. An `async def` of this class would check too late.
         return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished, leave=leave)
 
     async def __aenter__(self) -> Self:
@@ -290,7 +281,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        # An exception in the block: the record that it was about is not processed.
+        # If an exception leaves the block, the current record isn't processed.
         await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=error is None)
 
     def _admit(self, use: Use) -> None:
@@ -298,7 +289,6 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
     # -- what is read
 
-    @foreign_subscribe
     def subscribe(
         self,
         *topics: str,
@@ -369,21 +359,21 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
-        if self._assignment.handling is not None:
-            self._assignment.handling.check_outside("unsubscribe()")
-        # Before the subscription goes: its offsets are committed with the revocation.
+        if self._assignment.runner is not None:
+            self._assignment.runner.check_outside("unsubscribe()")
+        # Do this before the subscription changes, so that its offsets are committed with the revocation.
         self._assignment.mark_processed()
         old = self._engine.subscription
         self._engine.set_subscription(
             SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
         )
-        # The revocation waits for the application to request the next record, which this task does not.
+        # The revocation waits until the application requests the next record, which it doesn't do while it waits here.
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
-        """Have the group rebalance (KIP-568), for an assignor of your own whose input has changed.
+        """Have the group rebalance (KIP-568), because the input of your own assignor has changed.
 
         Returns at once; the rebalance follows while records are read. With the consumer protocol it is only logged: the
         broker rebalances whenever there is a cause.
@@ -425,7 +415,8 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         if asyncio._get_running_loop() is None:
-            # In another thread, for run_coroutine_threadsafe(): the coroutine runs, and checks, in a loop.
+            # This is another thread. Return a coroutine for run_coroutine_threadsafe(), which checks the event loop
+            # that it runs in.
             return self._next_record()
         self._home.check()
         return cast("Coroutine[Any, Any, Record[K, V]]", self._records.__anext__())
@@ -435,10 +426,10 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return cast("Record[K, V]", await self._records.__anext__())
 
     def records(self, timeout_ms: float) -> AsyncIterator[Record[K, V]]:
-        """Return an iterator of records that ends once none came for ``timeout_ms``.
+        """Return an iterator of records that ends once no record has come for ``timeout_ms``.
 
-        As ``async for record in consumer`` otherwise; iterating again continues. To raise after a time instead, use
-        ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
+        Otherwise it's like ``async for record in consumer``; iterating again continues. To raise after a time instead,
+        use ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
 
         Args:
             timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
@@ -452,9 +443,9 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """Return an iterator of the records up to the end that the log has when the iteration starts.
 
         It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
-        partitions if none are given; a member of a group waits for its first assignment. It also ends where the last
-        offsets have no records: in empty, compacted and transactional logs. Later records, and other partitions, are
-        left to other reads. A partition that is taken away meanwhile has ended.
+        partitions if none are given; a member of a group waits for its first assignment. It also ends if the last
+        offsets have no records, as in empty, compacted and transactional logs. Later records, and other partitions, are
+        left to other reads. A partition that is taken away in the meantime has ended.
 
         Args:
             partitions: Assigned partitions.
@@ -468,19 +459,11 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             BrokerError: As ``async for``.
         """
         awaits_group = not partitions and self._engine.member is not None and self._engine.subscription.by_topic
-        chosen = [] if awaits_group else self._assigned(partitions)
-        for partition in chosen:
+        chosen = None if awaits_group else self._assigned(partitions)
+        for partition in chosen or ():
             self._assignment.get(partition)
-        timeout = self._seconds(timeout_ms)
+        return RecordsToEnd(self._engine, self._deserializing, chosen, self._seconds(timeout_ms))
 
-        async def ends() -> Mapping[TopicPartition, int]:
-            if awaits_group:
-                await self._engine.assigned(timeout)
-            return await self.end_offsets(*(chosen or self._assignment.cursors), timeout_ms=timeout_ms)
-
-        return RecordsToEnd(self._engine, self._deserializing, ends, timeout)
-
-    @foreign_poll
     async def poll(
         self, timeout_ms: float = 500, max_records: int = 500, *, min_records: int = 1
     ) -> list[Record[K, V]]:
@@ -488,8 +471,8 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         ``timeout_ms``.
 
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
-        ms, whichever ends first. A cancelled call keeps what it has collected for the next one, of whatever kind.
-        Records of partitions that are sought, paused or taken away meanwhile are not returned. Collecting ends early
+        ms, whichever ends first. A cancelled call keeps the collected records for the next call, of any kind. Records
+        of partitions that are sought, paused or taken away in the meantime aren't returned. Collecting ends early
         before a record that cannot be decoded, unless it is skipped, and at the error of a partition.
 
         With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
@@ -512,7 +495,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return await self._take(seconds("timeout_ms", timeout_ms), max_records, least)
 
     async def _take(self, timeout: float, max_records: int, least: int = 1, by: object = None) -> list[Record[K, V]]:
-        """As :meth:`poll`, for the owner of the reader; the timeout is in seconds."""
+        """Like :meth:`poll`, for the owner of the reader. The timeout is in seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
         if self._records is self._deserializing:
             return await self._deserializing.poll(deadline, max_records, by, least=least)
@@ -523,14 +506,14 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             records = assignment.take_open(cursors, max_records)
             assignment.current = records
             return cast("list[Record[K, V]]", records)
-        # It returns with records open, or not at all.
+        # It returns True only with records open.
         if not await self._engine.reader.open(deadline, by=by):
             return []
-        # No await from here on: a cancellation would lose the records that were taken out.
+        # Don't await from here on. A cancellation would lose the records that were taken.
         records = assignment.take(max_records)
         while len(records) < max_records and self._engine.reader.open_at_once():
             records += assignment.take(max_records - len(records))
-        # All of them are being processed now, until the next call.
+        # They're all being processed until the next call.
         assignment.current = records
         return cast("list[Record[K, V]]", records)
 
@@ -562,7 +545,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
     @property
     def undecodable(self) -> int:
-        """How many records and damaged batches could not be decoded so far, whatever ``on_undecodable`` says."""
+        """How many records and damaged batches couldn't be decoded so far, independent of ``on_undecodable``."""
         return self._engine.undecodable.count
 
     # -- calling a handler
@@ -635,15 +618,15 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         is finished when the handler returns, or when it was written to a retry topic or the dead-letter topic. If the
         handler fails for good and there is neither, the run ends with the handler's exception. After a rebalance, a
         failure or a crash the first unfinished record of a partition comes again, and with it the finished ones behind
-        it: at most ``max_pending_records``; with ``order="partition"`` there are none.
+        it. They're at most ``max_pending_records``; with ``order="partition"`` there are none.
 
         **Deserializers** are applied before the handler is called, and ``on_undecodable`` applies; a record with
         ``record.error`` is handled as any other. With ``"raise"`` the run ends with the error, and the record is
         unfinished. ``order="key"`` compares keys as they were stored.
 
-        **Progress.** Each call of the handler has ``max_poll_interval_ms``; while calls end within it, the member stays
-        in its group, however long records wait. Writing the call's dead letter is a part of it. A call that takes 30 s
-        is logged, with its record.
+        **Progress.** Each call of the handler may take ``max_poll_interval_ms``. While calls end within it, the member
+        stays in its group, even if records wait for long. Writing the call's dead letter is a part of it. A call that
+        takes 30 s is logged, with its record.
 
         **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled;
         their records are not committed. When partitions are revoked the same holds for their records; calls for
@@ -653,27 +636,27 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         Args:
             handler: A coroutine function of a record; with ``batch``, of a list of records of one partition.
             concurrency: How many calls run at a time.
-            order: ``"partition"``: the records of a partition one after the other. ``"key"``: those of a partition with
-                the same key; without key in any order. ``"none"``: in any order. Or a function of a record that returns
-                what takes the place of the key.
+            order: ``"partition"``: the records of a partition are handled one after the other. ``"key"``: records of a
+                partition with the same key are; records without a key are handled in any order. ``"none"``: in any
+                order. Or a function of a record that returns what takes the place of the key.
             retry: When a call that raised is made again; by default never.
-            retry_topics: Where a record waits that the retries did not help.
+            retry_topics: Where a record waits if the retries didn't help.
             dead_letter: Where it is written finally.
             max_pending_records: Most records that were taken and are not finished, divided equally among the
                 partitions. Also most records of a partition from its first unfinished one on.
             max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
             handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
-            handle_signals: Whether SIGTERM and SIGINT end the run, in place of what handled them before, which does so
-                again afterwards: handlers of :mod:`signal` on every event loop, those of ``loop.add_signal_handler``
-                where the loop shows them, as asyncio's own loops do. With others, such as uvloop, that is logged, and
-                the signal then has its default effect until you add the handler again. Several runs of one event loop
-                all end, and the last one restores. Needs the main thread.
+            handle_signals: Whether SIGTERM and SIGINT end the run, in place of their former handlers, which are
+                restored afterwards: handlers of :mod:`signal` on every event loop, and handlers of
+                ``loop.add_signal_handler`` if the loop shows them, as asyncio's own loops do. With other loops, such as
+                uvloop, that is logged, and the signal then has its default effect until you add the handler again.
+                Several runs of one event loop all end, and the last one restores. Needs the main thread.
             batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
                 if there are retry topics or a dead-letter topic.
-            batch_wait_ms: How long a batch waits to have as many, from its first record on; 0: it has those that are
-                there. It waits no longer when ``max_pending_records`` or ``max_pending_bytes`` let no more be taken,
-                and is handled as it is; when the run ends it is not handled.
+            batch_wait_ms: How long a batch waits for so many records, from its first record on; with 0 it takes the
+                records that are there. It waits no longer when ``max_pending_records`` or ``max_pending_bytes`` let no
+                more be taken, and is handled as it is; when the run ends it is not handled.
 
         Returns:
             What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run.
@@ -721,7 +704,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return None if self._run is None else self._run.status()
 
     def _check_read(self, topics: tuple[str, ...]) -> None:
-        """Raise if some of these topics are not read: their records would never be handled again."""
+        """Raise if some of these topics aren't read, because their records would never be handled again."""
         subscription = self._engine.subscription
         if subscription.partitions is not None:
             read = {partition.topic for partition in subscription.partitions}
@@ -762,7 +745,8 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Deliver nothing of these partitions until :meth:`resume`; buffered records stay. Of all if none are given.
+        """Deliver no records of these partitions until :meth:`resume`; buffered records stay. Pause all partitions if
+        none are given.
 
         Raises as :meth:`seek`.
         """
@@ -791,11 +775,12 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         wanted = to_partition(partition)
         at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
         async with deadline_at(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
-            # Looked up in each round: the partition may be revoked meanwhile, and then raises.
+            # Look the cursor up in each round. If the partition is revoked in the meantime, this raises.
             while (known := (cursor := self._assignment.get(wanted)).position) is None:
                 if cursor.error is not None:
                     raise cursor.error.with_traceback(None)
-                # Also while the partition is held: a rebalance callback may ask, and delivery waits for the callback.
+                # Request it even while the partition is held. A rebalance callback may ask, and delivery waits for the
+                # callback.
                 self._engine.resolver.request(cursor)
                 await self._engine.moved()
         return known
@@ -805,12 +790,11 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
         It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
         """
-        # Everything delivered counts: the caller says by the call that it is done with it.
+        # Count every delivered record, because the caller is done with them.
         return self._assignment.committable(processed=False)
 
     # -- commits and transactions
 
-    @foreign_commit
     async def commit(
         self,
         offsets: Committable[Partition] | None = None,
@@ -823,10 +807,10 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         offsets that the coordinator refuses: both are outcomes, not exceptions, and logged. During a rebalance the call
         waits for its end. After a cancellation the offsets may be committed or not.
 
-        A record, or a batch, is lost once the group has taken its partition away, also if that is back: others may have
-        processed it. A dict and None do not say which delivery they mean. So if the group takes away partitions
-        of which delivered records are not committed, these are lost for such calls, until the application knows, by
-        ``on_lost`` or by an outcome, and has requested the next records after that.
+        A record, or a batch, is lost once the group has taken its partition away, even if the partition is back,
+        because others may have processed it. A dict and None don't say which delivery they mean. So if the group takes
+        away partitions whose delivered records aren't committed, these are lost for such calls, until the application
+        knows, by ``on_lost`` or by an outcome, and has requested the next records after that.
 
         Args:
             offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
@@ -844,12 +828,12 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             DeadlineError: It was not confirmed in time.
         """
         self._check_group()
-        # As for positions(): whoever calls commit() has processed what it has.
+        # Commit every delivered record, as positions() does. The application has processed them when it calls commit().
         chosen = self._assignment.committable(processed=False) if offsets is None else to_commit(offsets)
         if isinstance(offsets, Mapping):
             self._check_subscribed(chosen)
         lost = self._lost(offsets, chosen)
-        # In the same turn of the event loop as the look at what is owned.
+        # Start the commit in the same turn of the event loop in which the ownership was checked.
         kept = {partition: position for partition, position in chosen.items() if partition not in lost}
         result = await self._engine.commit(kept, self._seconds(timeout_ms))
         if lost:
@@ -857,7 +841,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             why = f"{names} not committed: taken away since the records were delivered; they are processed again"
             result = result.and_lost(lost, CommitError(f"{self._in_group()}: {why}"))
             self._assignment.report_lost(lost)
-        # Lost partitions share one error, which names them.
+        # Log each error once. Lost partitions share one, which names them.
         for text in dict.fromkeys(str(result.outcomes[each].error) for each in (*result.refused, *result.lost)):
             log.warning("consumer: commit: %s", text)
         return result
@@ -865,8 +849,8 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
     def _lost(
         self, what: Committable[Partition] | None, chosen: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the partitions that may have had other owners since what is to be committed was delivered."""
-        if not self._managed:
+        """Return the partitions that may have had other owners since their records were delivered."""
+        if not self._engine.group_assigns:
             return {}
         losses = self._assignment.losses.lost
         if what is None:
@@ -876,17 +860,12 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             # guard: a commit of a dict leaves out what was lost -> {}
             return {partition: position for partition, position in chosen.items() if partition in losses}
         # guard: a commit of records leaves out what was lost -> set()
-        gone = {
+        taken_away = {
             TopicPartition(each.topic, each.partition)
             for each in (what if isinstance(what, list) else [what])
             if self._assignment.delivered_by(each) is None
         }
-        return {partition: chosen[partition] for partition in gone}
-
-    @property
-    def _managed(self) -> bool:
-        """Whether the group assigns the partitions. Nobody takes away partitions that :meth:`assign` has chosen."""
-        return self._engine.subscription.partitions is None
+        return {partition: chosen[partition] for partition in taken_away}
 
     def _in_group(self) -> str:
         assert self._engine.config.group is not None, "there is a group"
@@ -930,10 +909,9 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.
 
         Raises:
-            ConfigurationError: There is no group.
-            CommitError: It is in no generation of the group: its partitions may belong to other members. Or the group
-                has taken away partitions of which delivered records were not committed; until the next records are
-                requested, a new identity would commit what the former one has read.
+            ConfigurationError: There is no group. CommitError: It is in no generation of the group: its partitions may
+            belong to other members. Or the group has taken away partitions whose delivered records weren't committed;
+            until the next records are requested, a new identity would commit what the former one has read.
         """
         return self._everything().group_metadata()
 
@@ -942,7 +920,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
         For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
         them come again after an abort. If the group has taken a partition of the records away since they were
-        delivered, even if it is back, it is lost: the offsets cannot be sent.
+        delivered, the partition is lost, even if it's back, and the offsets can't be sent.
 
         Raises:
             ConfigurationError: There is no group, or ``enable_auto_commit`` is on.
@@ -953,32 +931,18 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
                 "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
                 "transaction is"
             )
-        return Progress(records, self._assignment, self._identity, self._admit, managed=self._managed)
-
-    def _identity(self) -> GroupMetadata:
-        self._admit(ASK)
-        self._check_group()
-        member = self._engine.member
-        assert member is not None, "there is a group"
-        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
-        # not assign.
-        # guard: a member without a generation has no identity
-        if self._managed and member.removed:
-            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
-        return member.metadata
+        return Progress(self._engine, records)
 
     def _everything(self) -> Delivered:
-        """Return everything delivered, for a transaction that commits all positions."""
+        """Return all delivered records' progress, for a transaction that commits all positions."""
         self._check_group()
         assignment = self._assignment
         return Delivered(
-            assignment,
-            self._identity,
+            self._engine,
             dict(assignment.cursors),
             assignment.committable(processed=False),
             # guard: all positions are sent only while nothing was lost -> ()
-            assignment.losses.offsets if self._managed else (),
-            managed=self._managed,
+            assignment.losses.offsets if self._engine.group_assigns else (),
         )
 
     # -- the log
@@ -1023,8 +987,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(self._chosen(partitions), which)
-        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
-        return {partition: answer.offset for partition, answer in found.items()}
+        return await self._engine.lookup.offsets(wanted, self._seconds(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
         """Return the partitions of a topic.
@@ -1070,7 +1033,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
     def stats(self) -> ConsumerStats:
         """Return the consumer's statistics: partitions, lag, fetches, delivery, commits, rebalances, connections.
 
-        No I/O. Its cost is that of a loop over the assigned partitions.
+        No I/O. It costs a loop over the assigned partitions.
         """
         return stats_of(self._engine)
 
@@ -1094,7 +1057,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        """As :meth:`_chosen`, for calls that would silently do nothing if no partition is assigned."""
+        """Like :meth:`_chosen`, for calls that would silently do nothing without an assigned partition."""
         chosen = self._chosen(partitions)
         if not chosen:
             raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
@@ -1104,7 +1067,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
         return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
 
     def _check_group(self) -> None:
-        """Raise without a group."""
+        """Raise if there is no group."""
         if self._engine.member is None:
             raise ConfigurationError("offsets are committed to a group: pass group_id")
 
@@ -1116,8 +1079,8 @@ OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in (
 def _readers(
     engine: Engine, deserializers: Deserializers[K, V]
 ) -> tuple[DeserializingReader[K, V], RecordIterator | DeserializingReader[K, V]]:
-    """Return what applies deserializers, and what delivers single records."""
+    """Return the reader that applies deserializers, and the iterator that delivers single records."""
     timeout = engine.cluster.config.api_timeout
     reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
-    # Without deserializers nothing of them is on the path of a record.
-    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader.open)
+    # RecordIterator keeps the code of deserializers off the path of records if there are none.
+    return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader)

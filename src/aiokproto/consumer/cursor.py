@@ -1,18 +1,20 @@
-"""One assigned partition: where it starts, what is fetched, what is delivered. Pure.
+"""One assigned partition: its start position, fetched records and delivered records. Pure.
 
 A cursor consists of parts with one writer each: :class:`~aiokproto.consumer.start_lookup.StartLookup` (the resolver),
 :class:`~aiokproto.consumer.fetch_state.FetchState` (the fetcher), :class:`~aiokproto.consumer.buffer.RecordBuffer` (the
-reader), and its own fields, which the assignment writes: whether the partition is available. Its offsets are ordered::
+reader), and its own fields, which say whether the partition is available (the assignment). Its offsets are ordered::
 
     processed ≤ position ≤ opened records … ≤ fetched chunks … ≤ fetch.offset
 
-A new one is made by every assignment, and lives until the partition is revoked or lost: the same cursor means that the
-partition was owned all the time, in however many generations or epochs. Records refer to its :class:`Ownership`.
+Every assignment makes a new cursor, which lives until the partition is revoked or lost. So the same cursor means that
+the consumer has owned the partition all the time, over any number of generations or epochs. Records refer to its
+:class:`Ownership`.
 
-What is processed, the assignment knows: it sees when the next record is requested. A seek concerns all parts, so it is
-one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: whatever was requested
-under another version is dropped when it arrives. A version is an object of its own, equal to no other: so a partition
-that was removed and added again differs too, and consumers in several threads share no counter.
+The assignment knows which records are processed, because it sees when the next record is requested. A seek concerns all
+parts, so it's one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: a
+response that was requested under another version is dropped when it arrives. A version is an object of its own, which
+equals no other. So a partition that was removed and added again has another version, too, and consumers in several
+threads don't share a counter.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.fetch_state import FetchState
-from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.start_lookup import FormerPosition, StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.fetched.chunk import BufferedBytes, Chunk
@@ -61,30 +62,57 @@ class PartitionState(NamedTuple):
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
 
+class LogState(NamedTuple):
+    """A partition's position, and its log as of the last fetch. What is unknown is None.
+
+    Attributes:
+        position: The offset of the next record to be delivered.
+        log_start_offset: The first offset of the log.
+        last_stable_offset: The end of what ``read_committed`` can read: the first offset of an open transaction, or the
+            high watermark.
+        high_watermark: The end of what can be read: the offset after the last replicated record.
+        lag: The number of offsets between the position and the end that this consumer can read.
+        leader_epoch: The leader epoch in which the log was fetched.
+    """
+
+    position: int | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    leader_epoch: int | None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything that this consumer could read at the last fetch was delivered. False while unknown."""
+        return self.lag == 0
+
+
 class Cursor:
     """One assigned partition.
 
     Attributes:
         partition: Topic and number.
         ownership: Identifies the assignment that has made this cursor.
-        delivered_to: The offset behind the last delivered record that is not settled; -1 before the first.
+        delivered_to: The offset behind the last delivered record, or the sought offset if no record is outstanding; -1
+            before the first.
         fetch: Fetch state.
         buffer: Records that are fetched and not delivered.
         lookup: The lookup of the start position; a new one after each seek.
-        version: Equal to that of no other cursor; a new one after each seek.
+        version: An object that no other cursor has, a new one after each seek.
         paused: Whether the application has paused the partition.
-        held: Why the group keeps it from being fetched and delivered: it is being assigned or revoked, or the session
-            is unconfirmed. Empty otherwise.
-        full: Whether :meth:`Consumer.run` takes no records of it now: its handlers have enough, or the next one is not
-            due.
-        queued: Whether it is queued for delivery.
-        error: Why it has stopped until the application seeks; the next read raises it.
+        held: Why the group keeps the partition from being fetched and delivered: it's being assigned or revoked, or the
+            session is unconfirmed. Empty otherwise.
+        full: Whether :meth:`Consumer.run` takes no records of the partition now, because its handlers have enough or
+            because the next record isn't due.
+        queued: Whether it is queued for delivery. error: Why the partition has stopped until the application seeks. The
+        next read raises it.
     """
 
     __slots__ = (
         "_high",
         "_low",
-        "_settled",
+        "_outstanding_from",
         "buffer",
         "delivered_to",
         "error",
@@ -102,10 +130,10 @@ class Cursor:
     def __init__(self, partition: TopicPartition, start: int, held: str = "") -> None:
         self.partition = partition
         self.ownership = Ownership()
-        # Up to here what was delivered is committed, or will be delivered again.
-        self._settled = -1
+        # Delivered records before this offset are committed, or will be delivered again.
+        self._outstanding_from = -1
         self.delivered_to = -1
-        # Between these all was delivered that ever was.
+        # All delivered records are between these offsets.
         self._low, self._high = 0, 0
         self.fetch = FetchState()
         self.buffer = RecordBuffer()
@@ -122,18 +150,18 @@ class Cursor:
     @property
     def position(self) -> int | None:
         """The next offset to deliver; None while the start position is unknown."""
-        # fetch.offset is None exactly while the position is unknown; the buffer then has no meaning.
+        # fetch.offset is None exactly while the position is unknown. Then the buffer has no meaning.
         return None if self.fetch.offset is None else self.buffer.position
 
     @property
     def ready(self) -> bool:
         """Whether records, or an error, can be delivered now."""
-        # An error is delivered too, so a failed partition is ready.
+        # An error is delivered, too, so a failed partition is ready.
         return not self.stopped and (bool(self.buffer) or self.error is not None)
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is delivered, whatever is buffered."""
+        """Whether no record is delivered, even if some are buffered."""
         return self.paused or self.full or bool(self.held)
 
     @property
@@ -143,16 +171,16 @@ class Cursor:
 
     @property
     def fetchable(self) -> bool:
-        """Whether the partition should be fetched; broker and time are the fetcher's business."""
+        """Whether the partition should be fetched. The fetcher decides from which broker and when."""
         if self.fetch.offset is None or self.stopped or self.error is not None:
             return False
-        # What follows a damaged batch could not be delivered before it.
+        # Don't fetch behind a damaged batch. What follows it can't be delivered before it.
         return not self.buffer.damaged
 
     @property
     def outstanding(self) -> bool:
-        """Whether records were delivered that are not committed, and do not come again by a seek."""
-        return self.delivered_to > self._settled
+        """Whether some delivered records aren't committed, and no seek makes them come again."""
+        return self.delivered_to > self._outstanding_from
 
     def has_delivered(self, offset: int) -> bool:
         """Return whether a record with this offset may have been delivered."""
@@ -181,7 +209,7 @@ class Cursor:
         position = self.position
         if position is None:
             return None
-        # min: after a seek backwards the position is before the record that is being processed.
+        # Take the minimum, because after a seek backwards the position is before the record that is being processed.
         offset = position if processing is None else min(processing, position)
         return OffsetAndMetadata(offset, "", self.fetch.epochs.before(offset))
 
@@ -209,39 +237,39 @@ class Cursor:
         self.fetch.restart(offset, epoch, leader_epoch)
 
     def rewind(self, offset: int, epoch: int) -> None:
-        """Continue from an offset up to which the leader's log has what was fetched; ``epoch`` is that of its record
-        there."""
+        """Continue from an offset, where the leader's log stops agreeing with the fetched records. ``epoch`` is the
+        epoch of the leader's record there."""
         self._restart(offset)
         self._continue_from(offset)
         self.fetch.rewind(offset, epoch)
 
     def _restart(self, position: int) -> None:
-        # First: from here on responses to earlier requests are not current.
+        # Change the version first, so that responses to earlier requests are outdated from here on.
         self.version = object()
         self.buffer.restart(position)
         self.error = None
 
     def _continue_from(self, offset: int) -> None:
-        if not self.outstanding or offset <= self._settled:
-            self._settled = self.delivered_to = offset
-        # Before the first delivery there is nothing between the two.
+        if not self.outstanding or offset <= self._outstanding_from:
+            self._outstanding_from = self.delivered_to = offset
+        # If no record was delivered yet, the range is empty.
         self._low = min(self._low, offset) if self._high else offset
 
     def delivered(self, until: int) -> None:
-        """The application has the records before this offset."""
+        """Note that the application has the records before this offset."""
         self.delivered_to = max(self.delivered_to, until)
         self._high = max(self._high, until)
 
     def committed(self, offset: int) -> None:
-        """The group's committed offset is this one."""
-        self._settled = offset
+        """Note that the group has committed this offset."""
+        self._outstanding_from = offset
 
     def received(self, chunk: Chunk, buffered: BufferedBytes) -> None:
         """Buffer a chunk of a fetch response."""
         self.fetch.advance(chunk.end, chunk.epochs)
         chunk.count_in(buffered)
         self.buffer.put(chunk)
-        # A chunk that arrives for a paused partition is counted as parked at once.
+        # Count a chunk for a paused partition as parked at once.
         self._park()
 
     def pause(self, paused: bool) -> None:
@@ -255,7 +283,7 @@ class Cursor:
         self._park()
 
     def hold(self, why: str) -> None:
-        """Stop delivery for the group, with the reason; an empty reason ends it."""
+        """Stop delivery for the group, with the reason. An empty reason continues it."""
         self.held = why
         self._park()
 
@@ -271,7 +299,7 @@ class Cursor:
             self.buffer.unpark()
 
     def retry(self) -> None:
-        """Continue at the same position: the cause of the error may have passed."""
+        """Continue at the same position, because the cause of the error may have passed."""
         self.fetch.retry(str(self.error))
         self.lookup.missing_since = None
         self.error = None

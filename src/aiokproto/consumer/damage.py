@@ -1,11 +1,11 @@
-"""Damaged batches: which offsets they have, and the record that stands for them. Pure.
+"""Damaged batches: the offsets that they have, and the records that stand for them. Pure.
 
-The checksum covers the batch from the attributes on. With a wrong checksum the header's last offset may be wrong, too,
-and trusting it could skip good records. So, in this order: the batch behind it says where it begins; a header with a
-right checksum is right, and so is one whose count agrees with its last offset, as one fault does not change both; a
-batch that is the last one in a response is fetched again, to get the one behind it; and with as many records as there
-are offsets to the high watermark, it ends there. If none of these holds, only the application can know where to
-continue.
+The checksum covers the batch from the attributes on. If it's wrong, the header's last offset may be wrong, too, and
+trusting it could skip good records. So these sources are tried in order. The batch that follows has a base offset,
+where the damaged one ends. A header with a right checksum is right. A header whose count agrees with its last offset is
+right, too, because one fault doesn't change both. A damaged batch that is the last one in a response is fetched again,
+to get the batch that follows. A batch with as many records as there are offsets up to the high watermark ends there. If
+none of these helps, only the application can know where to continue.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _INT32 = struct.Struct(">i")
 def locate(
     partition: TopicPartition, buffer: RecordBuffer, high_watermark: int, error: CorruptRecordError
 ) -> CorruptBatchError | Literal["refetch"] | None:
-    """Return the error of the damage that the buffer begins with; None if the offset behind it cannot be known.
+    """Return the error of the damaged batch at the front of the buffer; None if the offset behind it can't be known.
 
-    ``error`` is what was found.
+    ``error`` is the error that was found.
     """
     chunk, position = buffer.chunks[0], buffer.end
     if chunk.batches:
@@ -44,13 +44,13 @@ def locate(
     base: int = _START.unpack_from(raw)[0]
     if end is None and chunk.position != position:
         return "refetch"
-    # Of a batch that reaches to the end of the log.
+    # The batch reaches to the end of the log.
     if end is None and base < high_watermark <= base + _count(raw):
         end = high_watermark
-    # Behind the high watermark there is nothing: whatever said so is damaged, too.
+    # An offset behind the high watermark comes from damage, too.
     if end is None or not position < end <= INT64_MAX or 0 <= high_watermark < end:
         return None
-    # The base offset is not covered by the checksum: what is missing begins where reading has come to.
+    # The checksum doesn't cover the base offset. The missing records start at the position.
     base = base if position <= base < end else position
     text = f"{partition} at offset {base}: {error}; seek to {end} to continue behind it"
     located = CorruptBatchError(text, *partition, base, end, bytes(raw))
@@ -71,41 +71,41 @@ def undamaged(batches: list[RecordBatch]) -> list[RecordBatch]:
     Raises:
         CorruptRecordError: It is the first of all.
     """
-    for place, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         try:
             batch.validate()
         except CorruptRecordError:
-            if not place:
+            if not index:
                 raise
-            return batches[:place]
+            return batches[:index]
     return batches
 
 
 def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
-    """Return the offset behind the first batch of a chunk; None if nothing can be trusted that says it."""
+    """Return the offset behind the first batch of a chunk; None if no source of it can be trusted."""
     batch = chunk.batches[0]
     behind = chunk.batches[1] if len(chunk.batches) > 1 else None
     if behind is None and len(buffer.chunks) > 1 and buffer.chunks[1].batches:
         behind = buffer.chunks[1].batches[0]
-    # The first offset of a compressed set of magic 1 is known only once that is decompressed.
+    # The first offset of a compressed set of magic 1 is known only after decompression.
     if behind is not None and behind.magic == 2:
         return behind.base_offset
-    # What follows is damaged as well.
+    # The batch that follows is damaged as well.
     rest = (buffer.chunks[1] if len(buffer.chunks) > 1 else chunk).rest
     if behind is None and rest is not None and len(rest) >= LOG_OVERHEAD:
         found: int = _START.unpack_from(rest)[0]
-        # Of a message set the header has the last offset, and that alone without decompressing it.
+        # The header of a message set has only its last offset; the others take decompression.
         if found > (batch.base_offset if batch.magic == 2 else batch.last_offset):
             return found
-    # Batches that nobody sees follow: control batches, aborted ones.
+    # Batches that aren't delivered follow: control batches, or aborted ones.
     if behind is None and chunk.end != batch.next_offset:
         return chunk.end
-    # In magic 0 and 1 the checksum covers no offset, and the header has the last one.
+    # The checksum of magic 0 and 1 doesn't cover offsets, and the header has the last one.
     return batch.next_offset if batch.magic < 2 or _is_intact(batch) else _consistent(batch.raw)
 
 
 def _is_intact(batch: RecordBatch) -> bool:
-    """Return whether the header is right, as it is of a batch that exceeds a limit, or was written wrong."""
+    """Return whether the header is right. It is if the batch exceeds a limit, or was written wrong."""
     try:
         batch.validate()
     except CorruptRecordError:
@@ -114,7 +114,7 @@ def _is_intact(batch: RecordBatch) -> bool:
 
 
 def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:
-    """Return the damaged batch that a record set begins with, and the offset behind it; None if its size is wrong."""
+    """Return the damaged batch at the start of a record set, and the offset behind it; None if its size is wrong."""
     if rest is None or len(rest) < LOG_OVERHEAD:
         return None
     base, length = _START.unpack_from(rest)
@@ -129,9 +129,9 @@ def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:
 
 
 def _consistent(raw: memoryview) -> int | None:
-    """Return the offset behind a batch by its header, if that has as many records as offsets.
+    """Return the offset behind a batch by its header, if the header counts as many records as offsets.
 
-    At the places of magic 2, which a damaged magic byte leaves as they are.
+    It reads the fields where magic 2 has them, because a damaged magic byte doesn't move them.
     """
     count = _count(raw)
     base: int = _START.unpack_from(raw)[0]
@@ -139,6 +139,6 @@ def _consistent(raw: memoryview) -> int | None:
 
 
 def _count(raw: memoryview) -> int:
-    """Return the number of records that the header has; 0 if it has none."""
+    """Return the number of records according to the header; 0 if the batch is too short for a header."""
     found: int = _INT32.unpack_from(raw, _COUNT_AT)[0] if len(raw) >= HEADER.size else 0
     return found

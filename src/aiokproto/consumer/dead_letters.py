@@ -1,7 +1,8 @@
-"""Dead letters: records that cannot be processed, written to a topic of their own with the cause in headers.
+"""Dead letters: records that can't be processed, and are written to a topic of their own with the cause in headers.
 
-The headers are those of Kafka's dead-letter queues for share groups (KIP-1191), so that tools for these can read them.
-Kafka writes no timestamp and no class of the error; those two have names of the same form.
+The headers have the names that Kafka's dead-letter queues for share groups use (KIP-1191), so that tools for these
+queues can read them. Kafka writes neither a timestamp nor the error's class; the two headers for them have names of the
+same form.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from aiokproto.texts import repr_of, text_of
 from aiokproto.types import Header, Record
 
 PREFIX = "__dlq.errors."
-"""What the names of the headers begin with."""
+"""The prefix of the headers' names."""
 
 _LONGEST_MESSAGE = 8 * 1024
-"""Most bytes of an error's text in a header: a decoder's error can quote the whole value."""
+"""Most bytes of an error's text in a header, because a decoder's error can quote the whole value."""
 
 
 class SupportsPostBytes(Protocol):
@@ -133,10 +134,11 @@ class DeadLetterTopic:
         return topic
 
     def unwritten(self, record: Record[Any, Any]) -> str:
-        """Return what begins the text of an error about the letter of ``record``."""
+        """Return the first part of an error message about the dead letter of ``record``."""
         topic = self._name(record)
-        where = f"{record.topic}-{record.partition}@{record.offset}"
-        return f"the dead letter of {where} cannot be written to topic {topic!r}"
+        return (
+            f"the dead letter of {record.topic}-{record.partition}@{record.offset} cannot be written to topic {topic!r}"
+        )
 
 
 def _cause(
@@ -154,7 +156,7 @@ def _cause(
         "exception.class": f"{kind.__module__}.{kind.__qualname__}",
         "message": text_of(error) or None,
     }
-    # "replace": an exception's text may have lone surrogates, which UTF-8 cannot have.
+    # Use "replace" because an exception's text may have lone surrogates, which UTF-8 can't encode.
     return [
         (PREFIX + name, text.encode(errors="replace")[:_LONGEST_MESSAGE])
         for name, text in texts.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aiokproto.consumer.batch import FetchedBatch
+    from aiokproto.consumer.reader import Reader
 
     Current = Record[Any, Any] | FetchedBatch | Sequence[Record[Any, Any]] | None
 
@@ -22,10 +23,10 @@ class DeliveryState:
     """The records that can be delivered now, and the ones that the application is processing.
 
     Attributes:
-        open: The decoded records of the partition that is being delivered, last one first, so that delivering is
-            ``pop()``. Whatever ends a partition's right to be delivered replaces this list.
-        current: What was delivered last: a record, a list or a batch, until the next is requested; then None.
-        thread: The thread that they are for.
+        open: The decoded records of the partition that is being delivered, last one first, so that delivering a record
+            is a ``pop()``. A pause, a seek, or anything else that ends the partition's delivery replaces this list.
+        current: The record, list or batch that was delivered last; None once the next one is requested. thread: The id
+        of the thread that reads the consumer.
     """
 
     __slots__ = ("current", "open", "thread")
@@ -41,21 +42,21 @@ class DeliveryState:
 class RecordIterator:
     """Delivers one record after the other."""
 
-    __slots__ = ("_delivery", "_more")
+    __slots__ = ("_delivery", "_reader")
 
-    def __init__(self, delivery: DeliveryState, more: Callable[[], Awaitable[object]]) -> None:
-        """``more`` is awaited when no record is open; there is one when it returns. In another thread it is awaited for
-        each record, and refuses that."""
+    def __init__(self, delivery: DeliveryState, reader: Reader) -> None:
+        """The ``reader`` opens more records when none is open. In another thread it is called for each record, and
+        refuses that."""
         self._delivery = delivery
-        self._more = more
+        self._reader = reader
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record:
         delivery = self._delivery
-        # No check of pauses, seeks or revocations here: each of them has replaced the list.
+        # Pauses, seeks and revocations need no check here, because each of them has replaced the list.
         if not delivery.open or delivery.thread != get_ident():
-            await self._more()
+            await self._reader.open()
         delivery.current = record = delivery.open.pop()
         return record

@@ -1,4 +1,4 @@
-"""Deserializers: keys and values of the application, made of the bytes of records."""
+"""Deserializers, which make the application's keys and values from the bytes of records."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from aiokproto.texts import repr_of
 from aiokproto.types import DeserializedRecord, K, Record, V
 
 NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError, CallbackError)
-"""Errors of what a deserializer asks, such as a schema registry: trying again can succeed, and skipping would lose
-records. ``asyncio.TimeoutError`` is another class in Python 3.10; a CallbackError is a lookup that others cancelled."""
+"""Errors of a service that a deserializer uses, such as a schema registry. Trying again can succeed, and skipping would
+lose records. ``asyncio.TimeoutError`` is another class in Python 3.10. A CallbackError means that something else
+cancelled the lookup."""
 
 
 class Deserializers(Generic[K, V]):
     """The deserializers of keys and of values.
 
     Attributes:
-        is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
+        is_async: Whether one of them has to be awaited. Then call :meth:`apply_later`, else :meth:`apply`.
         awaited: The options that are awaited, for messages.
     """
 
@@ -33,7 +34,7 @@ class Deserializers(Generic[K, V]):
         key: Callable[[bytes], Awaitable[K] | K] | None,
         value: Callable[[bytes], Awaitable[V] | V] | None,
     ) -> None:
-        """None for what stays bytes.
+        """Pass None for keys or values that stay bytes.
 
         Raises:
             ConfigurationError: One cannot be called.
@@ -41,7 +42,7 @@ class Deserializers(Generic[K, V]):
         for name, given in (("key_deserializer", key), ("value_deserializer", value)):
             if given is not None and not callable(given):
                 raise ConfigurationError(f"{name}={given!r}: expected a function of bytes")
-        # Decided once: asking each result whether it is awaitable would cost as much as many deserializers.
+        # Decide it once. Checking whether each result is awaitable would cost as much as many deserializers do.
         self._key = (key, is_async(key))
         self._value = (value, is_async(value))
         self.is_async = self._key[1] or self._value[1]
@@ -49,7 +50,7 @@ class Deserializers(Generic[K, V]):
         self.awaited = " or ".join(name for name, awaited in names.items() if awaited)
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is a deserializer."""
         return self._key[0] is not None or self._value[0] is not None
 
     def apply(self, record: Record) -> Record[K, V]:
@@ -57,15 +58,15 @@ class Deserializers(Generic[K, V]):
 
         Raises:
             RecordDeserializationError: A deserializer has failed.
-            ConnectionError, TimeoutError, CallbackError: From a deserializer: it is not about the record, which can be
-                tried again.
+            ConnectionError, TimeoutError, CallbackError: A deserializer has raised it. It isn't about the record, which
+                can be tried again.
             ConfigurationError: It returned a coroutine, and is no coroutine function.
         """
         key: Any = record.key
         value: Any = record.value
         origin: Literal["key", "value"] = "key"
         try:
-            # None is not passed: there is nothing to deserialize, and a tombstone stays one.
+            # None isn't passed, because there is nothing to deserialize, and a tombstone stays one.
             if key is not None and self._key[0] is not None:
                 key = self._key[0](key)
             origin = "value"
@@ -80,15 +81,15 @@ class Deserializers(Generic[K, V]):
         return DeserializedRecord(record, key, value)
 
     async def apply_later(self, record: Record) -> Record[K, V]:
-        """As :meth:`apply`, and await what is asynchronous."""
+        """Like :meth:`apply`, but await the deserializers that are coroutine functions."""
         made: list[Any] = [record.key, record.value]
         origin: Literal["key", "value"] = "key"
         try:
-            for place, (deserializer, awaited) in enumerate((self._key, self._value)):
-                origin = "value" if place else "key"
-                if made[place] is not None and deserializer is not None:
-                    result = deserializer(made[place])
-                    made[place] = await cast("Awaitable[Any]", result) if awaited else result
+            for index, (deserializer, awaited) in enumerate((self._key, self._value)):
+                origin = "value" if index else "key"
+                if made[index] is not None and deserializer is not None:
+                    result = deserializer(made[index])
+                    made[index] = await cast("Awaitable[Any]", result) if awaited else result
         except NOT_ABOUT_THE_RECORD:
             raise
         except BaseException as error:
@@ -98,10 +99,10 @@ class Deserializers(Generic[K, V]):
     def _refuse(self, key: object, value: object) -> ConfigurationError:
         """Return the error of a function that is no coroutine function, and returns coroutines."""
         name, given, made = ("key", self._key, key) if isinstance(key, CoroutineType) else ("value", self._value, value)
-        # Not awaited, each would be reported.
-        for each in (key, value):
-            if isinstance(each, CoroutineType):
-                each.close()
+        # Close them. Python warns of coroutines that are never awaited.
+        for made_of in (key, value):
+            if isinstance(made_of, CoroutineType):
+                made_of.close()
         return ConfigurationError(
             f"{name}_deserializer={repr_of(given[0])} is no coroutine function, so what it returned is not awaited: "
             f"{repr_of(made, 80)}; pass the coroutine function itself"

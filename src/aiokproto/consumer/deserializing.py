@@ -1,12 +1,11 @@
-"""Delivery with deserializers: what ``async for`` and ``poll`` do if there are any.
+"""Delivery with deserializers: what ``async for`` and ``poll`` do if the consumer has some.
 
-**Nothing is lost or repeated.** Records are looked at first and taken last: a record leaves the open list, which moves
-the position, only after its deserializer has returned and its dead letter is acknowledged, and nothing is awaited from
-there to the return. A call that is cancelled has taken nothing. A seek, pause or revocation meanwhile has replaced the
-list, and the results are dropped.
+**Nothing is lost or repeated.** A record leaves the open list, which moves the position, only after its deserializer
+has returned and its dead letter is acknowledged. From there to the return nothing is awaited, so a cancelled call has
+taken no records. A seek, pause or revocation in the meantime has replaced the list, and the results are dropped.
 
-Errors are found in the order of the offsets. The good records before one are delivered first: the next call begins with
-it.
+Errors are found in the order of the offsets. The good records before an error are delivered first, and the next call
+starts with the record that has it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _Deserialized = tuple[Cursor, list[Record], list[Record], list[Record[Any, Any]]]
-"""A partition, its open records, the first of these, and what deserializers have made of them."""
+"""A partition, its open records, the first of these, and the records that deserializers have made from them."""
 
 _AS_THEY_ARE = (UndecodableRecord, RawControlRecord)
 
@@ -58,7 +57,8 @@ class DeserializingReader(Generic[K, V]):
         self._reader = reader
         self._deserializers = deserializers
         self._undecodable = undecodable
-        # While something is awaited here. Not reader.waiting: the group must notice a deserializer that hangs.
+        # Whether a call awaits something here. It isn't reader.waiting, because the group must notice a deserializer
+        # that hangs.
         self._busy = False
 
     def __aiter__(self) -> Self:
@@ -74,8 +74,8 @@ class DeserializingReader(Generic[K, V]):
                 return record
 
     async def deliver_one(self) -> Record[K, V] | None:
-        """Deliver the first of the open records; None if they have changed meanwhile, or it is settled. Raises as
-        :meth:`Consumer.__anext__`."""
+        """Deliver the first of the open records; None if they have changed in the meantime, or if the policy has dealt
+        with it. Raises as :meth:`Consumer.__anext__`."""
         self._check_alone()
         delivered = await self._deliver(1)
         if not delivered:
@@ -86,8 +86,8 @@ class DeserializingReader(Generic[K, V]):
     async def poll(self, deadline: float, most: int, by: object = None, *, least: int = 1) -> list[Record[K, V]]:
         """Deliver up to ``most`` records, or none if there are none by that loop time.
 
-        With ``least`` above 1, as many of all partitions are collected first. ``by``: see
-        :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`.
+        With ``least`` above 1, it first collects so many records of all partitions. ``by``: see :meth:`Reader.open
+        <aiokproto.consumer.reader.Reader.open>`.
         """
         self._check_alone()
         if least > 1 and (delivered := await self._deliver_collected(deadline, least, most)):
@@ -98,34 +98,35 @@ class DeserializingReader(Generic[K, V]):
             if not await self._reader.open(deadline, by=by):
                 return []
             delivered = await self._deliver(most, by)
-        # Being processed from here on, with what is added to it, whatever a deserializer raises.
+        # These records, and those that are added below, are being processed from here on, even if a deserializer
+        # raises.
         self._assignment.current = delivered
-        # More, as long as nothing has to be awaited: a cancellation would lose what was taken.
+        # Add more as long as nothing has to be awaited. A cancellation would lose the records that were taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             opened = self._assignment.open
             more, error = self._apply(opened[: len(delivered) - most - 1 : -1])
-            # A deserializer has sought or paused the partition: its records come again.
+            # A deserializer has sought or paused the partition, so its records come again.
             if self._assignment.open is not opened:
                 break
             self._take(len(more), more)
             delivered += more
-            # The next call begins with it.
+            # The next call starts with it.
             if error is not None:
                 break
         return delivered
 
     async def take(self, most: int, owner: object) -> list[Record[K, V]]:
-        """Take up to ``most`` of the open records, for the owner of the reader: none if they have changed meanwhile, or
-        the first is settled.
+        """Take up to ``most`` of the open records, for the owner of the reader. Return none if they have changed in the
+        meantime, or if the policy has dealt with the first one.
 
         Raises:
-            RecordDeserializationError: The first record cannot be decoded, and the policy is to raise. It stays.
+            RecordDeserializationError: The first record can't be decoded, and the policy is to raise. It stays open.
         """
         self._check_alone()
         return await self._deliver(most, owner, stays=True)
 
     async def deserialize(self, record: Record) -> Record[K, V]:
-        """Return a record with key and value deserialized; the policy does not apply."""
+        """Return a record with key and value deserialized. The policy doesn't apply."""
         if (as_it_is := self._stand_in(record)) is not None:
             return as_it_is
         if not self._deserializers.is_async:
@@ -139,7 +140,7 @@ class DeserializingReader(Generic[K, V]):
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
 
     async def _deliver(self, most: int, owner: object = None, *, stays: bool = False) -> list[Record[K, V]]:
-        """As :meth:`take`; unless it ``stays``, the record that the error is about is taken.
+        """Like :meth:`take`, but unless it ``stays``, the record with the error is taken.
 
         Raises:
             RecordDeserializationError: The first record cannot be decoded, and the policy is to raise.
@@ -156,31 +157,31 @@ class DeserializingReader(Generic[K, V]):
             raise failed
         if failed is not None and self._undecodable.awaited:
             with self._reader.awaiting("its dead letter to be acknowledged", lambda: chosen[0]):
-                await self._alone(self._undecodable.settle(chosen[0], failed), owner)
-        if failed is not None and stays and not self._undecodable.settles:
-            # The application has not seen it: it is unfinished.
+                await self._alone(self._undecodable.write_dead_letter(chosen[0], failed), owner)
+        if failed is not None and stays and not self._undecodable.removes:
+            # The application hasn't seen the record, so it's unfinished.
             self._undecodable.count += 1
             raise failed
         count = len(made) or int(failed is not None)
-        # By identity: after a seek or a revocation the list is another one.
+        # Compare by identity, because a seek or a revocation replaces the list.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
             return []
         if self._reader.owner is not owner:
-            # A deserializer that has swallowed its cancellation, and the run that it belonged to has ended.
+            # A deserializer has swallowed its cancellation, and its run has ended.
             raise asyncio.CancelledError
         self._take(count, made)
         if failed is not None:
-            if not self._undecodable.settles:
+            if not self._undecodable.removes:
                 self._undecodable.count += 1
-                # Delivered as an error: it is processed when the next record is requested.
+                # The record is delivered as an error, and is processed once the next one is requested.
                 self._assignment.current = chosen[0]
                 raise failed
-            self._undecodable.settled(failed)
+            self._undecodable.removed(failed)
         return made
 
     async def _deliver_collected(self, deadline: float, least: int, most: int) -> list[Record[K, V]]:
-        """Collect ``least`` records by that loop time, without those that are skipped, and take up to ``most`` of all
-        partitions, up to the first that cannot be decoded."""
+        """Collect ``least`` records by that loop time, not counting skipped ones, and take up to ``most`` from all
+        partitions, up to the first record that can't be decoded."""
         time = asyncio.get_running_loop().time
         while True:
             await self._reader.collect(least, deadline)
@@ -210,25 +211,25 @@ class DeserializingReader(Generic[K, V]):
                 again = error is not None and self._skip(cursor, opened, -len(made) - 1, following[len(more)], error)
             ready.append((cursor, opened, chosen, made))
             most -= len(made)
-            # The next call begins with it.
+            # The next call starts with it.
             if error is not None or not most:
                 break
         return ready
 
-    def _skip(self, cursor: Cursor, opened: list[Record], place: int, record: Record, error: Exception) -> bool:
-        """Remove a record that cannot be decoded from those that are open, if that is the policy."""
+    def _skip(self, cursor: Cursor, opened: list[Record], index: int, record: Record, error: Exception) -> bool:
+        """Remove a record that can't be decoded from the open ones, if that is the policy."""
         if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
             return False
-        # By identity: after a seek or a revocation the list is another one.
-        if cursor.buffer.records is not opened or opened[place] is not record:
+        # Compare by identity. A seek or a revocation replaces the list.
+        if cursor.buffer.records is not opened or opened[index] is not record:
             return False
-        del opened[place]
+        del opened[index]
         cursor.buffer.delivered()
-        self._undecodable.settled(error)
+        self._undecodable.removed(error)
         return True
 
     def _take_collected(self, ready: list[_Deserialized]) -> list[Record[K, V]]:
-        """Take deserialized records in one step. Partitions that were sought, paused or taken away meanwhile keep
+        """Take deserialized records in one step. Partitions that were sought, paused or taken away in the meantime keep
         theirs."""
         delivered: list[Record[K, V]] = []
         deliverable = self._reader.collected()
@@ -242,32 +243,32 @@ class DeserializingReader(Generic[K, V]):
         return delivered
 
     async def _alone(self, work: Coroutine[Any, Any, T], owner: object) -> T:
-        """Await, while no other task may request records, and nothing is being processed."""
+        """Await ``work`` while no other task may request records, and the application processes none."""
         self._busy = True
         try:
-            # The application requests a record: a rebalance must not wait for the one before it.
+            # The application requests a record, so a rebalance must not wait for the one before it.
             self._reader.requested(owner)
             return await work
         finally:
             self._busy = False
-            # Without effect on work that was awaited; not awaited, it would be reported.
+            # Close the coroutine in case it wasn't awaited. Python would warn of it.
             work.close()
 
     def _take(self, count: int, made: list[Record[K, V]]) -> None:
-        """Remove the first records: the position is behind them now."""
+        """Remove the first records, which moves the position behind them."""
         if count:
             del self._assignment.open[-count:]
         if self._undecodable.policy == "return":
-            # Damaged batches were counted when they were found.
+            # Damaged batches were counted when the reader found them.
             self._undecodable.count += sum(isinstance(each.error, RecordDeserializationError) for each in made)
 
     def _apply(self, records: list[Record]) -> tuple[list[Record[K, V]], Exception | None]:
-        """Return the records up to the first with an error, and that error.
+        """Return the records up to the first one with an error, and that error.
 
-        Raising it while records are taken would lose these.
+        It isn't raised here, because that would lose the records before it.
         """
         made: list[Record[K, V]] = []
-        # A deserializer that requests records would take these.
+        # A deserializer that requests records must not take these.
         self._busy = True
         try:
             for record in records:
@@ -283,10 +284,10 @@ class DeserializingReader(Generic[K, V]):
         return made, None
 
     async def _apply_later(self, records: list[Record], owner: object) -> tuple[list[Record[K, V]], Exception | None]:
-        """As :meth:`_apply`, with the records whose deserializers have returned in time."""
+        """Like :meth:`_apply`, with the records whose deserializers have returned in time."""
         made: list[Record[K, V]] = []
         work = self._apply_each(records, made)
-        # What waiting takes is done only where it waits: most deserializers rarely do, and cost less than a deadline.
+        # Set up the deadline only if a deserializer suspends. Most rarely do, and cost less than a deadline.
         self._busy = True
         try:
             waits_for = work.send(None)
@@ -300,7 +301,8 @@ class DeserializingReader(Generic[K, V]):
 
         at = asyncio.get_running_loop().time() + self._timeout
         try:
-            # One for all records: what is made until then is delivered, and the next call has as long for the others.
+            # Use one deadline for all records. Those that are made by then are delivered, and the next call has as long
+            # for the others.
             async with deadline_at(at, lambda: self._late(current())):
                 with self._reader.awaiting(self._deserializers.awaited, current):
                     return made, await self._alone(resumed(work, waits_for), owner)
@@ -327,11 +329,11 @@ class DeserializingReader(Generic[K, V]):
         )
 
     def _stand_in(self, record: Record) -> Record[K, V] | None:
-        """Return the record itself if it stands for a damaged batch, or has nothing of the application."""
+        """Return the record itself if it stands for a damaged batch, or is a control record."""
         return cast("Record[K, V]", record) if type(record) in _AS_THEY_ARE else None
 
     def _returned(self, record: Record, error: RecordDeserializationError, made: list[Record[K, V]]) -> bool:
-        """Append the record with its error, if that is the policy."""
+        """Append the record with its error, if the policy says so."""
         if self._undecodable.policy != "return":
             return False
         made.append(UndecodableRecord(record, error))

@@ -1,4 +1,4 @@
-"""The background of a consumer: its tasks, the subscription, the group member, and commits."""
+"""The engine of a consumer: its tasks, the subscription, the group member, and commits."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokproto.application.calls import calling, check_not_awaitable
-from aiokproto.application.gates import DELIVER, READ, Obstacle
+from aiokproto.application.gates import ASK, DELIVER, Obstacle
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.cluster.lifecycle import DISCONNECT, Lifecycle
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import CommitResult
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetcher import Fetcher
-from aiokproto.consumer.find_topics import find_topics
-from aiokproto.consumer.metric_source import metric_source
 from aiokproto.consumer.new_partitions import SeenTopics
 from aiokproto.consumer.offset_reset import OffsetReset
 from aiokproto.consumer.offsets import OffsetLookup
@@ -27,7 +25,7 @@ from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
-from aiokproto.consumer.silence import SilenceWatch
+from aiokproto.consumer.report import SilenceWatch, metric_source
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.consumer.undecodable import Undecodable
@@ -44,14 +42,16 @@ from aiokproto.group.config import LeaveMode
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.member import GroupMember, make_member
 from aiokproto.observe.observers import ConsumerObserver
-from aiokproto.running.totals import RunTotals
+from aiokproto.running.runner import RunTotals
 from aiokproto.runtime.timeouts import deadline_at, wait_until
-from aiokproto.types import OffsetAndMetadata, TopicPartition
+from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
 
+_CREATE = "consumers never create topics: create it first"
+
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that does not exist is looked up again."""
+"""Seconds after which a subscribed topic that doesn't exist is looked up again."""
 
 
 def _left(deadline: float) -> float:
@@ -60,18 +60,18 @@ def _left(deadline: float) -> float:
 
 
 class Engine(Lifecycle):
-    """A consumer below its public API: creates the parts, owns the tasks, and joins them.
+    """The consumer below its public API. It creates the parts, and owns the tasks.
 
     Attributes:
         config: The consumer's options.
         assignment: The assigned partitions.
         reader: Delivers records.
-        undecodable: What becomes of records that cannot be decoded.
+        undecodable: Decides what becomes of records that can't be decoded.
         lookup: Looks up offsets in the log.
         fetcher: Fetches records.
         member: The group member; None without a group.
-        rebalancing: Carries out what a rebalance changes.
-        subscription: What the application has subscribed to or assigned.
+        rebalancing: Carries out the changes of a rebalance.
+        subscription: The topics or partitions that the application has chosen.
         session: The session that reads this consumer and commits its offsets; None without one.
         observer: Counts fetches, delivery, commits and rebalances.
     """
@@ -83,75 +83,70 @@ class Engine(Lifecycle):
         self.session: object = None
         self.observer = ConsumerObserver(cluster.config.hooks)
         self.runs = RunTotals()
-        signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
-        self.assignment = Assignment(signals, self.observer)
+        self.assignment = Assignment(self, self.observer)
         # guard: a forked child takes no open record of its parent
         cluster.home.on_fork = self.assignment.forget_open
         cluster.last_used = self._last_used
         group = config.group
         self.undecodable = Undecodable(config.on_undecodable, group.group_id if group else None)
         self.reader = Reader(
+            self,
             self.assignment,
-            config.fetch.check_crcs,
-            self.check,
-            cluster.run_in_thread,
             self.undecodable,
-            cluster.config.interceptors,
-            lambda: self.admit(READ),
+            check_crcs=config.fetch.check_crcs,
+            interceptors=cluster.config.interceptors,
         )
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
-        self.rebalancing = Rebalancing(
-            self.assignment,
-            self.reader,
-            lambda: self.subscription,
-            self._commit_before_revoking,
-            self._ownership_changed,
-        )
+        self.rebalancing = Rebalancing(self, self.assignment, self.reader)
         self.member = make_member(cluster, group, self.rebalancing) if group else None
-        # What the topics were when the subscription began.
+        # The topics when the subscription started.
         self._seen = SeenTopics()
         self.resolver = PositionResolver(
-            cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset, self._may_be_new
+            self, cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset
         )
-        self.validator = PositionValidator(cluster, self.assignment, self.resolver.truncated)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset, self.validator)
-        # From the subscription task: topics that cannot be found. Raised by the next read.
+        self.validator = PositionValidator(cluster, self.assignment, self.resolver)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver, self.validator)
+        # Why topics can't be found. The subscription task sets it, and the next read raises it.
         self._problem: KafkaError | None = None
-        # Whether the last lookup of the subscribed topics has not found all of them.
+        # Whether the last lookup of the subscribed topics missed some of them.
         self._unfound = False
-        # Something in the assignment has changed; for calls that wait for a condition of their own.
+        # Set when something in the assignment has changed, for calls that wait for a condition of their own.
         self._moved = asyncio.Event()
-        # The subscription has to be applied again.
+        # Set when the subscription has to be applied again.
         self._follow = asyncio.Event()
-        # From the automatic commit, for the next read.
+        # Why the automatic commit was refused. The next read raises it.
         self._commit_refused: KafkaError | None = None
-        # What this consumer has committed, so that unchanged positions are not committed at each interval.
+        # The offsets that this consumer has committed, so that it doesn't commit unchanged positions at each interval.
         self._committed: dict[TopicPartition, int] = {}
-        # Processed, not yet committed offsets of partitions that assign() has dropped.
+        # Processed offsets of partitions that assign() has dropped, as long as they aren't committed.
         self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    # Signals
+    # Events of the assignment
 
-    def _changed(self, cursors: Collection[Cursor] = ()) -> None:
+    def assignment_changed(self, cursors: Collection[Cursor] = ()) -> None:
+        """Note that cursors were added or removed, were moved, or can or can't be fetched or delivered any more."""
         self._moved.set()
-        if self.assignment.handling is not None:
-            self.assignment.handling.changed(cursors)
-        # Only marks and events: the signal comes from inside calls of the application, which must not wait.
+        if self.assignment.runner is not None:
+            self.assignment.runner.changed(cursors)
+        # Only set marks and events, because this runs inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
         self.validator.changed(cursors)
         self.reader.wake()
 
-    def _arrived(self) -> None:
+    def records_arrived(self) -> None:
+        """Note that there is something to deliver."""
         self._moved.set()
         self.reader.wake()
 
-    def _reset_happened(self, event: OffsetReset) -> None:
+    def position_reset(self, event: OffsetReset) -> None:
+        """Call ``on_offset_reset``, because the consumer has moved a position by itself."""
         if self.config.on_offset_reset is not None:
             with calling("on_offset_reset"):
                 check_not_awaitable(self.config.on_offset_reset(event), "on_offset_reset")
 
-    def _room(self) -> None:
+    def buffer_has_room(self) -> None:
+        """Note that buffered bytes were delivered, so that more can be fetched."""
         self.fetcher.room()
 
     async def moved(self) -> None:
@@ -178,23 +173,24 @@ class Engine(Lifecycle):
         self.cluster.check_loop()
         self.subscription = subscription
         self._problem = None
-        # Applied at once, without the task: assign() and then seek() must find the partitions. A member that is still
-        # in the group gives up its partitions first.
+        # Apply it at once instead of in the task, because seek() after assign() must find the partitions. A member that
+        # is still in the group gives up its partitions first.
         if not subscription.by_topic and (self.member is None or self.member.outside):
             self._assign(subscription.partitions or frozenset())
         self._follow.set()
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, independent of the group's assignment."""
+        """Read these partitions, which the application has chosen instead of the group."""
         removed = [partition for partition in self.assignment.cursors if partition not in partitions]
         if self.member is not None and self.config.enable_auto_commit:
-            # No rebalance follows that would commit them.
+            # Remember them, because no rebalance follows that would commit them.
             self._given_up |= self._processed(removed, last=True)
         self.assignment.remove(removed)
-        self._ownership_changed(removed)
+        self.ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
-            # Assigned again before the offset was committed: the group's offset is older.
+            # Seek a partition that is assigned again before its offset was committed, because the group's offset is
+            # older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     def state(self, partition: TopicPartition) -> PartitionState:
@@ -210,17 +206,17 @@ class Engine(Lifecycle):
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
         called = self.rebalancing.in_callback()
-        if not called and self.session is None and self.assignment.handling is None:
+        if not called and self.session is None and self.assignment.runner is None:
             return ()
         present = {
             Obstacle.CALLBACK: called,
             Obstacle.SESSION: self.session is not None,
-            Obstacle.RUN: self.assignment.handling is not None,
+            Obstacle.RUN: self.assignment.runner is not None,
         }
         return [obstacle for obstacle in present if present[obstacle]]
 
     def own(self, session: object) -> None:
-        """Give the records, positions and commits to a session, from now on.
+        """Let a session decide about records, positions and commits from now on.
 
         Raises:
             ConfigurationError: The consumer runs, or belongs to a session already.
@@ -229,25 +225,25 @@ class Engine(Lifecycle):
         if self.reader.owner is not None:
             raise ConfigurationError("run() or another session reads the records of this consumer: make another one")
         self.session = self.reader.owner = session
-        # So that an iterator of before comes to the reader.
+        # End the turn, so that an existing iterator has to call the reader.
         self.assignment.end_turn()
 
     def check(self) -> None:
-        """Raise what keeps records from being delivered to the owner of the reader, and what background tasks have to
-        report."""
+        """Raise if records can't be delivered to the owner of the reader, or if a background task has reported an
+        error."""
         self.admit(DELIVER)
         if self._commit_refused is not None:
-            # Once per attempt, so that reading and other commits go on.
+            # Raise it once per attempt, so that reading and other commits go on.
             refused, self._commit_refused = self._commit_refused, None
             raise refused.with_traceback(None)
         if not self.subscription.by_topic and self.subscription.partitions is None:
             raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
         if self._problem is not None:
-            # Once per attempt to find the topics, so that the other topics are read.
+            # Raise it once per attempt to find the topics, so that the other topics are read.
             problem, self._problem = self._problem, None
             raise problem.with_traceback(None)
         if self.member is not None:
-            # Reading is what brings a member back that left because nothing was read.
+            # A member that left because the application requested no records rejoins when it does.
             self.member.rejoin()
             self.member.check_session()
 
@@ -259,20 +255,20 @@ class Engine(Lifecycle):
         self._spawn("validate", self.validator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
-        self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
+        self._spawn("silence", SilenceWatch(self).run())
         if self.member is not None:
             self._spawn("group", self.member.run())
             self._spawn("progress", self._watch_progress(self.member))
             if self.config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
-        self.cluster.push_metrics(metric_source(self.cluster, self.observer, self.assignment, self.member))
+        self.cluster.push_metrics(metric_source(self))
 
     def _failed(self) -> None:
         self.assignment.stop()
         if self.member is not None and self.member.removed and self.subscription.partitions is None:
-            # Other members own them: nothing of them is committed when the consumer is closed.
+            # Remove them because other members own them, so that close() doesn't commit their offsets.
             self.assignment.remove(list(self.assignment.cursors))
-        self._changed()
+        self.assignment_changed()
 
     async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
         """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
@@ -280,13 +276,13 @@ class Engine(Lifecycle):
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
-        if self.assignment.handling is not None:
-            self.assignment.handling.check_outside("close()")
+        if self.assignment.runner is not None:
+            self.assignment.runner.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
         self._begin_closing()
         if processed:
             self.assignment.mark_processed()
-        # Before the first await: no record is delivered whose offset the last commit would miss.
+        # Stop before the first await, so that no record is delivered whose offset the last commit would miss.
         self.assignment.stop()
         self.reader.wake()
         in_time = False
@@ -294,7 +290,7 @@ class Engine(Lifecycle):
             await self._finish(deadline)
             in_time = True
         finally:
-            # After a cancellation, do only what needs no waiting.
+            # Don't wait after a cancellation.
             try:
                 await self._leave_group(deadline if in_time else 0.0, leave)
             finally:
@@ -302,17 +298,17 @@ class Engine(Lifecycle):
                 self._moved.set()
                 await self.cluster.close(timeout=min(_left(deadline), DISCONNECT))
 
-    # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some to the
+    # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some for the
     # next.
 
     async def _finish(self, deadline: float) -> None:
         try:
-            if self.assignment.handling is not None:
-                await self.assignment.handling.finish(deadline - _left(deadline) / 2)
-            # A callback that runs may finish; cancelling it would cut the application's own work.
+            if self.assignment.runner is not None:
+                await self.assignment.runner.finish(deadline - _left(deadline) / 2)
+            # Let a running callback finish. Cancelling it would cut off the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
-            # Before the tasks end: while members join a generation, the coordinator refuses commits until each has
-            # sent its SyncGroup.
+            # Commit before the tasks end. While members join a generation, the coordinator refuses commits until each
+            # has sent its SyncGroup.
             await self._last_commit(deadline)
         finally:
             await self._end_tasks(_left(deadline) / 2)
@@ -328,13 +324,13 @@ class Engine(Lifecycle):
     async def _leave_group(self, deadline: float, how: LeaveMode) -> None:
         if self.member is None:
             return
-        # Before LeaveGroup: after it other members own the partitions.
+        # Call back before LeaveGroup. After it other members own the partitions.
         in_time = False
         try:
             error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
             in_time = True
         finally:
-            # Even if the callback raised or was cancelled: other members wait for the partitions.
+            # Leave even if the callback raised or was cancelled, because other members wait for the partitions.
             left = min(_left(deadline), 3.0)
             wait = in_time and left > 0
             await leave_group(self.member.leave("the consumer is closed", left or 3.0, how), wait=wait)
@@ -351,8 +347,8 @@ class Engine(Lifecycle):
             self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:
                 self.member.metadata_changed()
-            # With a group the leader watches the topics; this member only has to notice that one is gone. While a topic
-            # cannot be found, each lookup is an update, too, and the next one has to come after a pause.
+            # The leader of a group watches the topics, so a member only has to notice that one was deleted. While a
+            # topic can't be found, each lookup is an update, too, so leave the next one to the pause between lookups.
             watches = self.member is None or self._has_lost_a_match(snapshot)
             if self.subscription.by_topic and watches and not self._unfound:
                 self._follow.set()
@@ -361,7 +357,7 @@ class Engine(Lifecycle):
             self.validator.metadata_changed()
 
     def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
-        """Whether a topic that the pattern had found is gone: not to read it any more is no failure."""
+        """Return whether a topic that the pattern had matched was deleted. Not reading it any more is no failure."""
         if self.subscription.pattern is None:
             return False
         return any(partition.topic not in snapshot.topics for partition in self.assignment.cursors)
@@ -370,7 +366,7 @@ class Engine(Lifecycle):
         """Apply the subscription, and apply it again when it or the cluster's topics change."""
         while True:
             self._follow.clear()
-            # Compared by identity below: one that was replaced meanwhile is dropped.
+            # It's compared by identity below, so that a subscription that was replaced in the meantime is dropped.
             wanted = self.subscription
             again: float | None = None
             try:
@@ -384,7 +380,7 @@ class Engine(Lifecycle):
                 if wanted is self.subscription:
                     self._problem = error
                     self.reader.wake()
-                # Without end: a topic may be created later, and the error is raised each time.
+                # Try again without end, because a topic may be created later. Each attempt raises the error.
                 again = _TOPIC_RETRY
             await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
@@ -396,14 +392,14 @@ class Engine(Lifecycle):
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
-        found, failures = await find_topics(self.cluster, topics)
+        found, failures = await _find_topics(self.cluster, topics)
         self._unfound = bool(failures)
         existing = {name: len(info.partitions) for name, info in found.items()}
         if regex is not None and self._seen.begins(wanted):
-            # The broker matches topics: those that it adds later are not among these.
+            # The broker matches topics. Note which exist now, to recognize those that it adds later.
             everything = await self.cluster.topics()
             existing |= {name: len(everything[name].partitions) for name in wanted.matching(everything)}
-        # subscribe() was called during the lookup; the task applies the new one next.
+        # subscribe() was called during the lookup. The task applies the new subscription next.
         if wanted is not self.subscription:
             return
         if wanted.by_topic:
@@ -411,34 +407,35 @@ class Engine(Lifecycle):
             self._seen.note(wanted, existing, missing, pattern=wanted.pattern is not None)
         if wanted.partitions is None:
             if self.member is not None:
-                # Also topics that were not found: the leader assigns them once they exist.
+                # Include topics that weren't found. The leader assigns them once they exist.
                 self.member.set_topics(topics, regex)
             else:
                 self._assign_all(topics, found)
-        # An assigned partition reports by itself that its topic is gone.
+        # An assigned partition reports by itself that its topic was deleted.
         known = {partition.topic for partition in self.assignment.cursors}
-        # Without tasks start() is running: it raises for every topic.
+        # If there are no tasks yet, start() is running, which raises for every topic.
         raised = [failure for name, failure in failures.items() if name not in known or not self._tasks]
         if refused := [failure for failure in raised if isinstance(failure, AuthorizationError)]:
             raise AuthorizationError.together(refused)
         for failure in raised:
             raise failure
 
-    def _may_be_new(self, partition: TopicPartition) -> bool | None:
-        """Return whether a partition without a committed offset has appeared since the subscription began; None if this
-        consumer has not seen its topic without it."""
+    def may_be_new(self, partition: TopicPartition) -> bool | None:
+        """Return whether a partition without a committed offset has appeared since the subscription started; None if
+        this consumer hasn't seen its topic without it."""
         if not self.config.reads_new_partitions or not self.subscription.by_topic:
             return False
         return True if self._seen.lacked(partition) else None
 
     async def _regex(self, wanted: SubscriptionState) -> str | None:
-        """Return the pattern for the broker to match; None if there is none, or this client has to match it."""
+        """Return the pattern that the broker matches; None if there is none, or if this client has to match it."""
         if self.member is None or wanted.pattern is None or not await self.member.matches_patterns():
             return None
         return wanted.broker_pattern()
 
     def _assign_all(self, topics: Collection[str], found: Mapping[str, TopicInfo]) -> None:
-        """Without a group: assign all partitions. Those of a topic that is missing stay, as it may be created again."""
+        """Assign all partitions, because there is no group. Partitions of a missing topic stay, because it may be
+        created again."""
         everything = {
             TopicPartition(name, number) for name, info in found.items() for number in range(len(info.partitions))
         }
@@ -450,8 +447,8 @@ class Engine(Lifecycle):
             self.assignment.add([partition], EARLIEST if is_new else COMMITTED)
 
     def _last_used(self, topic: str) -> float:
-        """Return infinity for a topic that is subscribed by name, assigned, or of members that this one leads: it is
-        read again once it is created again."""
+        """Return infinity for a topic that is subscribed by name, assigned, or read by members that this one leads,
+        because it's read again once it's created again."""
         needed = (
             topic in self.subscription.topics
             or (self.member is not None and self.member.watches(topic))
@@ -460,7 +457,7 @@ class Engine(Lifecycle):
         return math.inf if needed else -math.inf
 
     async def unsubscribed(self, timeout: float) -> None:
-        """Wait until the member has left the group, and what is processed is committed."""
+        """Wait until the member has left the group, and processed offsets are committed."""
         at = asyncio.get_running_loop().time() + timeout
         async with deadline_at(
             at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"
@@ -474,15 +471,32 @@ class Engine(Lifecycle):
 
     # The group
 
-    def _ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget what was committed of partitions that were assigned or revoked: others may commit for them
-        meanwhile."""
+    @property
+    def group_assigns(self) -> bool:
+        """Whether the group assigns the partitions. If the application chose them, nobody takes them away."""
+        return self.subscription.partitions is None
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the consumer's identity in its group. Raises as :meth:`Consumer.group_metadata`."""
+        self.admit(ASK)
+        assert self.member is not None, "there is a group"
+        # The coordinator checks nothing without a generation, which is right only if the group doesn't assign the
+        # partitions.
+        # guard: a member without a generation has no identity
+        if self.group_assigns and self.member.removed:
+            raise CommitError(f"the consumer is in no generation of its group: {self.member.state}")
+        return self.member.metadata
+
+    def ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the committed offsets of partitions that were assigned or revoked, because other members may commit in
+        the meantime."""
         for partition in partitions:
-            # Else an offset that another member has moved would count as committed.
+            # If another member moves the offset, it must not count as committed here.
             self._committed.pop(partition, None)
         self._moved.set()
 
-    async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+    async def commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+        """Commit what is processed of these partitions within ``timeout`` seconds, with ``enable_auto_commit``."""
         if self.config.enable_auto_commit:
             await self.commit_processed(timeout, partitions, last=True)
 
@@ -495,15 +509,15 @@ class Engine(Lifecycle):
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
-            handling = self.assignment.handling
-            # `current` by identity: `async for` requests records without a call of the reader for each.
+            runner = self.assignment.runner
+            # Compare `current` by identity, because `async for` doesn't call the reader for each record.
             now = (self.reader.requests, self.assignment.current)
-            # While run() takes nothing more, its oldest call says whether the application is alive.
+            # The oldest call of run() shows whether the application is alive while run() takes no more records.
             # guard: a run() whose buffers are full has not stalled -> self.reader.waiting
-            waiting = self.reader.waiting or (handling is not None and handling.full)
+            waiting = self.reader.waiting or (runner is not None and runner.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
-            began = handling.oldest() if handling is not None else None
+            began = runner.oldest() if runner is not None else None
             if began is not None and loop.time() - began > limit and member.owned:
                 reason = f"a handler has run for {loop.time() - began:.1f} s (max_poll_interval_ms)"
             elif loop.time() - since > limit and member.owned:
@@ -522,7 +536,7 @@ class Engine(Lifecycle):
         assert self.member is not None
         if not offsets:
             return CommitResult({})
-        # Partitions from assign() belong to no generation.
+        # Partitions that assign() has chosen belong to no generation.
         if self.subscription.partitions is None:
             commit = self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
@@ -533,8 +547,8 @@ class Engine(Lifecycle):
         for partition, position in result.committed.items():
             if partition in owned:
                 owned[partition].committed(position.offset)
-        # After the response: what was not committed is committed again.
-        # Only what is assigned: of others nothing is committed by itself.
+        # Note them after the response, so that offsets that weren't committed are committed again. Note only assigned
+        # partitions. The consumer commits nothing for others by itself.
         self._committed.update(
             {partition: position.offset for partition, position in result.committed.items() if partition in cursors}
         )
@@ -545,7 +559,7 @@ class Engine(Lifecycle):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         commit: Coroutine[Any, Any, dict[TopicPartition, KafkaError]],
     ) -> CommitResult:
-        """Carry out a commit, and report it with the error of a partition, if there is one. A cancelled one is not
+        """Carry out a commit, and report it with the error of a partition, if there is one. A cancelled commit isn't
         reported."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -558,7 +572,7 @@ class Engine(Lifecycle):
         return CommitResult.of(offsets, failures)
 
     def _rebalance_blocked(self) -> str:
-        """Return why a rebalance cannot end before this task continues; empty if it can."""
+        """Return why a rebalance can't end before this task continues; empty if it can."""
         if self.rebalancing.in_callback():
             return "a rebalance waits for the callback that commits"
         group = self._tasks.get("group")
@@ -569,10 +583,10 @@ class Engine(Lifecycle):
         while True:
             await asyncio.sleep(interval)
             try:
-                # Not the interval alone: with a short one every commit would time out on a slow coordinator.
+                # Allow at least 5 seconds. With a short interval every commit would time out on a slow coordinator.
                 await self.commit_processed(max(interval, 5.0))
                 await self._commit_given_up(max(interval, 5.0))
-            # A rebalance took the partitions: ordinary, and their new owner goes on from the last commit.
+            # A rebalance took the partitions. That's ordinary; their new owner continues from the last commit.
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -584,14 +598,15 @@ class Engine(Lifecycle):
             raise error
         log.warning("consumer: commit, will be repeated: %s", error)
         if action is Action.FAIL:
-            # The Java client only logs it. A missing permission would show at the next restart, as repeated records.
+            # The Java client only logs it. Then a missing permission would show at the next restart, as repeated
+            # records.
             self._commit_refused = error
             self.reader.wake()
 
     async def commit_processed(
         self, timeout: float, among: Iterable[TopicPartition] | None = None, *, last: bool = False
     ) -> None:
-        """Commit the processed offsets that are not committed yet; ``last``: there is no later chance."""
+        """Commit the processed offsets that aren't committed yet. ``last`` says that there is no later chance."""
         (await self.commit(self._processed(among, last=last), timeout)).check()
 
     def _processed(
@@ -602,8 +617,8 @@ class Engine(Lifecycle):
         return {
             partition: position
             for partition, position in offsets.items()
-            # Leave out deleted topics: the coordinator would refuse them at every interval. The last time it decides:
-            # brokers that lag behind do not know a topic for a while.
+            # Leave out deleted topics, because the coordinator would refuse them at every interval. The last time, let
+            # the coordinator decide. Brokers that lag behind don't know a topic for a while.
             if self._committed.get(partition) != position.offset
             and (last or snapshot.partition(*partition) is not None)
         }
@@ -613,12 +628,34 @@ class Engine(Lifecycle):
         if not self._given_up:
             return
         assert self.member is not None
-        # Taken out first: assign() may add to it during the await.
+        # Take them out first, because assign() may add to them during the await.
         offsets, self._given_up = self._given_up, {}
         try:
             (await self._observed(offsets, self.member.commit_from_outside(offsets, timeout))).check()
         except (DeadlineError, asyncio.CancelledError):
-            # One that was assigned again has been sought to its offset already.
+            # A partition that was assigned again has been sought to its offset already.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
             self._given_up = again | self._given_up
             raise
+
+
+async def _find_topics(
+    cluster: ClusterClient, topics: Iterable[str]
+) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    """Look up topics. Return the existing ones, and the errors of the others, so that these don't hold up anything."""
+    names = sorted(topics)
+    # Look up all at once: with a hundred topics, each missing one would delay the others by seconds.
+    answers = await asyncio.gather(*(cluster.topic(name) for name in names), return_exceptions=True)
+    found: dict[str, TopicInfo] = {}
+    failures: dict[str, KafkaError] = {}
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, UnknownTopicError):
+            detail = answer.detail or f"it does not exist, or this client may not see it; {_CREATE}"
+            failures[name] = UnknownTopicError(answer.code, answer.context, detail)
+        elif isinstance(answer, KafkaError):
+            failures[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[name] = answer
+    return found, failures

@@ -1,10 +1,12 @@
-"""The leader epochs of what was fetched, and how far it agrees with the leader's log (KIP-101, KIP-279, KIP-320). Pure.
+"""The leader epochs of fetched records, and how far these agree with the leader's log (KIP-101, KIP-279, KIP-320).
+Pure.
 
 Each leader writes its epoch into its batches, so two logs agree up to where an epoch ends in the shorter of them. After
-an unclean election the leader's log lacks records that were read before; offsets alone cannot show it once the log has
-grown again. The leader is asked where the last fetched epoch ends in its log. If it has that epoch, everything fetched
-before that end is in the log. If not, it responds with the largest epoch below it: what was fetched in later epochs is
-lost, and if nothing was fetched in that one either, the next older fetched epoch has to be requested, as followers do.
+an unclean election the leader's log lacks records that were read before, and offsets alone can't show it once the log
+has grown again. So the consumer asks the leader where the last fetched epoch ends in its log. If the log has that
+epoch, it has all records that were fetched before that end. If it doesn't, the leader responds with the largest epoch
+below it. Then the records of later epochs are lost. If no record of the leader's epoch was fetched, the consumer asks
+for the next older fetched epoch, as followers do.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MAX_EPOCHS = 100
-"""Most epochs that are kept of one partition; each is one election while it was read. Older ones are forgotten."""
+"""Most epochs that are kept for one partition. Each is one election while it was read. Older ones are forgotten."""
 
 UNKNOWN = -1
 """Stands for an epoch or offset that is unknown."""
@@ -37,18 +39,18 @@ class AskOlder(NamedTuple):
 
 
 class EpochHistory:
-    """The epochs of one partition's fetched records, each with the first offset that was fetched of it.
+    """The epochs of one partition's fetched records, each with its first fetched offset.
 
-    Epochs and offsets ascend. Batches of magic 0 and 1 have no epochs; what was fetched before them is then unknown.
+    Epochs and offsets ascend. Batches of magic 0 and 1 have no epochs, so the epochs before them are forgotten.
     """
 
     __slots__ = ("_entries", "_start", "_start_epoch")
 
     def __init__(self, position: int = 0, epoch: int = UNKNOWN) -> None:
-        """``epoch`` belongs to the position where fetching starts: it was committed or looked up with it.
+        """``epoch`` belongs to the position where fetching starts, because it was committed or looked up with it.
 
-        Whether it is the epoch of the record before or behind the position depends on who has set it, so it can be
-        requested, but says nothing about single records.
+        Depending on who has set it, it's the epoch of the record before or behind the position. So it can be requested,
+        but says nothing about single records.
         """
         self._start = position
         self._start_epoch = epoch
@@ -65,9 +67,9 @@ class EpochHistory:
         return self._entries[-1][0] if self._entries else UNKNOWN
 
     def add(self, epoch: int, offset: int) -> None:
-        """Records of this epoch were fetched, from this offset on."""
+        """Note that records of this epoch were fetched from this offset on."""
         if epoch < self.last_fetched:
-            # A batch without an epoch, or a topic that was created again on a cluster without topic ids.
+            # The batch has no epoch, or the topic was created again on a cluster without topic ids.
             self._entries.clear()
             self._start_epoch = UNKNOWN
         if epoch > self.last_fetched:
@@ -82,24 +84,24 @@ class EpochHistory:
         return self._start_epoch if offset == self._start else UNKNOWN
 
     def rewind(self, offset: int, epoch: int) -> None:
-        """Forget what was fetched from this offset on; ``epoch`` is that of the leader's log before it."""
+        """Forget the epochs from this offset on. ``epoch`` is the leader's epoch before it."""
         while self._entries and self._entries[-1][1] >= offset:
             self._entries.pop()
         if not self._entries:
             self._start, self._start_epoch = offset, epoch
 
     def agreed(self, asked: int, found: EpochEnd, fetched: int) -> int | AskOlder:
-        """Return the offset up to which the leader's log has what was fetched, or the next epoch to ask for.
+        """Return the offset where the leader's log stops agreeing with the fetched records, or the next epoch to ask
+        for.
 
         Args:
-            asked: The epoch that was requested; all later ones are known to be missing in its log.
-            found: Its response.
-            fetched: The offset up to which records were fetched.
+            asked: The epoch that was requested. All later ones are known to be missing in the leader's log.
+            found: Its response. fetched: The offset behind the fetched records.
         """
         end = fetched
         for epoch, first in reversed(self._entries):
             if epoch <= min(asked, found.epoch):
-                # An epoch in between, of which nothing was fetched, says nothing about where this one ends.
+                # If no record of the leader's epoch was fetched, its end doesn't say where this epoch ends.
                 return min(found.offset, end) if epoch == found.epoch else AskOlder(epoch)
             end = first
         return min(found.offset, end)

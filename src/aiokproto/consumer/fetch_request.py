@@ -43,7 +43,7 @@ def fetch_request(
         config: The options.
         version: The version that it is sent in.
         max_bytes: Limit of the whole response.
-        max_wait: Seconds that the broker may wait for records.
+        max_wait: Seconds for which the broker may wait for records.
         rack: The consumer's rack, so that the leader can name a closer replica (KIP-392); empty to fetch from leaders.
     """
     return FetchRequest(

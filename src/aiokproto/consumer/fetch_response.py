@@ -1,10 +1,11 @@
-"""Fetch responses: buffer the records of each partition, and act on each partition's error."""
+"""Handling of Fetch responses: buffer the records of each partition, and act on each partition's error."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, PartitionData
@@ -13,8 +14,10 @@ from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import EpochEnd
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
-from aiokproto.consumer.offsets import why_missing
-from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.offsets import MISSING_FOR, why_missing
+from aiokproto.consumer.position_resolver import PositionResolver
+from aiokproto.consumer.position_validator import PositionValidator
+from aiokproto.consumer.start_lookup import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -23,17 +26,17 @@ from aiokproto.fetched.time_slice import TimeSlice
 from aiokproto.observe.observers import ConsumerObserver
 from aiokproto.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.fetcher import Fetcher
+
 log = logging.getLogger("aiokproto.fetch")
 
-MISSING_FOR = 5.0
-"""Seconds for which brokers may report that a topic does not exist before it counts as missing: the metadata of new
-topics takes time to reach all brokers."""
-
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again for the preferred replica: the metadata age, as in the Java client."""
+"""Seconds until the client asks the leader again which replica it prefers. It's the metadata age, as in the Java
+client."""
 
 _AROUND_RECORDS = 1024
-"""Upper bound of what a response for one partition takes beside its records, in bytes."""
+"""Upper bound of the bytes in a response for one partition that aren't records."""
 
 
 class FetchResponseHandler:
@@ -45,35 +48,33 @@ class FetchResponseHandler:
 
     def __init__(
         self,
+        fetcher: Fetcher,
         cluster: ClusterClient,
         assignment: Assignment,
         config: FetchConfig,
-        place: Callable[[Cursor], None],
-        reset: Callable[[Cursor, ResetReason], bool],
-        diverged: Callable[[Cursor, int, EpochEnd, int], None],
+        resolver: PositionResolver,
+        validator: PositionValidator,
     ) -> None:
         """Create a handler.
 
         Args:
+            fetcher: Places partitions that have to be fetched from another broker, later, or not at all.
             cluster: Metadata.
             assignment: The partitions.
             config: The options.
-            place: Called with a partition that may have to be fetched from another broker, later, or not at all.
-            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
-                position was reset (False while buffered records have to be delivered first).
-            diverged: Called with a partition whose leader has not all that was fetched, the epoch that was
-                requested, its response, and its leader epoch.
+            resolver: Resets positions that are not in the log.
+            validator: Decides what follows if a leader doesn't have all that was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
-        self.place = place
-        self._reset = reset
-        self._diverged = diverged
+        self._fetcher = fetcher
+        self._resolver = resolver
+        self._validator = validator
         self.leaders_until = 0.0
         """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
         self.results = 0
-        """How many partitions had another result than records, or none: a refusal, say."""
+        """How many partitions had a result other than records, such as an error code."""
 
     @property
     def observer(self) -> ConsumerObserver:
@@ -102,14 +103,14 @@ class FetchResponseHandler:
         Returns:
             The partitions that the next request has to ask for at another offset.
         """
-        # One slice for the whole response: a thousand partitions must not hold the event loop.
+        # Use one slice for the whole response. A thousand partitions must not hold up the event loop.
         time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 cursor, wanted = cursors.get(partition), requested.get(partition)
-                # Dropped silently: whoever changed the cursor has requested what it needs.
+                # Drop it silently. The code that changed the cursor has requested what it needs.
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
@@ -131,30 +132,30 @@ class FetchResponseHandler:
     ) -> bool:
         """Buffer the records of a partition. Return whether its offset to fetch has changed."""
         fetch = cursor.fetch
-        # Also without records: the broker serves the partition.
+        # Even a response without records shows that the broker serves the partition.
         fetch.succeeded()
         fetch.high_watermark = data.high_watermark
         fetch.last_stable_offset = data.last_stable_offset
         fetch.log_start_offset = data.log_start_offset
-        # The leader compares before it reads: such a response has no records.
+        # The leader compares epochs before it reads, so such a response has no records.
         if data.diverging_epoch.epoch >= 0:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-            self._diverged(cursor, wanted.last_epoch, end, wanted.leader_epoch)
+            self._validator.found(cursor, wanted.last_epoch, end, wanted.leader_epoch)
             fetch.moves += 1
-            # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
-            # time.
+            # An unclean election diverges once. A log that diverges again from what it has just agreed to must not be
+            # asked all the time.
             if fetch.moves > 1:
                 pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
-                self.place(cursor)
+                self._fetcher.place_again(cursor)
             self.results += 1
             return False
         fetch.moves = 0
         if data.preferred_read_replica >= 0:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
-            self.place(cursor)
+            self._fetcher.place_again(cursor)
             self.results += 1
-        # A leader that names a replica sends none (KIP-392); nor does a long poll that has ended.
+        # The records are missing if the leader names a replica (KIP-392), or if the long poll has ended.
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
@@ -168,16 +169,15 @@ class FetchResponseHandler:
             limits=self._config.limits,
         )
         for chunk in uncut:
-            # Checked for each chunk: pause() below lets the application seek.
+            # Check this for each chunk, because pause() below lets the application seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
             if cursors.get(cursor.partition) is not cursor:
-                # During a pause the partition was moved to another broker, which was requested to continue at this
-                # offset.
+                # During a pause the partition was moved to another broker, which fetches from this offset on.
                 return False
-            # Compare with this request: an earlier one for the larger size may have failed.
+            # Compare with the size of this request, because an earlier one for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
-                # Nothing is buffered: the offset stays, and is requested again alone.
+                # Buffer nothing. The offset stays, and the partition is requested again alone.
                 fetch.wanted_size = chunk.wanted_size
                 return True
             observer = self._assignment.observer
@@ -187,14 +187,15 @@ class FetchResponseHandler:
                 observer.fetched(node, cursor.partition, chunk.position, count, chunk.size)
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
-                self.place(cursor)
-            # For each chunk and not at the end: the application can begin while the rest is cut.
+                self._fetcher.place_again(cursor)
+            # Report each chunk at once, so that the application can read it while the rest is cut.
             self._assignment.arrived(cursor)
             await time_slice.pause()
         return True
 
     def _has_room_for(self, chunk: Chunk) -> bool:
-        """Return whether a cut batch fits into a response; if not, the chunk ends with an error."""
+        """Return whether a batch that the broker has cut fits into a response. If it doesn't, the chunk ends with an
+        error."""
         limit = self._cluster.config.max_response_size
         if chunk.wanted_size <= limit - _AROUND_RECORDS:
             return True
@@ -211,7 +212,7 @@ class FetchResponseHandler:
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         asked = self._cluster.asked(FetchRequest, cursor.partition.topic)
-        # The replica as it is now: only a follower's refusal sends the client back to the leader.
+        # Look at the replica as it is now. Only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
             raise error_for(code, context, None, asked)
@@ -224,14 +225,14 @@ class FetchResponseHandler:
             )
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
-            # Buffered records are valid, and delivered first; after the backoff the broker refuses again.
-            if not self._reset(cursor, ResetReason.OUT_OF_RANGE):
+            # Buffered records are valid and are delivered first. After the backoff the broker refuses again.
+            if not self._resolver.reset(cursor, ResetReason.OUT_OF_RANGE):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
         else:
             leader = data.current_leader
-            # KIP-951; before version 12 the field has its default, -1.
+            # KIP-951 added the field in version 12. It's -1 in earlier ones.
             if leader.leader_id >= 0:
                 self._cluster.metadata.update_leader(
                     *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
@@ -242,15 +243,15 @@ class FetchResponseHandler:
         # guard: a follower that does not serve is left
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
-            self.place(cursor)
+            # The follower may lag, so only the leader knows whether the offset is in the log (KIP-392).
+            self._fetcher.place_again(cursor)
         else:
             self.back_off(cursor, code.name)
-        # Otherwise a leader that knows no better would name the same follower again, endlessly.
+        # The leader, which knows no better, would name the same follower again and again.
         self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:
-        """Fetch from leaders for a while, since a preferred replica cannot be reached or does not serve."""
+        """Fetch from leaders for a while, because a preferred replica can't be reached or doesn't serve."""
         log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
         self.leaders_until = asyncio.get_running_loop().time() + REPLICA_FOR
 
@@ -274,7 +275,7 @@ class FetchResponseHandler:
         """Fetch a partition again after a backoff."""
         pause = self._cluster.backoff.delay(cursor.fetch.attempts + 1)
         cursor.fetch.failed(failure, asyncio.get_running_loop().time() + pause)
-        self.place(cursor)
+        self._fetcher.place_again(cursor)
 
 
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})

@@ -1,4 +1,5 @@
-"""The fetch state of one partition. Written by the fetcher, apart from seeks and :meth:`FetchState.note_end`. Pure."""
+"""The fetch state of one partition. Only the fetcher writes it, except for seeks and :meth:`FetchState.note_end`.
+Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class FetchState:
         attempts: Consecutive failures.
         failure: The last failure, as text.
         retry_at: Loop time before which the partition is not fetched again.
-        moves: How often in a row the position was moved because the log does not have it, without a fetch that the log
-            served in between. Not the user's seeks.
+        moves: How often in a row the position was moved because the log doesn't have it, without a successful fetch in
+            between. Seeks of the application don't count.
         missing_since: Loop time since when brokers have reported that the partition does not exist.
         wanted_size: Bytes to request with the next fetch, because a broker before 0.10.1 (KIP-74) cut a batch that is
             larger than the usual limit; 0 for the usual.
@@ -59,60 +60,65 @@ class FetchState:
     def restart(self, offset: int | None, epoch: int = UNKNOWN, leader_epoch: int = UNKNOWN) -> None:
         """Continue from another offset; None if it has to be looked up.
 
-        ``epoch`` is the one that was committed or looked up with it, the latter in ``leader_epoch``.
+        ``epoch`` was committed or looked up with the offset. If it was looked up, ``leader_epoch`` is the leader epoch
+        of that time.
         """
         self.offset = offset
         self.epochs = EpochHistory(offset or 0, epoch)
         self.leader_epoch = leader_epoch
-        # The new position belongs to whatever topic has the name now.
+        # The new position belongs to the topic that has the name now.
         self.topic_id = ZERO_UUID
         self.wanted_size = 0
-        # From the leader first: only it names a replica.
+        # Fetch from the leader first. Only the leader names a replica.
         self.replica: tuple[int, float] | None = None
         self.succeeded()
 
     def advance(self, offset: int, epochs: Iterable[tuple[int, int]] = ()) -> None:
-        """All records before this offset are fetched; in these epochs, each with its first offset."""
+        """Note that all records before this offset are fetched. ``epochs`` are their leader epochs, each with its first
+        offset."""
         self.offset = offset
         self.wanted_size = 0
         for epoch, first in epochs:
             self.epochs.add(epoch, first)
 
     def note_end(self, end: int, *, stable: bool) -> None:
-        """The log ends there, by a lookup and not a fetch; ``stable``: for ``read_committed``. A fetch knows better."""
+        """Note the end of the log that a lookup found, unless a fetch knows it. ``stable`` says that it's the end for
+        ``read_committed``."""
         if stable and self.last_stable_offset < 0:
             self.last_stable_offset = end
         elif not stable and self.high_watermark < 0:
             self.high_watermark = end
 
     def rewind(self, offset: int, epoch: int) -> None:
-        """Fetch again from an offset, before which the leader's log agrees; ``epoch`` is that of its record there."""
+        """Fetch again from an offset, before which the leader's log agrees. ``epoch`` is the epoch of the leader's
+        record there."""
         self.offset = offset
         self.epochs.rewind(offset, epoch)
         self.wanted_size = 0
         self.succeeded()
 
     def succeeded(self) -> None:
-        """A fetch succeeded."""
+        """Note that a fetch succeeded."""
         self.attempts = 0
         self.failure = ""
         self.retry_at = 0.0
         self.missing_since: float | None = None
 
     def retry(self, failure: str) -> None:
-        """Fetch a partition again that had failed until the user seeks."""
+        """Fetch the partition again although it had failed."""
         self.failure = failure
         self.missing_since = None
 
     def failed(self, failure: str, retry_at: float) -> None:
-        """A fetch failed; it is repeated at that loop time at the earliest."""
+        """Note that a fetch failed. It's repeated at that loop time at the earliest."""
         self.attempts += 1
         self.failure = failure
         # guard: a partition that failed is fetched again after a pause -> 0.0
         self.retry_at = retry_at
 
     def is_missing(self, now: float, limit: float) -> bool:
-        """Note that the partition does not exist. Return whether that has been so for ``limit`` seconds."""
+        """Note that a broker reports the partition as missing. Return whether that has been so for ``limit``
+        seconds."""
         if self.missing_since is None:
             self.missing_since = now
         return now - self.missing_since >= limit

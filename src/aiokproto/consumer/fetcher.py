@@ -1,16 +1,16 @@
-"""Fetching: which broker each partition is fetched from, and a :class:`BrokerFetcher` for each of them.
+"""Fetching: the choice of the broker for each partition, and a :class:`BrokerFetcher` for each broker.
 
-Information flows one way. What changes the assignment or the metadata marks partitions as changed; :meth:`Fetcher.run`
-*places* these, in time slices, at the broker that leads them (or the follower that their leader prefers); that broker's
-fetcher fills their buffers, and the reader delivers from there. A partition is placed at one broker at most, so that no
-offset is fetched twice. Nothing here costs time for partitions that have not changed.
+Information flows one way. A change of the assignment or the metadata marks partitions as changed. :meth:`Fetcher.run`
+*places* these, in time slices, at the broker that leads them (or at the follower that their leader prefers). That
+broker's fetcher fills their buffers, and the reader delivers from there. A partition is placed at one broker at most,
+so that no offset is fetched twice. Partitions that haven't changed cost no time here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
@@ -20,8 +20,9 @@ from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.position_validator import PositionValidator
-from aiokproto.consumer.reset_reason import ResetReason
+from aiokproto.consumer.start_lookup import ResetReason
 from aiokproto.error_codes import ErrorCode
 from aiokproto.fetched.chunk import BufferedBytes
 from aiokproto.fetched.time_slice import TimeSlice
@@ -31,7 +32,8 @@ from aiokproto.texts import counted
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0
-"""Seconds between metadata refreshes while partitions have no leader: doubled from the first to the last value."""
+"""Seconds between metadata refreshes while partitions have no leader. The pause doubles from the first value to the
+second."""
 
 
 class Fetcher:
@@ -42,7 +44,7 @@ class Fetcher:
         cluster: ClusterClient,
         assignment: Assignment,
         config: FetchConfig,
-        reset: Callable[[Cursor, ResetReason], bool],
+        resolver: PositionResolver,
         validator: PositionValidator,
     ) -> None:
         """Create a fetcher; :meth:`run` does the work.
@@ -51,33 +53,33 @@ class Fetcher:
             cluster: Connections and metadata.
             assignment: The partitions.
             config: The options.
-            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
-                position was reset (False while buffered records have to be delivered first).
+            resolver: Resets positions that are not in the log.
             validator: Checks that the leader's log has what was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
-        self._reset = reset
+        self._resolver = resolver
         self._validator = validator
-        self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset, validator.found)
+        self._handler = FetchResponseHandler(self, cluster, assignment, config, resolver, validator)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
-        # By broker: chunks count in it until they are delivered, even if the fetcher has ended. Removed when the broker
-        # has left the cluster and nothing counts in it.
+        # The buffered bytes of each broker. Chunks count in them until they're delivered, even if the broker's fetcher
+        # has ended. An entry is removed once its broker has left the cluster and no chunk counts in it.
         self._buffered: dict[int, BufferedBytes] = {}
-        # Where each partition is fetched. The only writer is _place(), so it is one broker at most.
-        self._places: dict[Cursor, BrokerFetcher] = {}
+        # The fetcher of each placed partition. Only _place() writes it, so that each has one broker at most.
+        self._placed: dict[Cursor, BrokerFetcher] = {}
         # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
         self._leaderless_pause = _LEADERLESS_PAUSE
         self._refresh_at = 0.0
-        # A heap of partitions to place again at a time; an outdated entry only places one once more.
+        # A heap of partitions to place again later, by loop time. An outdated entry only places its partition once
+        # more.
         self._later: list[tuple[float, int, Cursor]] = []
-        # Breaks ties in the heap: cursors cannot be compared.
+        # Breaks ties in the heap, because cursors can't be compared.
         self._numbers = count()
-        # The topics as of the last placing, to find those that have changed.
+        # The topics of the last snapshot that was handled, to find those that have changed.
         self._topics: dict[str, TopicInfo | None] = {}
         self._wake = asyncio.Event()
         self._slice = TimeSlice()
@@ -85,11 +87,12 @@ class Fetcher:
     # Events
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """Place these partitions again: they were added, removed, moved, paused, resumed or sought."""
+        """Place these partitions again, because they were added, removed, moved, paused, resumed or sought."""
         self._changed.update(dict.fromkeys(cursors))
         self._wake.set()
 
-    def _mark(self, cursor: Cursor) -> None:
+    def place_again(self, cursor: Cursor) -> None:
+        """Place a partition again, because it may have to be fetched from another broker, later, or not at all."""
         self._changed[cursor] = None
         self._wake.set()
 
@@ -109,17 +112,17 @@ class Fetcher:
         seen: ClusterSnapshot | None = None
         try:
             while True:
-                # Before the state is read, so that no change is missed.
+                # Clear the event before reading the state, so that no change is missed.
                 self._wake.clear()
-                # By identity: every update is a new object.
+                # Compare by identity, because every update is a new object.
                 if self._cluster.snapshot is not seen:
                     seen = self._cluster.snapshot
                     await self._mark_moved(seen)
                 self._mark_due()
                 await self._place_changed()
-                # The tasks are not awaited anywhere else: their errors end the consumer from here.
+                # Raise the tasks' errors, which end the consumer. The tasks aren't awaited anywhere else.
                 self._raise_failure()
-                # The awaits above may have let something change.
+                # Something may have changed during the awaits above.
                 if not self._changed and self._cluster.snapshot is seen:
                     await wait_until(self._wake, self._next_due())
         finally:
@@ -136,7 +139,7 @@ class Fetcher:
         self._topics = {name: snapshot.topics.get(name) for name in {each.topic for each in self._assignment.cursors}}
         moved = {name for name, info in self._topics.items() if name not in before or before[name] != info}
         brokers = snapshot.brokers.keys()
-        # A copy: pause() lets the assignment change.
+        # Copy it, because pause() lets the assignment change.
         for cursor in list(self._assignment.cursors.values()):
             replica = cursor.fetch.replica
             if cursor.partition.topic in moved or (replica is not None and replica[0] not in brokers):
@@ -152,7 +155,7 @@ class Fetcher:
 
     def _mark_due(self) -> None:
         now = asyncio.get_running_loop().time()
-        # The refresh starts again with the short pause next time.
+        # Start again with the short pause next time.
         if not self._leaderless:
             self._leaderless_pause, self._refresh_at = _LEADERLESS_PAUSE, now + _LEADERLESS_PAUSE
         elif self._refresh_at <= now:
@@ -164,30 +167,31 @@ class Fetcher:
 
     async def _place_changed(self) -> None:
         while self._changed:
-            # One by one, with a look at the dict each time: more can be marked during pause().
+            # Take them one by one. More can be marked during pause().
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
             await self._slice.pause()
 
     def _place(self, cursor: Cursor, now: float) -> None:
-        """Have a partition fetched from the right broker and from no other, or from none."""
+        """Have a partition fetched from the right broker alone, or from none."""
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
-        # Removed from the old broker before it is added to the new one: never at both.
-        place = self._places.get(cursor)
-        if place is not None and not place.ended and self._awaits_response(cursor, place.node):
-            place.stop(cursor)
-        elif place is not None and (place.node != node or place.ended):
-            del self._places[cursor]
-            place.remove(cursor)
+        # Remove it from the old broker before adding it to the new one, so that it's never at both.
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None and not fetcher.ended and self._awaits_response(cursor, fetcher.node):
+            fetcher.stop(cursor)
+        elif fetcher is not None and (fetcher.node != node or fetcher.ended):
+            del self._placed[cursor]
+            fetcher.remove(cursor)
         if node is not None:
-            fetcher = self._places[cursor] = self._fetcher(node)
-            # Also if it is there already: its offset or its state may be new.
+            fetcher = self._placed[cursor] = self._fetcher(node)
+            # Add it even if it's there already. Its offset or its state may be new.
             fetcher.add(cursor)
 
     def _awaits_response(self, cursor: Cursor, node: int) -> bool:
-        """Return whether what a broker has sent of a stopped partition is kept: not if another one leads by now."""
+        """Return whether to keep a broker's response for a stopped partition. It's dropped if another broker leads by
+        now."""
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.stopped:
             return False
         snapshot, fetch = self._cluster.snapshot, cursor.fetch
@@ -198,42 +202,43 @@ class Fetcher:
     def _is_due(self, cursor: Cursor, now: float) -> bool:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:
             return False
-        if self._is_another_topic(cursor) and not self._reset(cursor, ResetReason.TOPIC_RECREATED):
-            # Records of the deleted topic are still buffered; deliver them first.
+        if self._is_another_topic(cursor) and not self._resolver.reset(cursor, ResetReason.TOPIC_RECREATED):
+            # Records of the deleted topic are still buffered. Deliver them first.
             self._handler.back_off(cursor, ResetReason.TOPIC_RECREATED.value)
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
-        # Again: the reset above may have taken its position away.
+        # Check it again. The reset above may have removed the position.
         return cursor.fetchable and self._validator.is_valid(cursor)
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
         heapq.heappush(self._later, (when, next(self._numbers), cursor))
 
     def _is_another_topic(self, cursor: Cursor) -> bool:
-        """Whether the topic was deleted and created again since the position was set: its id differs (KIP-516)."""
+        """Return whether the topic was deleted and created again since the position was set, so that its id differs
+        (KIP-516)."""
         info = self._cluster.snapshot.topics.get(cursor.partition.topic)
-        # While the topic is missing in the metadata, the broker that serves it knows better.
+        # Trust the broker that serves the topic while the metadata lacks it.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
-        # The first time, or from a cluster before 2.8, which has no ids.
+        # It's the first fetch, or the cluster is older than 2.8 and has no ids.
         if fetch.topic_id == ZERO_UUID:
             fetch.topic_id = topic_id
         # guard: a topic that was created again is not read on -> False
         return topic_id not in (fetch.topic_id, ZERO_UUID)
 
     def _node(self, cursor: Cursor, now: float) -> int | None:
-        """Return the broker to fetch a partition from; if there is none, refresh the metadata and return None."""
+        """Return the broker to fetch a partition from. If there is none, refresh the metadata and return None."""
         snapshot, fetch = self._cluster.snapshot, cursor.fetch
         if fetch.replica is not None:
             node, until = fetch.replica
             if now < until and node in snapshot.brokers:
-                # The leader is asked again then; it may name a closer one.
+                # Ask the leader again then, because it may name a closer replica.
                 self._place_later(cursor, until)
                 return node
             fetch.replica = None
             if node not in snapshot.brokers:
-                # The broker may be newer than our metadata. Until that is refreshed, do not let the leader name it
+                # The broker may be newer than the metadata. Until that is refreshed, don't let the leader name it
                 # again.
                 self._cluster.metadata.invalidate(
                     f"{cursor.partition}: its leader names broker {node}, which is not known"
@@ -241,7 +246,7 @@ class Fetcher:
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
-            # On each placing; the pause of _mark_due() spaces them.
+            # This happens on each placing. The pause of _mark_due() spaces them out.
             self._cluster.metadata.invalidate(f"{cursor.partition} has no leader")
             if snapshot.partition(*cursor.partition) is None:
                 self._handler.missing(cursor, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -255,12 +260,10 @@ class Fetcher:
         fetcher = self._fetchers.get(node)
         if fetcher is None or fetcher.ended:
             buffered = self._buffered.setdefault(node, BufferedBytes())
-            fetcher = BrokerFetcher(
-                node, self._cluster, self._config, self._handler, buffered, self._share, self._is_placing
-            )
+            fetcher = BrokerFetcher(self, node, self._cluster, self._config, self._handler, buffered)
             self._fetchers[node] = fetcher
             task = self._tasks[fetcher] = create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
-            # Wakes run(), which raises its error, or places what is left.
+            # Wake run(), which raises the task's error, or places the partitions that are left.
             task.add_done_callback(lambda _: self._wake.set())
         return fetcher
 
@@ -268,16 +271,18 @@ class Fetcher:
         for fetcher in [fetcher for fetcher, task in self._tasks.items() if task.done()]:
             if self._fetchers.get(fetcher.node) is fetcher:
                 del self._fetchers[fetcher.node]
-            # Raises the error of the fetcher, if it has one.
+            # result() raises the fetcher's error, if it has one.
             self._tasks.pop(fetcher).result()
 
-    def _is_placing(self) -> bool:
+    @property
+    def is_placing(self) -> bool:
+        """Whether more partitions are about to be placed."""
         return bool(self._changed)
 
-    def _share(self) -> int:
-        """Return the size limit of a response: an equal share of what is left of the buffer.
+    def share(self) -> int:
+        """Return the size limit of a response: an equal share of the free buffer.
 
-        At least one partition's worth: with less, a full buffer of paused partitions would stop the others.
+        It's at least one partition's worth, because otherwise a buffer full of paused partitions would stop the others.
         """
         buffered = sum(each.size for each in self._buffered.values())
         return max(
@@ -285,7 +290,8 @@ class Fetcher:
         )
 
     def problem(self, cursor: Cursor) -> str:
-        """Return why a partition delivers nothing; empty if there is nothing to deliver, or a read delivers it."""
+        """Return why a partition delivers no records; empty if there is nothing to deliver, or if a read delivers
+        it."""
         if cursor.error is not None:
             return ""
         if cursor.held:
@@ -300,15 +306,15 @@ class Fetcher:
             return why and f"{PartitionStatus.RESOLVING.value}: {why}"
         if self._validator.is_checking(cursor):
             return str(PartitionState(PartitionStatus.VALIDATING, self._validator.failure(cursor)))
-        place = self._places.get(cursor)
-        if place is not None:
-            return place.problem or self._open_transaction(cursor)
+        fetcher = self._placed.get(cursor)
+        if fetcher is not None:
+            return fetcher.problem or self._open_transaction(cursor)
         if cursor in self._leaderless:
             return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
         return cursor.fetch.failure
 
     def _open_transaction(self, cursor: Cursor) -> str:
-        """Return which transaction keeps ``read_committed`` from records; empty if none does."""
+        """Return which open transaction keeps ``read_committed`` from reading on; empty if none does."""
         stable, end = cursor.fetch.last_stable_offset, cursor.fetch.high_watermark
         if not self._config.read_committed or cursor.position != stable or stable >= end:
             return ""
@@ -320,9 +326,10 @@ class Fetcher:
     def state(self, cursor: Cursor) -> PartitionState:
         """Return what the consumer is doing about a partition."""
         now = asyncio.get_running_loop().time()
-        fetch, place = cursor.fetch, self._places.get(cursor)
-        source = f"from broker {place.node}" if place is not None else ""
-        # In order of importance to the application: errors first, then what the group and the application have stopped.
+        fetch, fetcher = cursor.fetch, self._placed.get(cursor)
+        source = f"from broker {fetcher.node}" if fetcher is not None else ""
+        # They are in order of importance to the application: first errors, then partitions that the group or the
+        # application has stopped.
         cases: list[tuple[object, PartitionStatus, str]] = [
             (cursor.error, PartitionStatus.FAILED, str(cursor.error)),
             (cursor.held, PartitionStatus.REVOKING, cursor.held),
@@ -332,9 +339,13 @@ class Fetcher:
             (cursor.buffer, PartitionStatus.BUFFERED, counted(cursor.buffer.size, "byte")),
             (self._validator.is_checking(cursor), PartitionStatus.VALIDATING, self._validator.failure(cursor)),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
-            (place is None, PartitionStatus.NO_LEADER, fetch.failure),
-            (place is not None and place.retry_at > now, PartitionStatus.BACKING_OFF, place.failure if place else ""),
-            (place is not None and place.under_way, PartitionStatus.FETCHING, source),
+            (fetcher is None, PartitionStatus.NO_LEADER, fetch.failure),
+            (
+                fetcher is not None and fetcher.retry_at > now,
+                PartitionStatus.BACKING_OFF,
+                fetcher.failure if fetcher else "",
+            ),
+            (fetcher is not None and fetcher.under_way, PartitionStatus.FETCHING, source),
             (True, PartitionStatus.IDLE, source),
         ]
         return next(PartitionState(status, detail) for true, status, detail in cases if true)

@@ -1,6 +1,6 @@
-"""Requests about partitions, to the broker that knows the answer, repeated until it has given one.
+"""Lookups about partitions at the broker that knows the answer, repeated until they succeed.
 
-Each broker is asked by itself: one that does not respond delays its own partitions only.
+Each broker gets a request of its own, so that a broker that doesn't respond delays only its own partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
 
 MAX_AT_ONCE = 500
-"""Most partitions of one request: one or two milliseconds to encode, and to handle the response."""
+"""Most partitions of one request. It takes one or two milliseconds to encode, and to handle the response."""
 
 L = TypeVar("L", bound=Lookup)
 
@@ -46,17 +46,18 @@ class Lookups(ABC, Generic[L]):
         attempts: set[asyncio.Task[None]] = set()
         try:
             while True:
-                # Before _due(): a change after it wakes.
+                # Clear the event before _due(), so that every later change wakes the task.
                 self._wake.clear()
                 for task in [task for task in attempts if task.done()]:
                     attempts.remove(task)
-                    # Raises the error that ends the consumer.
+                    # result() raises an error that ends the consumer.
                     task.result()
                 due, retry_at = self._due()
                 for source, lookups in due.items():
-                    # One task per request: a broker that does not respond delays its own lookups only.
+                    # Start one task per request, so that a broker that doesn't respond delays only its own lookups.
                     for begin in range(0, len(lookups), MAX_AT_ONCE):
-                        # Fixed here and not when the task first runs: a seek in between would be overwritten.
+                        # Choose the lookups here and not when the task first runs. A seek in between would be
+                        # overwritten.
                         task = create_task(
                             self._attempt(source, dict(lookups[begin : begin + MAX_AT_ONCE])),
                             name=f"aiokproto-{self._what}",
@@ -78,12 +79,12 @@ class Lookups(ABC, Generic[L]):
         for cursor, lookup in self.waiting.items():
             if lookup.under_way or self._must_wait(cursor, lookup):
                 continue
-            # Newer metadata ends the wait: it may have the missing leader.
+            # Newer metadata ends the wait, because it may have the missing leader.
             if lookup.retry_at > now and lookup.generation == snapshot.generation:
                 retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
                 continue
             due.setdefault(self._source(cursor, lookup), []).append((cursor, lookup))
-            # Here and not in the task, so that the next round does not start a second one.
+            # Mark it here and not in the task, so that the next round doesn't start a second lookup.
             lookup.under_way = True
             lookup.requested_at = now
             lookup.generation = snapshot.generation
@@ -91,7 +92,7 @@ class Lookups(ABC, Generic[L]):
 
     async def _attempt(self, source: int | None, lookups: Mapping[Cursor, L]) -> None:
         """Make one attempt for these partitions."""
-        # Without a finally: an error here ends the consumer.
+        # This needs no finally, because an error here ends the consumer.
         again = await self._ask(source, lookups)
         now = asyncio.get_running_loop().time()
         for lookup in lookups.values():

@@ -1,17 +1,18 @@
-"""What was delivered, and taken away before it was committed: remembered until the application knows. Pure.
+"""Partitions that were taken away before their delivered records were committed, remembered until the application
+knows. Pure.
 
 A member that the group has removed joins again by itself, and gets partitions back in a new generation. The application
-may not have noticed: it still has records of before, which other members process again. Calls that name records are
-decided by the records (:meth:`Assignment.delivered_by <aiokproto.consumer.assignment.Assignment.delivered_by>`). Those
-that do not (all positions, offsets in a dict, the identity for a transaction) would commit as the new member what the
-old one has read, so they are refused as long as the application may mean these records: until the loss was reported to
-it, by its ``on_lost`` or by a call that was refused, and it has requested the next records after that.
+may not have noticed, and may still have earlier records, which other members process again. For calls that name
+records, the records show that (:meth:`Assignment.delivered_by
+<aiokproto.consumer.assignment.Assignment.delivered_by>`). Other calls (all positions, offsets in a dict, the identity
+for a transaction) would commit as the new member what the old one has read. So they're refused as long as the
+application may mean these records: until the loss was reported to it, by its ``on_lost`` or by a refused call, and it
+has requested the next records after that.
 
-Partitions that were revoked count for transactions, if records of them are left that nobody has committed: their next
-owner writes the results again. Other commits are at least once anyway, and the partition was not taken away without
-notice.
+Revoked partitions count for transactions if some of their delivered records aren't committed, because their next owner
+writes the results again. Other commits are at least once anyway, and a revocation isn't without notice.
 
-Of a topic that is deleted nothing is remembered: its offsets are gone, and nobody processes its records again.
+The partitions of a deleted topic are forgotten, because its offsets are gone and no member processes its records again.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Losses:
     """Partitions that were taken away before all their delivered records were committed.
 
     Attributes:
-        offsets: For each of them, the offset behind the last of these records.
-        revoked: Those that were revoked, and not lost.
+        offsets: For each of them, the offset behind the last delivered record. revoked: The partitions that were
+        revoked, and not lost.
     """
 
     def __init__(self) -> None:
@@ -37,11 +38,11 @@ class Losses:
 
     @property
     def lost(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those that were not revoked in order."""
+        """The partitions that were lost, and not revoked."""
         return {partition: offset for partition, offset in self.offsets.items() if partition not in self.revoked}
 
     def add(self, removed: Iterable[Cursor], *, revoked: bool, known: bool) -> None:
-        """Take note of partitions that were revoked or lost; ``known`` if the application knows already."""
+        """Note partitions that were revoked or lost. ``known`` says whether the application knows already."""
         for cursor in removed:
             # guard: calls without records are rejected after a loss
             if cursor.outstanding:
@@ -50,25 +51,25 @@ class Losses:
                 (self._reported.add if known else self._reported.discard)(cursor.partition)
 
     def report(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application knows that these are lost."""
+        """Note that the application knows that these partitions are lost."""
         # guard: a loss that was reported counts until the next request
         #     -> self._reported.update(self.offsets.keys() & set(partitions)); self.requested()
         self._reported.update(self.offsets.keys() & set(partitions))
 
     def requested(self) -> None:
-        """The application requests records: it is done with what it knows to be lost."""
+        """Note that the application requests records, so it's done with the losses that it knows of."""
         # guard: a loss counts until it was reported -> if self.offsets: self._forget(set(self.offsets))
         if self._reported:
             self._forget(self._reported)
 
     def retain(self, topics: Container[str]) -> None:
-        """Forget the partitions of other topics: they do not exist any more."""
-        if gone := {partition for partition in self.offsets if partition.topic not in topics}:
-            self._forget(gone)
+        """Forget the partitions of other topics, which don't exist any more."""
+        if deleted := {partition for partition in self.offsets if partition.topic not in topics}:
+            self._forget(deleted)
 
     def _forget(self, partitions: set[TopicPartition]) -> None:
         for partition in partitions:
             del self.offsets[partition]
         self.revoked -= partitions
-        # Last: it may be the set itself.
+        # Do this last, because ``partitions`` may be this set itself.
         self._reported -= partitions

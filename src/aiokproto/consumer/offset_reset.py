@@ -1,4 +1,5 @@
-"""Positions that are not in the log: where the consumer continues (``auto_offset_reset``), what it reports. Pure."""
+"""Resets of positions that aren't in the log: where the consumer continues (``auto_offset_reset``), and what it
+reports. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import NamedTuple, cast
 
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST, NEAREST, ResetReason
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import TopicPartition
 
@@ -31,7 +31,7 @@ class ResetPolicy(NamedTuple):
         name: The option's value.
         start_at: ``EARLIEST`` or ``LATEST``; None if another rule holds.
         before_ms: Start this many milliseconds before the time of the reset (KIP-1106); None if another rule holds.
-        nearest: Whether a position outside the log moves to the end of the log that is nearer, whatever ``start_at``.
+        nearest: Whether a position outside the log moves to the nearer end of the log instead of ``start_at``.
     """
 
     name: str
@@ -47,15 +47,16 @@ class ResetPolicy(NamedTuple):
     def start(self, now_ms: int, reason: ResetReason | None = None) -> int:
         """Return what to look up: ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the epoch).
 
-        ``reason``: why the position is not in the log; None at the start.
+        ``reason`` says why the position isn't in the log. It's None at the start.
         """
-        # Only there: in another log, as of a topic that was created again, the former offset has no meaning.
+        # Other reasons mean another log, for example of a topic that was created again, where the former offset has no
+        # meaning.
         if self.nearest and reason is ResetReason.OUT_OF_RANGE:
             return NEAREST
         if self.start_at is not None:
             return self.start_at
         assert self.before_ms is not None, "the policy raises"
-        # Before the epoch: there are no older records.
+        # No records are older than the epoch.
         return max(now_ms - self.before_ms, 0)
 
     @classmethod
@@ -125,7 +126,7 @@ class OffsetReset(NamedTuple):
 
 
 ResetListener = Callable[[OffsetReset], None]
-"""Called with each reset. It runs in the event loop and must not block."""
+"""A function that is called with each reset. It runs in the event loop and must not block."""
 
 
 def to_listener(value: object) -> ResetListener | None:

@@ -1,4 +1,4 @@
-"""Offsets of the log (ListOffsets): the first, the last, or the first at a timestamp."""
+"""Lookups of offsets in the log (ListOffsets): the first, the last, or the first one at a timestamp."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
+MISSING_FOR = 5.0
+"""Seconds for which brokers may report that a topic doesn't exist before it counts as missing, because the metadata of
+new topics takes time to reach all brokers."""
+
 _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
 
 
 class FoundOffset(NamedTuple):
-    """A looked up offset: -1 if no record has the timestamp or a later one. Timestamp and epoch are -1 if unknown."""
+    """An offset that was looked up; -1 if no record has the timestamp or a later one. Timestamp and epoch are -1 if
+    unknown."""
 
     offset: int
     timestamp: int
@@ -63,10 +68,10 @@ class OffsetLookup:
             why = failures.get(partition, "no response yet")
             return f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}"
 
-        # Around everything: the steps have deadlines of their own, which end an attempt.
+        # This deadline is around everything. The steps have deadlines of their own, which end an attempt.
         async with deadline_at(at, late):
             while left:
-                # In each round: a topic may be deleted meanwhile, and then raises UnknownTopicError.
+                # Check in each round. If a topic is deleted in the meantime, this raises UnknownTopicError.
                 await self._check_known(left, max(at - loop.time(), 0))
                 offsets, failures = await self.once(left, max(at - loop.time(), 0))
                 found |= offsets
@@ -79,8 +84,12 @@ class OffsetLookup:
                     await asyncio.sleep(self._cluster.backoff.delay(attempt))
         return found
 
+    async def offsets(self, wanted: Mapping[TopicPartition, int], timeout: float) -> dict[TopicPartition, int]:
+        """Look up offsets as :meth:`all`, and return them without their timestamps."""
+        return {partition: found.offset for partition, found in (await self.all(wanted, timeout)).items()}
+
     async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
-        # A partition that does not exist has no leader, which would be retried until the deadline.
+        # A partition that doesn't exist has no leader, so its lookup would be retried until the deadline.
         topics = await self._cluster.topics({each.topic for each in partitions}, timeout=timeout)
         for partition in partitions:
             if missing := why_missing(topics, partition):
@@ -102,7 +111,7 @@ class OffsetLookup:
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
-        # _query() turns failures into values, except those that end the call.
+        # _query() returns failures as values, unless they end the call.
         for offsets, failed in await asyncio.gather(
             *(self._query(node, part, timeout) for node, part in by_node.items())
         ):
@@ -120,7 +129,7 @@ class OffsetLookup:
                 versions.require(TIMES)
             request = ListOffsetsRequest(
                 replica_id=-1,
-                # A broker without transactions has committed all that it has, and no field for this.
+                # A broker without transactions has no field for this, because all of its records are committed.
                 isolation_level=int(self._read_committed and versions.supports(TRANSACTIONS)),
                 topics=self._topics(wanted),
                 timeout_ms=int(timeout * 1000),
@@ -134,7 +143,7 @@ class OffsetLookup:
                 raise
             if action is not Action.FAIL:
                 self._cluster.metadata.invalidate(f"ListOffsets: {error}")
-            # One error object for all partitions of the broker.
+            # All partitions of the broker share one error object.
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
         failures: dict[TopicPartition, KafkaError] = {}
@@ -160,7 +169,7 @@ class OffsetLookup:
         topics: dict[str, ListOffsetsTopic] = {}
         for (name, number), time in wanted.items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            # A leader that has been replaced then refuses, instead of answering from an old log (KIP-320).
+            # The epoch makes a leader that has been replaced refuse instead of answering from an old log (KIP-320).
             epoch = self._cluster.snapshot.leader_epoch(name, number)
             topic.partitions.append(
                 ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)
@@ -174,13 +183,13 @@ def may_pass(failure: KafkaError, situation: Situation) -> bool:
 
 
 def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
-    # Version 0 lists the offsets of segments, latest first; with max_num_offsets=1 it is the one.
+    # Version 0 lists the offsets of segments, latest first. With max_num_offsets=1 there is only one.
     offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
     return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
 
 
 def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> str | None:
-    """Return how many partitions the topic has, if that says why this one is missing."""
+    """Return how many partitions the topic has, if that's why this one is missing."""
     info = topics.get(partition.topic)
     if info is None or not info.partitions or partition.partition < len(info.partitions):
         return None

@@ -1,7 +1,7 @@
-"""Start positions: the group's committed offset first, then the log, as ``auto_offset_reset`` says.
+"""Start positions: the group's committed offset, or without one the log, as ``auto_offset_reset`` says.
 
-A failure never counts as
-"no offset committed": applying ``auto_offset_reset`` to it would skip records, or repeat all of them.
+A failure never counts as "no offset committed", because applying ``auto_offset_reset`` to it would skip records, or
+repeat all of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import RETRIED
@@ -17,13 +18,19 @@ from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.lookups import Lookups
 from aiokproto.consumer.new_partitions import follows_committed
 from aiokproto.consumer.offset_reset import ResetPolicy
-from aiokproto.consumer.offsets import FoundOffset, OffsetLookup, may_pass, why_missing
-from aiokproto.consumer.reset_reason import ResetReason
-from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, NEAREST, FormerPosition, StartLookup
+from aiokproto.consumer.offsets import MISSING_FOR, FoundOffset, OffsetLookup, may_pass, why_missing
+from aiokproto.consumer.start_lookup import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    NEAREST,
+    FormerPosition,
+    ResetReason,
+    StartLookup,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, LogTruncationError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -31,13 +38,16 @@ from aiokproto.group.member import GroupMember
 from aiokproto.runtime import current
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
+
 log = logging.getLogger("aiokproto.consumer")
 
 _NAMED = 5
 """Most partitions that a log line names."""
 
 _GROUP = -1
-"""Stands for the group coordinator among broker ids."""
+"""The group coordinator, among broker ids."""
 
 
 class PositionResolver(Lookups[StartLookup]):
@@ -45,30 +55,29 @@ class PositionResolver(Lookups[StartLookup]):
 
     def __init__(
         self,
+        engine: Engine,
         cluster: ClusterClient,
         assignment: Assignment,
         lookup: OffsetLookup,
         group: GroupMember | None,
         policy: ResetPolicy,
-        is_new: Callable[[TopicPartition], bool | None],
     ) -> None:
         """Create a resolver; :meth:`run` does the work.
 
         Args:
+            engine: Knows which partitions are new to the subscription.
             cluster: Metadata.
             assignment: The partitions.
             lookup: Looks up offsets in the log.
             group: The member, which looks up committed offsets; None without a group.
             policy: ``auto_offset_reset``.
-            is_new: Returns whether a partition is read from its beginning because it has appeared since the
-                subscription began; None if only the group's other offsets can tell.
         """
         super().__init__(cluster)
+        self._engine = engine
         self._assignment = assignment
         self._lookup = lookup
         self._group = group
         self._policy = policy
-        self._is_new = is_new
 
     # Events
 
@@ -79,12 +88,12 @@ class PositionResolver(Lookups[StartLookup]):
                 self.waiting[cursor] = cursor.lookup
                 self._wake.set()
             else:
-                # Sought, removed or failed: a request in flight finds its lookup outdated (_is_current).
+                # It was sought or removed, or has failed. A request in flight finds its lookup outdated (_is_current).
                 self.waiting.pop(cursor, None)
 
     def request(self, cursor: Cursor) -> None:
-        """Look up a position even while the partition is held: a rebalance callback waits for it."""
-        # Stays set: it belongs to this lookup, and a seek makes another.
+        """Look up a position even while the partition is held, because a rebalance callback waits for it."""
+        # It stays set, because it belongs to this lookup, and a seek makes another one.
         cursor.lookup.needed = True
         self._wake.set()
 
@@ -92,10 +101,10 @@ class PositionResolver(Lookups[StartLookup]):
         """Apply ``auto_offset_reset`` to a partition whose position is not in the log.
 
         Returns:
-            Whether it was applied: not while records are buffered, which are valid and delivered first.
+            Whether it was applied. It isn't while records are buffered, because these are valid and delivered first.
         """
-        # Its records were fetched before the log was cut, or belong to the former topic; both are still to be
-        # delivered.
+        # Its records were fetched before the log was cut, or belong to the former topic. Either way they're delivered
+        # first.
         # guard: what was fetched before a reset is delivered first
         if cursor.buffer:
             return False
@@ -106,11 +115,11 @@ class PositionResolver(Lookups[StartLookup]):
         return True
 
     def truncated(self, cursor: Cursor, offset: int | None, epoch: int) -> None:
-        """Delivered records are not in the log any more (KIP-320).
+        """Move a position because delivered records aren't in the log any more (KIP-320).
 
         Args:
             cursor: The partition.
-            offset: The offset where the log diverges from what was delivered; None if it is unknown.
+            offset: The offset where the log diverges from the delivered records; None if it's unknown.
             epoch: The epoch of the log before it; -1 if it is unknown.
         """
         position = cursor.position
@@ -134,8 +143,9 @@ class PositionResolver(Lookups[StartLookup]):
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
         cursor.fetch.moves += 1
-        self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
-        # Once at once. A log that refuses the offset which it has just named would be asked all the time.
+        self._assignment.reset(cursor, self._policy.start(current().milliseconds(), reason), former)
+        # The first lookup is made at once. Later ones pause, because otherwise a log that refuses the offset which it
+        # has just named would be asked all the time.
         # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
@@ -150,11 +160,11 @@ class PositionResolver(Lookups[StartLookup]):
     # Work
 
     def _must_wait(self, cursor: Cursor, lookup: StartLookup) -> bool:
-        # Held: the group may move the offset until it is released.
+        # The group may still move the offset while the partition is held.
         return bool(cursor.held) and not lookup.needed
 
     def _source(self, cursor: Cursor, lookup: StartLookup) -> int | None:
-        # None without a leader: OffsetLookup.once() then fails it, and refreshes the metadata.
+        # It's None without a leader. Then OffsetLookup.once() fails the lookup, and refreshes the metadata.
         return _GROUP if lookup.start == COMMITTED else super()._source(cursor, lookup)
 
     async def _ask(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> bool:
@@ -164,7 +174,7 @@ class PositionResolver(Lookups[StartLookup]):
         """Query the leader of the partitions. Return whether some have to be retried."""
         by_name = {cursor.partition: cursor for cursor in lookups}
         wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
-        # As of the request: an election meanwhile means that the position has to be validated.
+        # Take the epochs before the request. After an election in the meantime the position has to be validated.
         snapshot = self._cluster.snapshot
         epochs = {partition: snapshot.leader_epoch(*partition) for partition in wanted}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
@@ -175,13 +185,13 @@ class PositionResolver(Lookups[StartLookup]):
             if _is_current(cursor, lookups):
                 if cursor.lookup.uncommitted and cursor.lookup.start == LATEST:
                     at_end[partition] = answer.offset
-                # First half of a lookup by time; the next round asks for the timestamp.
+                # It's the first half of a lookup by time. The next round asks for the timestamp.
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
                 elif cursor.lookup.start == NEAREST:
                     self._to_nearest(cursor, answer, epochs[partition])
                 elif answer.offset < 0:
-                    # No record has this timestamp or a later one, so all records before this end are earlier.
+                    # No record has this timestamp or a later one, so all records before the end are earlier.
                     self._assignment.resolved(cursor, cursor.lookup.end)
                 else:
                     self._assignment.resolved(cursor, answer.offset, answer.leader_epoch, epochs[partition])
@@ -192,13 +202,15 @@ class PositionResolver(Lookups[StartLookup]):
         return again
 
     def _to_nearest(self, cursor: Cursor, first: FoundOffset, leader_epoch: int) -> None:
-        """Continue at the beginning of the log if the position was before it, else at its end at most."""
+        """Continue at the start of the log if the position was before it, else at the position, but not behind the end
+        of the log."""
         former = cursor.lookup.reset
         assert former is not None, "a start is not NEAREST"
         if former.offset <= first.offset:
             self._assignment.resolved(cursor, first.offset, first.leader_epoch, leader_epoch)
         else:
-            # The log can have come to the position meanwhile, as one whose leader lagged: then it stays.
+            # The log may have grown to the position in the meantime, for example if the leader lagged. Then the
+            # position stays.
             self._assignment.resolved(cursor, min(former.offset, cursor.lookup.end))
 
     def _lookup_failed(self, cursor: Cursor, failure: KafkaError) -> bool:
@@ -226,13 +238,14 @@ class PositionResolver(Lookups[StartLookup]):
         new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
-                # Partly: one partition, as of a topic that an open transaction has, must not hold up the others.
+                # Accept partial results, because one partition, such as one with an open transaction, must not hold up
+                # the others.
                 committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout, partly=True
                 )
                 new = await self._new_ones(self._group, committed)
             except KafkaError as error:
-                # Never apply auto_offset_reset to a failure: that would skip records, or repeat all of them.
+                # Never apply auto_offset_reset to a failure. That would skip records, or repeat all of them.
                 # guard: a failure is no reason for auto_offset_reset -> committed = {}
                 return self._group_failed(lookups, error)
         again = False
@@ -251,19 +264,19 @@ class PositionResolver(Lookups[StartLookup]):
                 no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
                 self._fail(cursor, f"{cursor.partition}: {no_offset}")
             else:
-                # The next round looks in the log. Not a new lookup: attempts and `needed` carry over.
-                cursor.lookup.start = self._policy.start(current().wall())
+                # The next round looks in the log. It's the same lookup, so that attempts and `needed` carry over.
+                cursor.lookup.start = self._policy.start(current().milliseconds())
                 cursor.lookup.uncommitted = self._group is not None
         return again
 
     async def _new_ones(
         self, group: GroupMember, committed: Mapping[TopicPartition, OffsetAndMetadata | None]
     ) -> set[TopicPartition]:
-        """Return the partitions without a committed offset that have appeared since the group began."""
+        """Return the partitions without a committed offset that have appeared since the group started."""
         if self._policy.start_at == EARLIEST:
             return set()
         none = [partition for partition, position in committed.items() if position is None]
-        seen = {partition: self._is_new(partition) for partition in none}
+        seen = {partition: self._engine.may_be_new(partition) for partition in none}
         new = {partition for partition, is_new in seen.items() if is_new}
         unclear = {partition for partition, is_new in seen.items() if is_new is None}
         topics = self._cluster.snapshot.topics
@@ -277,7 +290,7 @@ class PositionResolver(Lookups[StartLookup]):
         if others:
             more, failures = await group.committed(others, self._cluster.config.api_timeout)
             found |= more
-            # Refused for one: what the group has cannot be known, and a guess would skip records or repeat all.
+            # If one was refused, the group's offsets aren't known, and a guess would skip records or repeat all.
             for failure in failures.values():
                 raise failure
         numbers: dict[str, set[int]] = defaultdict(set)
@@ -290,7 +303,7 @@ class PositionResolver(Lookups[StartLookup]):
         action = classify(error, Situation(OffsetFetchRequest.api_key))
         if action is Action.STOP and not isinstance(error, DeadlineError):
             raise error
-        # Of single partitions that other responses may have: nothing is wrong before a whole request has failed.
+        # An error of single partitions is only logged for debugging, because another attempt may succeed for them.
         level = logging.DEBUG if isinstance(error, BrokerError) and action in RETRIED else logging.WARNING
         log.log(level, "committed offsets: %s", error)
         for cursor in lookups:
@@ -302,7 +315,7 @@ class PositionResolver(Lookups[StartLookup]):
 
 
 def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
-    """Log that a group begins at the end of the log: most who see no records have not expected that."""
+    """Log that a group starts at the end of the log, because most people who see no records don't expect that."""
     if not at_end:
         return
     some = ", ".join(f"{partition} at offset {at_end[partition]}" for partition in sorted(at_end)[:_NAMED])
@@ -316,6 +329,6 @@ def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
 
 
 def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:
-    # Each seek makes another StartLookup, so identity tells whether this one still counts.
+    # Each seek makes another StartLookup, so identity shows whether this one still counts.
     # guard: an offset that was looked up before a seek is dropped -> True
     return cursor.lookup is lookups[cursor] and cursor.unresolved

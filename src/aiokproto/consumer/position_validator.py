@@ -1,21 +1,21 @@
-"""Truncation detection (KIP-320): whether the leader's log has what was fetched, and what follows if it has not.
+"""Truncation detection (KIP-320): whether the leader's log has the fetched records, and what follows if it doesn't.
 
-A position is validated in each leader epoch before it is fetched there, with OffsetForLeaderEpoch: at the start, if its
-leader epoch was committed with it, and after every election. Fetches then name the leader epoch in which they are
-valid, so that a leader of another epoch refuses them; and the epoch of the last fetched batch, so that a leader whose
-log changed within its epoch says so (Fetch v12). Positions without a leader epoch are not validated: they come from the
-application, from clients that commit none, or from brokers before 2.1.
+Before a partition is fetched in a leader epoch, its position is validated with OffsetForLeaderEpoch: at the start, if
+its leader epoch was committed with it, and after every election. Then fetches name the leader epoch in which they're
+valid, so that a leader of another epoch refuses them. They also name the epoch of the last fetched batch, so that a
+leader whose log changed within its epoch says so (Fetch v12). Positions without a leader epoch aren't validated. They
+come from the application, from clients that commit none, or from brokers before 2.1.
 
-If the leader's log diverges behind the position, nothing that was delivered is lost: buffered records are dropped and
-fetched again. If it diverges before the position, delivered records are not in the log any more: the position moves to
-the divergence, which is reported (:meth:`Assignment.reset_happened`), or with ``auto_offset_reset="none"`` the read
+If the leader's log diverges behind the position, no delivered record is lost, and buffered records are dropped and
+fetched again. If it diverges before the position, delivered records aren't in the log any more. Then the position moves
+to the divergence, which is reported (:meth:`Assignment.reset_happened`), or with ``auto_offset_reset="none"`` the read
 raises :class:`~aiokproto.errors.LogTruncationError`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_for_leader_epoch import (
@@ -27,6 +27,7 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.epochs import AskOlder, EpochEnd
 from aiokproto.consumer.lookups import Lookups
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.start_lookup import Lookup
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -36,14 +37,14 @@ log = logging.getLogger("aiokproto.consumer")
 _SITUATION = Situation(OffsetForLeaderEpochRequest.api_key)
 
 _FOR_CONSUMERS = 3
-"""The first version that consumers may send: earlier ones need the permissions of a broker."""
+"""The first version that consumers may send. Earlier ones need the permissions of a broker."""
 
 _CONSUMER = -1
 """The replica id of consumers."""
 
 MAX_OLDER_LEADERS = 5
-"""How often newer metadata is requested while the leader's epoch is older than the position's. It happens while a
-broker with old metadata responds; for good only if the position belongs to a topic that was deleted and created
+"""How often newer metadata is requested while the leader's epoch is older than the position's. That happens while a
+broker with old metadata responds. It stays so only if the position belongs to a topic that was deleted and created
 again."""
 
 
@@ -51,7 +52,7 @@ class Validation(Lookup):
     """The validation of one position.
 
     Attributes:
-        version: The cursor's version that it belongs to.
+        version: The version of the cursor that is validated.
         asked: The epoch to ask the leader for.
         older_leaders: How often the leader's epoch was older than the requested one.
     """
@@ -70,36 +71,24 @@ class PositionValidator(Lookups[Validation]):
 
     _what = "validate"
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        assignment: Assignment,
-        truncated: Callable[[Cursor, int | None, int], None],
-    ) -> None:
-        """Create a validator; :meth:`run` does the work.
-
-        Args:
-            cluster: Metadata and connections.
-            assignment: The partitions.
-            truncated: Called with a partition of which delivered records are lost, the offset where the logs diverge
-                (None: unknown), and the epoch of the leader's log before it.
-        """
+    def __init__(self, cluster: ClusterClient, assignment: Assignment, resolver: PositionResolver) -> None:
+        """Create a validator; :meth:`run` does the work. The ``resolver`` moves positions that the log has lost."""
         super().__init__(cluster)
         self._assignment = assignment
-        self._truncated = truncated
+        self._resolver = resolver
 
     def is_valid(self, cursor: Cursor) -> bool:
-        """Return whether a partition can be fetched in the current leader epoch; if not, validate it first."""
+        """Return whether a partition can be fetched in the current leader epoch. If it can't, start to validate it."""
         fetch, epoch = cursor.fetch, self._cluster.snapshot.leader_epoch(*cursor.partition)
-        # Unknown: the cluster has no leader epochs (before 2.1), or the partition is missing in the metadata.
+        # The epoch is unknown if the cluster has no leader epochs (before 2.1), or if the metadata lacks the partition.
         if epoch < 0 or epoch == fetch.leader_epoch:
             self.waiting.pop(cursor, None)
             return True
         if fetch.epochs.last < 0:
-            # Nothing to compare: what is fetched from now on belongs to this leader's log.
+            # Nothing was fetched that could be compared. From now on all records come from this leader's log.
             fetch.leader_epoch = epoch
             return True
-        # Without a leader it is looked for first.
+        # The fetcher looks for a leader first if there is none.
         if self._cluster.snapshot.leader(*cursor.partition) is not None:
             self._validate(cursor, fetch.epochs.last)
             return False
@@ -115,7 +104,7 @@ class PositionValidator(Lookups[Validation]):
         return waiting.failure if waiting is not None else ""
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """Drop validations of positions that are not current any more; the fetcher requests others."""
+        """Drop validations of positions that aren't current any more. The fetcher requests others."""
         for cursor in cursors:
             waiting = self.waiting.get(cursor)
             if waiting is not None and not self._is_current(cursor, waiting):
@@ -147,14 +136,14 @@ class PositionValidator(Lookups[Validation]):
         assert fetch.offset is not None, "a position is validated"
         if end.epoch < 0 or end.offset < 0:
             self.waiting.pop(cursor, None)
-            self._truncated(cursor, None, -1)
+            self._resolver.truncated(cursor, None, -1)
             return
         agreed = fetch.epochs.agreed(asked, end, fetch.offset)
         if isinstance(agreed, AskOlder):
             waiting = self.waiting[cursor] = Validation(cursor.version, agreed.epoch)
             waiting.failure = f"the leader's log has no epoch {asked}"
             self._wake.set()
-            # It is not fetched until the divergence is known.
+            # Don't fetch it until the divergence is known.
             fetch.leader_epoch = -1
             self._assignment.validated(cursor)
             return
@@ -168,7 +157,7 @@ class PositionValidator(Lookups[Validation]):
             log.info("%s: the log was truncated to offset %d, behind the position", cursor.partition, agreed)
             self._assignment.rewind(cursor, position, end.epoch)
         else:
-            self._truncated(cursor, agreed, end.epoch)
+            self._resolver.truncated(cursor, agreed, end.epoch)
 
     # Work
 
@@ -213,9 +202,9 @@ class PositionValidator(Lookups[Validation]):
                 validation.failure = "the metadata is older than the position"
                 again = True
             elif entry.leader_epoch < 0 and validation.asked <= epochs[cursor]:
-                # Not of Kafka: its leaders know where each epoch before their own has ended. So this one keeps no
-                # epochs, or forgets its own until it writes (kfake), and says nothing about the position. Java's
-                # consumer resets it, and so reads everything again.
+                # This isn't a Kafka broker, because Kafka's leaders know where each epoch before their own has ended.
+                # It keeps no epochs, or forgets its own until it writes (kfake), and says nothing about the position.
+                # Java's consumer resets the position, and so reads everything again.
                 self._accept({cursor: validation}, epochs)
             else:
                 end = EpochEnd(entry.leader_epoch, entry.end_offset)
@@ -223,7 +212,7 @@ class PositionValidator(Lookups[Validation]):
         return again
 
     def _is_older(self, validation: Validation, leader_epoch: int) -> bool:
-        """Return whether a leader of this epoch cannot know the position's, and a newer one has to be looked for."""
+        """Return whether a leader of this epoch can't know the position's epoch, so that newer metadata is needed."""
         if validation.asked <= leader_epoch:
             return False
         validation.older_leaders += 1
@@ -246,7 +235,7 @@ class PositionValidator(Lookups[Validation]):
         return action is not Action.FAIL
 
     def _accept(self, lookups: Mapping[Cursor, Validation], epochs: Mapping[Cursor, int]) -> bool:
-        """Use positions that cannot be validated."""
+        """Use positions that can't be validated."""
         for cursor, validation in lookups.items():
             if self.waiting.get(cursor) is validation and self._is_current(cursor, validation):
                 del self.waiting[cursor]

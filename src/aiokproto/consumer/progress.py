@@ -1,43 +1,41 @@
-"""How far some delivered records have brought a consumer: what a transaction commits, and where an abort returns to."""
+"""The progress that some delivered records mean: the offsets that a transaction commits, and partition an abort returns
+to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokproto.application.gates import PROGRESS, Use, gated
-from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.commit_result import after
 from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.engine import Engine
 from aiokproto.errors import CommitError
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 
 class Delivered:
-    """Offsets to commit in a transaction, and the ownerships in which what is before them was delivered.
+    """Offsets to commit in a transaction, and the ownerships in which the records before them were delivered.
 
-    Each attempt of a request takes the identity anew, together with a look at the ownerships: both of one turn of the
-    event loop. As long as a partition has one owner, the current generation is the right one to send, whatever
-    rebalances came in between; afterwards none is.
+    Each attempt of a request reads the identity again and checks the ownerships, in one turn of the event loop. As long
+    as this consumer has owned a partition all the time, the current generation is the right one to send, even if
+    rebalances came in between. Afterwards no generation is right.
     """
 
     def __init__(
         self,
-        assignment: Assignment,
-        identity: Callable[[], GroupMetadata],
+        engine: Engine,
         cursors: Mapping[TopicPartition, Cursor],
         positions: Mapping[TopicPartition, OffsetAndMetadata],
         taken: Iterable[TopicPartition] = (),
-        *,
-        managed: bool,
     ) -> None:
-        """``taken`` are partitions that were taken away already. With ``managed``, the group assigns the partitions."""
-        self._assignment = assignment
-        self._identity = identity
+        """``taken`` are partitions that were taken away already."""
+        self._engine = engine
+        self._assignment = engine.assignment
         self._cursors = cursors
         self._positions = positions
         self._taken = set(taken)
-        self._managed = managed
+        self._managed = engine.group_assigns
 
     @property
     def lost(self) -> list[TopicPartition]:
@@ -45,8 +43,8 @@ class Delivered:
         if not self._managed:
             return []
         cursors = self._assignment.cursors
-        gone = {where for where, cursor in self._cursors.items() if cursors.get(where) is not cursor}
-        return sorted(self._taken | gone)
+        lost = {partition for partition, cursor in self._cursors.items() if cursors.get(partition) is not cursor}
+        return sorted(self._taken | lost)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset to continue from in each partition: after the last of the records."""
@@ -65,13 +63,13 @@ class Delivered:
                 f"the group has taken away {', '.join(map(str, lost))} since records of it were delivered: they are "
                 "processed again"
             )
-        return self._identity()
+        return self._engine.group_metadata()
 
     def _committed(self) -> None:
-        """A transaction has committed the positions."""
-        for where, cursor in self._cursors.items():
-            if where in self._positions and self._assignment.cursors.get(where) is cursor:
-                cursor.committed(self._positions[where].offset)
+        """Note that a transaction has committed the positions."""
+        for partition, cursor in self._cursors.items():
+            if partition in self._positions and self._assignment.cursors.get(partition) is cursor:
+                cursor.committed(self._positions[partition].offset)
 
 
 @gated(PROGRESS)
@@ -83,32 +81,27 @@ class Progress(Delivered):
     can have processed the records.
     """
 
-    def __init__(
-        self,
-        records: Iterable[Record[Any, Any]],
-        assignment: Assignment,
-        group_metadata: Callable[[], GroupMetadata],
-        admit: Callable[[Use], None],
-        *,
-        managed: bool = True,
-    ) -> None:
-        self._admit = admit
+    def __init__(self, engine: Engine, records: Iterable[Record[Any, Any]]) -> None:
+        assignment, managed = engine.assignment, engine.group_assigns
         self._first: dict[TopicPartition, int] = {}
         last: dict[TopicPartition, Record[Any, Any]] = {}
         cursors: dict[TopicPartition, Cursor] = {}
         taken: set[TopicPartition] = set()
         for record in records:
-            where = TopicPartition(record.topic, record.partition)
-            last[where] = record
-            cursor = assignment.delivered_by(record) if managed else assignment.cursors.get(where)
+            partition = TopicPartition(record.topic, record.partition)
+            last[partition] = record
+            cursor = assignment.delivered_by(record) if managed else assignment.cursors.get(partition)
             if cursor is None:
                 # guard: progress knows what was lost before it was made
-                taken.add(where)
+                taken.add(partition)
             else:
-                self._first.setdefault(where, record.offset)
-                cursors[where] = cursor
-        positions = {where: after(record) for where, record in last.items()}
-        super().__init__(assignment, group_metadata, cursors, positions, taken, managed=managed)
+                self._first.setdefault(partition, record.offset)
+                cursors[partition] = cursor
+        positions = {partition: after(record) for partition, record in last.items()}
+        super().__init__(engine, cursors, positions, taken)
+
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -124,7 +117,7 @@ class Progress(Delivered):
         self._rewind()
 
     def _rewind(self) -> None:
-        for where, offset in self._first.items():
-            # guard: rewinding concerns only what is still owned -> where in self._assignment.cursors
-            if self._assignment.cursors.get(where) is self._cursors[where]:
-                self._assignment.seek(where, offset)
+        for partition, offset in self._first.items():
+            # guard: rewinding concerns only what is still owned -> partition in self._assignment.cursors
+            if self._assignment.cursors.get(partition) is self._cursors[partition]:
+                self._assignment.seek(partition, offset)

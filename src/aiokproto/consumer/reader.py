@@ -1,7 +1,7 @@
-"""The reader: what ``async for``, ``poll`` and ``batches`` do when no record is open.
+"""The reader, which ``async for``, ``poll`` and ``batches`` call when no record is open.
 
-It waits for buffered records, takes the partition whose turn it is, and opens its next batch: in the event loop if that
-is quick, else in a thread, while other partitions deliver.
+It waits for buffered records, takes the partition whose turn it is, and opens its next batch. It does so in the event
+loop if that's quick, else in a thread, while other partitions deliver.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from aiokproto.application.gates import READ
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.awaited import Awaited
 from aiokproto.consumer.batch import DamagedBatch, FetchedBatch
 from aiokproto.consumer.buffer import RecordBuffer
 from aiokproto.consumer.cursor import Cursor
@@ -35,63 +35,76 @@ from aiokproto.records.slices import QUICK_BYTES
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.types import Record, TopicPartition, UndecodableRecord
 
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
+
 CHECKED_ON_LOOP = 2 * 1024 * 1024
-"""Bytes whose checksums are verified in the event loop, in some tenths of a millisecond."""
+"""Most bytes whose checksums are verified in the event loop, which takes some tenths of a millisecond."""
 
 T = TypeVar("T")
 
-RunInThread = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
-"""Runs a function in one of the client's threads."""
+
+class Awaited(NamedTuple):
+    """What the delivery of a fetched record waits for: the application's deserializer, or a dead letter.
+
+    Attributes:
+        what: The end of the sentence "the record waits for …".
+        record: Returns the record. since: The loop time at which the wait started.
+    """
+
+    what: str
+    record: Callable[[], Record]
+    since: float
+
+    def __str__(self) -> str:
+        record = self.record()
+        return f"{record.topic}-{record.partition}: the record at offset {record.offset} waits for {self.what}"
 
 
 class Reader:
     """Opens batches, for one caller at a time.
 
-    Cancelling a call changes nothing: the next one continues with the batch that was being opened.
+    Cancelling a call changes nothing, because the next one continues with the batch that was being opened.
 
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
-        owner: The only caller that may read; None if any may.
-        awaited: What the delivery of a record waits for now; None for nothing.
+        owner: The only caller that may read; None if every caller may. awaited: What the delivery of a record waits for
+        now; None if it doesn't wait.
     """
 
     def __init__(
         self,
+        engine: Engine,
         assignment: Assignment,
-        check_crcs: bool,
-        check: Callable[[], None],
-        run_in_thread: RunInThread,
         undecodable: Undecodable,
+        *,
+        check_crcs: bool = True,
         interceptors: Interceptors = NO_INTERCEPTORS,
-        check_free: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check`` raises if the consumer cannot deliver records, ``check_free`` if they are delivered to an owner."""
-        # None without, so that the test is that of a batch and not a call.
+        # It's None if no interceptor wants records, so that the check costs no call.
         self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
         self.waiting = False
         self.owner: object = None
         self.awaited: Awaited | None = None
+        self._engine = engine
         self._assignment = assignment
         self._check_crcs = check_crcs
-        self._check = check
-        self._check_free = check_free
-        self._run_in_thread = run_in_thread
         self._undecodable = undecodable
-        # For the one call that waits; set by whatever may give it records or an error.
+        # Wakes the call that waits for records. Every event that may give it records or an error sets it.
         self._arrived = asyncio.Event()
-        # For a revocation that waits for the application; set by each request for records.
+        # Wakes a revocation that waits for the application. Each request for records sets it.
         self._processed = asyncio.Event()
         self._slice = TimeSlice()
 
     def wake(self) -> None:
-        """Let a waiting call check again: for records, or for a reason to raise."""
+        """Let a waiting call check again for records, and for a reason to raise."""
         self._arrived.set()
 
     async def wait_processed(self, deadline: float) -> None:
-        """Wait until the application requests the next record, so that the current one is processed; at most until that
-        loop time."""
+        """Wait until the application requests the next record, which says that the current one is processed; at most
+        until that loop time."""
         self._processed.clear()
         await wait_until(self._processed, deadline)
 
@@ -109,42 +122,43 @@ class Reader:
             self.awaited = None
 
     async def open(self, deadline: float | None = None, *, by: object = None) -> bool:
-        """Open records into ``assignment.open``. Return False if there are none by that loop time. ``by`` is the caller
-        if it is the owner.
+        """Open records into ``assignment.open``. Return False if there are none by that loop time. The owner passes
+        itself as ``by``.
 
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
-        # Outside of the try: a second caller is refused, and must not clear the first one's `waiting`.
+        # This is outside of the try, because a second caller is refused, and must not clear the first one's `waiting`.
         self._begin(by)
         try:
-            # Here, where nothing is taken yet: `async for` over buffered records would otherwise never let other tasks
-            # run.
+            # Pause here, where no record is taken yet. Otherwise `async for` over buffered records would never let
+            # other tasks run.
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
-                # Records may be open from before, of a partition whose delivery was interrupted.
+                # Records may be open already if the delivery of their partition was interrupted.
                 if cursor.buffer.records or self._open(cursor):
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     self._assignment.serve(cursor)
                     return True
-                # A batch can have many slices before the position, or that interceptors leave out.
+                # A batch can have many slices before the position, or slices that interceptors leave out.
                 await self._slice.pause()
             return False
         finally:
             self.waiting = False
 
     async def open_among(self, remaining: Callable[[], Mapping[TopicPartition, int]], deadline: float) -> bool:
-        """As :meth:`open`, but only of the partitions that ``remaining`` returns, each with the offset to stop at.
+        """Like :meth:`open`, but open only records of the partitions that ``remaining`` returns, each with the offset
+        to stop at.
 
         Returns:
-            Whether the first open record is one of them; False at the deadline, or once none remains.
+            Whether records of these partitions are open; False at the deadline, or once no partition remains.
         """
         self._begin()
         try:
             await self._slice.pause()
             while left := remaining():
-                self._check()
+                self._engine.check()
                 self._arrived.clear()
                 cursor = self._assignment.next_cursor(left)
                 if cursor is None:
@@ -152,9 +166,9 @@ class Reader:
                         return False
                 elif cursor.error is not None:
                     raise self._assignment.report(cursor).with_traceback(None)
-                # Opening can move the position behind the end.
+                # Check the position after opening, which can move it behind the end.
                 elif (cursor.buffer.records or self._open(cursor)) and cursor.buffer.position < left[cursor.partition]:
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     self._assignment.serve(cursor)
                     return True
@@ -163,17 +177,17 @@ class Reader:
             self.waiting = False
 
     async def collect(self, least: int, deadline: float) -> None:
-        """Open records of all partitions until there are ``least``, but deliver none: a cancelled call leaves them open
-        to the next one, and a seek, a pause or a revocation drops or keeps them as anything buffered.
+        """Open records of all partitions until there are ``least``, but deliver none. A cancelled call leaves them open
+        for the next one, and a seek, a pause or a revocation drops or keeps them like other buffered records.
 
-        Returns earlier at that loop time, and before an error or a damaged batch that is not skipped: what is open is
-        delivered first.
+        It returns earlier at that loop time, and before an error or a damaged batch that isn't skipped, because the
+        open records are delivered first.
         """
         self._begin()
         try:
             await self._slice.pause()
             while True:
-                self._check()
+                self._engine.check()
                 self._arrived.clear()
                 ready = self._assignment.ready()
                 if sum(len(cursor.buffer.records) for cursor in ready) >= least:
@@ -198,18 +212,18 @@ class Reader:
             for cursor in self._assignment.ready()
             if cursor.error is None
             and cursor.buffer.records
-            # A dead letter would be waited for.
-            and not (self._undecodable.settles and cursor.buffer.stands_in)
+            # Leave it out because its dead letter would have to be awaited.
+            and not (self._undecodable.removes and cursor.buffer.stands_in)
         ]
 
     def _continues(self, cursor: Cursor) -> bool:
-        """Return whether a partition has no error or damage to deliver after what is open of it."""
+        """Return whether a partition has no error or damage to deliver after its open records."""
         buffer = cursor.buffer
         damaged = bool(buffer.records) and bool(buffer.chunks) and not buffer.chunks[0].batches
         return cursor.error is None and not buffer.stands_in and (not damaged or self._undecodable.skips)
 
     def _open_behind(self, cursor: Cursor) -> bool:
-        """Open the next batch of a partition, behind what is open of it. Return False if it is damaged, and not
+        """Open the next batch of a partition, behind its open records. Return False if it's damaged, and not
         skipped."""
         buffer = cursor.buffer
         if not buffer.records and not self._undecodable.skips:
@@ -220,7 +234,7 @@ class Reader:
                     raise damage
                 self._read(cursor)
             except (CorruptRecordError, UnsupportedCompressionError) as error:
-                # The next call finds the error again, and raises it once what is open is delivered.
+                # The next call finds the error again, and raises it once the open records are delivered.
                 buffer.reading = None
                 if not self._skipped(cursor, error):
                     return False
@@ -228,7 +242,7 @@ class Reader:
         return True
 
     def _skipped(self, cursor: Cursor, error: KafkaError) -> bool:
-        """Skip a damaged batch behind what is open, if that is the policy."""
+        """Skip a damaged batch behind the open records, if that is the policy."""
         if not self._undecodable.skips or not isinstance(error, CorruptRecordError):
             return False
         buffer = cursor.buffer
@@ -242,32 +256,32 @@ class Reader:
         buffer.leave_out(located.next_offset)
         if not buffer.chunks:
             self._assignment.refetch(cursor, located.next_offset)
-        self._undecodable.settled(located)
+        self._undecodable.removed(located)
         return True
 
     def open_at_once(self) -> bool:
-        """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
+        """Like :meth:`open`, but neither wait nor work long. It returns False if other tasks should run first, too."""
         if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
-        # An error is left to the next call: this one has records to return.
+        # Leave an error to the next call. This one has records to return.
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
-                # Damage is for open().
+                # Leave damage to open().
                 if not buffer.chunks[0].batches:
                     return False
                 try:
-                    # Work for a thread is for open(), too.
+                    # Leave work for a thread to open(), too.
                     if self._read_now(cursor) is None:
                         return False
                 except (CorruptRecordError, UnsupportedCompressionError):
-                    # Deliver what was opened before it; the next call finds the error again, and raises it.
+                    # Deliver the records before it. The next call finds the error again, and raises it.
                     buffer.reading = None
                     return False
             if buffer.records:
-                # A dead letter would be waited for.
-                if self._undecodable.settles and type(buffer.records[-1]) is UndecodableRecord:
+                # Leave it out because its dead letter would have to be awaited.
+                if self._undecodable.removes and type(buffer.records[-1]) is UndecodableRecord:
                     return False
                 self._assignment.serve(cursor)
                 return True
@@ -275,7 +289,7 @@ class Reader:
         return False
 
     async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> FetchedBatch | None:
-        """Deliver the next batch, or None if there is none by that loop time. Raises as :meth:`open`.
+        """Deliver the next batch, or None if there is none by that loop time. It raises as :meth:`open`.
 
         With ``decompress``, large compressed batches are decompressed in a thread first.
         """
@@ -288,7 +302,7 @@ class Reader:
                 if buffer.chunks:
                     batches += buffer.chunks[0].batches
                 if buffer.stands_in:
-                    if await self._settled(cursor):
+                    if await self._removed(cursor):
                         continue
                     return self._deliver_damaged(cursor)
                 if not batches:
@@ -301,7 +315,7 @@ class Reader:
                     continue
                 if prepared is None:
                     continue
-                # Before take(), which moves it.
+                # Read it before take(), which moves the position.
                 base = cursor.position
                 assert base is not None
                 buffer.take(len(prepared))
@@ -314,17 +328,17 @@ class Reader:
             self.waiting = False
 
     def requested(self, by: object = None) -> None:
-        """The application requests a record, and the last one is processed; raises as :meth:`open`."""
-        # First: a consumer that cannot deliver must not count the current record as processed.
-        self._check()
+        """Note that the application requests a record, so the last one is processed. It raises as :meth:`open`."""
+        # Check this first. A consumer that can't deliver must not count the current record as processed.
+        self._engine.check()
         # guard: while a session or run() reads, other readers are rejected
         if self.owner is not by:
-            # Whoever owns the reader is the situation that the gate refuses.
-            self._check_free()
+            # The gate refuses callers because of the reader's owner: a session, or run().
+            self._engine.admit(READ)
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.requests += 1
-        # Requesting the next record is what says that the last one is processed.
+        # Requesting the next record says that the last one is processed.
         self._assignment.mark_processed()
         self._processed.set()
 
@@ -333,11 +347,11 @@ class Reader:
         self.waiting = True
 
     async def _next(self, deadline: float | None) -> Cursor | None:
-        """Wait for the partition to deliver next; None after the deadline. Raises the partition's error, if it has
+        """Wait for the partition to deliver next; None after the deadline. It raises the partition's error, if there is
         one."""
         while True:
-            self._check()
-            # Before the look: what arrives after it wakes.
+            self._engine.check()
+            # Clear the event before looking, so that records that arrive later wake this call.
             self._arrived.clear()
             cursor = self._assignment.next_cursor()
             if cursor is None:
@@ -361,7 +375,7 @@ class Reader:
             await self._arrived.wait()
             return True
         if loop.time() >= deadline:
-            # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
+            # Otherwise `while True: await poll(0)` would never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
         await wait_until(self._arrived, deadline)
@@ -377,7 +391,7 @@ class Reader:
         except CorruptRecordError as error:
             return self._damaged(cursor, error)
         except UnsupportedCompressionError as error:
-            # Not about the batch: this installation lacks a library, for all batches of that codec.
+            # The error isn't about the batch. This installation lacks a library for all batches of that codec.
             cursor.buffer.reading = None
             self._fail(cursor, error)
             return False
@@ -393,7 +407,7 @@ class Reader:
         return found
 
     def _read_now(self, cursor: Cursor) -> bool | None:
-        """Read the next records of a partition. Return whether there are any; None if reading is for a thread."""
+        """Read the next records of a partition. Return whether there are any; None if a thread has to read them."""
         buffer = cursor.buffer
         if buffer.reading is None:
             batch = buffer.chunks[0].batches[0]
@@ -417,7 +431,7 @@ class Reader:
         if self._interceptors is not None:
             records = self._interceptors.on_records(records)
             for record in records:
-                # What an interceptor has made belongs to this delivery as well.
+                # A record that an interceptor has made belongs to this delivery, too.
                 if record._ownership is None:
                     record._ownership = cursor.ownership
         records.reverse()
@@ -425,9 +439,9 @@ class Reader:
         return bool(records)
 
     def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
-        """Verify checksums, and decompress large batches if wanted. Return None while a thread does it.
+        """Verify checksums, and decompress large batches if ``decompress``. Return None while a thread does it.
 
-        Returns the batches before the first damaged one; raises if that is the first of all.
+        It returns the batches before the first damaged one, and raises if there are none before it.
         """
         ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > QUICK_BYTES for batch in batches)
 
@@ -440,22 +454,23 @@ class Reader:
         return prepare()
 
     def _in_thread(self, cursor: Cursor, what: object, work: Callable[[], list[T]]) -> list[T] | None:
-        """Return the result of the work, None while a thread is at it: other partitions deliver meanwhile.
+        """Return the result of the work, None while a thread does it. Other partitions deliver in the meantime.
 
-        The work starts once: a call that is cancelled leaves the result to the next one. ``what`` identifies it.
+        The work starts once, and a call that is cancelled leaves the result to the next one. ``what`` identifies the
+        work.
         """
         buffer = cursor.buffer
-        # Another piece of work: the buffer was restarted, or batches() reads what `async for` had begun.
+        # It's another piece of work: the buffer was restarted, or batches() reads a batch that `async for` has started.
         if buffer.opening is None or buffer.opening[0] != what:
             if buffer.reading is not None and buffer.reading is not what:
-                # Another thread may still be reading it.
+                # Open the batch again, because another thread may still be reading it.
                 self._read_again(cursor)
-            future = self._run_in_thread(work)
+            future = self._engine.cluster.run_in_thread(work)
             buffer.opening = (what, future)
             future.add_done_callback(partial(self._opened_in_thread, cursor))
         future = buffer.opening[1]
         if not future.done():
-            # Queued again by _opened_in_thread.
+            # _opened_in_thread() queues it again.
             self._assignment.yield_turn(cursor)
             return None
         buffer.opening = None
@@ -463,14 +478,14 @@ class Reader:
         return result
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
-        # Retrieve the error: after a seek no call asks for it, and asyncio would log it as never retrieved.
-        # Cancelled: the client is closed.
+        # Retrieve the error. After a seek no call does, and asyncio would log it as never retrieved. The future is
+        # cancelled if the client is closed.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)
 
     def _damaged(self, cursor: Cursor, damage: KafkaError | None) -> bool:
-        """Put a record in the place of a damaged batch, or stop the partition. Return whether there is a record."""
+        """Put a record in place of a damaged batch, or stop the partition. Return whether there is a record."""
         error = damage or CorruptRecordError("no batch")
         buffer = cursor.buffer
         located = None
@@ -480,38 +495,38 @@ class Reader:
             buffer.drop()
             self._assignment.refetch(cursor, buffer.end)
             return False
-        if not self._undecodable.settles:
-            # Settled ones are counted when they are.
+        if not self._undecodable.removes:
+            # Batches that the policy deals with are counted then.
             self._undecodable.count += 1
         if located is None or self._undecodable.policy == "raise":
             self._fail(cursor, located or error)
             return False
         buffer.replaced(stand_in(located, cursor.ownership), located.next_offset)
         if not buffer.chunks:
-            # The damaged header said otherwise, or what follows could not be cut.
+            # Fetch again. The damaged header said otherwise, or the records behind it couldn't be cut.
             self._assignment.refetch(cursor, located.next_offset)
         return True
 
-    async def _settled(self, cursor: Cursor) -> bool:
-        """Skip a damaged batch, or write its dead letter, as the policy says. Return False if it says neither.
+    async def _removed(self, cursor: Cursor) -> bool:
+        """Skip a damaged batch, or write its dead letter, as the policy says. Return False if the policy says neither.
 
         Raises:
-            KafkaError: The dead letter could not be written; the next call tries again.
+            KafkaError: The dead letter couldn't be written. The next call tries again.
         """
         records = cursor.buffer.records
         record = records[-1]
         if type(record) is not UndecodableRecord:
             return False
         assert record.error is not None
-        if not self._undecodable.settles:
+        if not self._undecodable.removes:
             return False
         with self.awaiting("its dead letter to be acknowledged", lambda: record):
-            await self._undecodable.settle(record, record.error)
-        # A seek may have replaced it meanwhile.
+            await self._undecodable.write_dead_letter(record, record.error)
+        # A seek may have replaced it in the meantime.
         if cursor.buffer.records is records:
             records.clear()
             self._assignment.delivered_at_once(cursor, 1)
-            self._undecodable.settled(record.error)
+            self._undecodable.removed(record.error)
         return True
 
     def _deliver_damaged(self, cursor: Cursor) -> FetchedBatch:
@@ -526,7 +541,7 @@ class Reader:
         return result
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
-        # Others name their partition already.
+        # The other errors name their partition already.
         if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
@@ -542,7 +557,7 @@ def _is_in_thread(buffer: RecordBuffer, reading: OpenRecords) -> bool:
 
 
 class BatchIterator:
-    """The endless iterator of :meth:`Consumer.batches`. Not a generator: a cancellation would end that."""
+    """The endless iterator of :meth:`Consumer.batches`. It isn't a generator, because a cancellation would end that."""
 
     def __init__(self, reader: Reader, decompress: bool) -> None:
         self._reader = reader

@@ -1,14 +1,16 @@
-"""Iterators over records that end. Not generators: a cancellation would end those."""
+"""Iterators over records that end. They aren't generators because a cancellation would end those."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.offsets import names
+from aiokproto.consumer.start_lookup import LATEST
 from aiokproto.errors import DeadlineError
 from aiokproto.types import Record, TopicPartition
 
@@ -16,28 +18,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-async def _next(
-    engine: Engine,
-    deserializing: DeserializingReader[Any, Any],
-    is_open: Callable[[], bool],
-    open_more: Callable[[], Awaitable[bool]],
-) -> Record[Any, Any] | None:
-    """Deliver the next record; None once ``open_more`` has opened none."""
-    assignment = engine.assignment
-    while is_open() or await open_more():
-        if not deserializing.needed:
-            # As RecordIterator does.
-            assignment.current = record = assignment.open.pop()
-            return record
-        if (delivered := await deserializing.deliver_one()) is not None:
-            return delivered
-    return None
-
-
-class RecordsUntilIdle:
-    """The iterator of :meth:`Consumer.records`."""
+class _EndingRecords(ABC):
+    """An iterator over records that ends."""
 
     def __init__(self, engine: Engine, deserializing: DeserializingReader[Any, Any], timeout: float) -> None:
+        """``timeout`` seconds without a record are too long."""
         self._engine = engine
         self._deserializing = deserializing
         self._timeout = timeout
@@ -45,26 +30,52 @@ class RecordsUntilIdle:
     def __aiter__(self) -> Self:
         return self
 
+    async def _next(self) -> Record[Any, Any] | None:
+        """Deliver the next record; None once :meth:`_open_more` has opened none."""
+        assignment = self._engine.assignment
+        while self._is_open() or await self._open_more():
+            if not self._deserializing.needed:
+                # RecordIterator does the same.
+                assignment.current = record = assignment.open.pop()
+                return record
+            if (delivered := await self._deserializing.deliver_one()) is not None:
+                return delivered
+        return None
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout
+
+    @abstractmethod
+    def _is_open(self) -> bool:
+        """Return whether the next open record is one to deliver."""
+
+    @abstractmethod
+    async def _open_more(self) -> bool:
+        """Wait for records and open them. Return False if there are none."""
+
+
+class RecordsUntilIdle(_EndingRecords):
+    """The iterator of :meth:`Consumer.records`."""
+
     async def __anext__(self) -> Record[Any, Any]:
-        # Records that are open already are taken without the reader.
         self._engine.cluster.check_loop()
-        assignment, reader = self._engine.assignment, self._engine.reader
-        record = await _next(
-            self._engine,
-            self._deserializing,
-            lambda: bool(assignment.open),
-            lambda: reader.open(asyncio.get_running_loop().time() + self._timeout),
-        )
+        record = await self._next()
         if record is None:
             raise StopAsyncIteration
         return record
 
+    def _is_open(self) -> bool:
+        return bool(self._engine.assignment.open)
 
-class RecordsToEnd:
+    async def _open_more(self) -> bool:
+        return await self._engine.reader.open(self._deadline())
+
+
+class RecordsToEnd(_EndingRecords):
     """The iterator of :meth:`Consumer.read_to_end`.
 
-    Partitions deliver up to their end only: what comes behind stays buffered for other reads. A partition has ended
-    once the position has reached the end, which transaction markers and compacted records move too, or once it is not
+    It delivers partitions up to their end only: what follows stays buffered for other reads. A partition has ended once
+    the position has reached the end, which transaction markers and compacted records move too, or once it is not
     assigned any more.
     """
 
@@ -72,55 +83,54 @@ class RecordsToEnd:
         self,
         engine: Engine,
         deserializing: DeserializingReader[Any, Any],
-        ends: Callable[[], Awaitable[Mapping[TopicPartition, int]]],
+        partitions: Collection[TopicPartition] | None,
         timeout: float,
     ) -> None:
-        """``ends`` looks up the ends; ``timeout`` seconds without a record are too long."""
-        self._engine = engine
-        self._deserializing = deserializing
-        self._look_up = ends
-        self._timeout = timeout
+        """Without ``partitions``, it reads those that the group assigns first. ``timeout`` seconds without an
+        assignment, or without a record, are too long."""
+        super().__init__(engine, deserializing, timeout)
+        self._partitions = partitions
         self._ends: dict[TopicPartition, int] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Record[Any, Any]:
         self._engine.cluster.check_loop()
         if self._ends is None:
-            # With the first record, so that creating the iterator needs no await.
-            self._ends = dict(await self._look_up())
+            # Look them up with the first record, so that creating the iterator needs no await.
+            self._ends = await self._look_up_ends()
             self._note_ends(self._ends)
-        assignment, reader = self._engine.assignment, self._engine.reader
-        record = await _next(
-            self._engine,
-            self._deserializing,
-            lambda: self._is_open(assignment.open),
-            lambda: reader.open_among(self._remaining, asyncio.get_running_loop().time() + self._timeout),
-        )
+        record = await self._next()
         if record is not None:
             return record
         if not (remaining := self._remaining()):
-            # As after a list of poll(): asking for more says that the last record is processed.
+            # As with a list of poll(), asking for more says that the last record is processed.
             raise StopAsyncIteration
-        states = "; ".join(f"{each}: {self._engine.state(each)}" for each in sorted(remaining)[:3])
+        states = "; ".join(f"{partition}: {self._engine.state(partition)}" for partition in sorted(remaining)[:3])
         raise DeadlineError(
             f"read_to_end: no record in {self._timeout:g} s, and the end of {names(remaining)} is not reached: {states}"
         )
 
+    async def _look_up_ends(self) -> dict[TopicPartition, int]:
+        if self._partitions is None:
+            await self._engine.assigned(self._timeout)
+        partitions = self._partitions or self._engine.assignment.cursors
+        return await self._engine.lookup.offsets(dict.fromkeys(partitions, LATEST), self._timeout)
+
     def _note_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let ``at_end()`` know the ends of partitions that were not fetched, as none is whose position is its end."""
+        """Let ``at_end()`` know the ends of partitions that were not fetched, because their position is their end."""
         stable = self._engine.config.fetch.read_committed
         for partition, end in ends.items():
             if (cursor := self._engine.assignment.cursors.get(partition)) is not None:
                 cursor.fetch.note_end(end, stable=stable)
 
-    def _is_open(self, records: Sequence[Record[Any, Any]]) -> bool:
-        """Return whether the next open record is one to deliver."""
+    def _is_open(self) -> bool:
+        records = self._engine.assignment.open
         if not records or not self._ends:
             return False
         record = records[-1]
         return record.offset < self._ends.get(TopicPartition(record.topic, record.partition), 0)
+
+    async def _open_more(self) -> bool:
+        return await self._engine.reader.open_among(self._remaining, self._deadline())
 
     def _remaining(self) -> Mapping[TopicPartition, int]:
         """Return the partitions whose end is not reached, and their ends."""

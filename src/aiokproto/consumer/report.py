@@ -1,19 +1,37 @@
-"""A consumer's statistics and health, read from its parts. No I/O."""
+"""What a consumer says about itself: statistics, health, metrics for brokers, and why no record arrives. No I/O."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiokproto.consumer.cursor import Cursor, PartitionState
-from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.silence import SILENT_FOR
+from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.group.member import GroupMember
 from aiokproto.observe.health import Findings, Health
+from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.running.summary import RunStats
+from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.consumer.engine import Engine
+
+log = logging.getLogger("aiokproto.consumer")
+
+SILENT_FOR = 5.0
+"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
+
+REPEATED_AFTER = 30.0
+"""Seconds after which the same causes are logged again."""
+
+_NAMED = 3
+"""Most causes that a log line names, the most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +73,9 @@ class ConsumerStats:
         bytes_fetched: Bytes of records, as received.
         batches_delivered: Record batches that the application has received.
         records_delivered: Their records.
-        offset_resets: Positions that were not in the log any more.
+        offset_resets: Positions that weren't in the log any more.
         commit_latency: Successful commits.
-        commit_failures: The others.
+        commit_failures: Failed commits.
         waited: Seconds in which a call waited for records.
         run: What ``run()`` has done and is doing.
     """
@@ -134,7 +152,7 @@ def health_of(engine: Engine) -> Health:
     elif engine.running:
         _add_group(engine, findings)
         _add_awaited(engine, findings)
-        _add_handling(engine, findings)
+        _add_handlers(engine, findings)
         _add_partitions(engine, findings)
     return findings.health()
 
@@ -166,9 +184,9 @@ def _add_awaited(engine: Engine, findings: Findings) -> None:
         findings.degraded.append(f"{awaited}, for {age:.0f} s")
 
 
-def _add_handling(engine: Engine, findings: Findings) -> None:
-    handled = engine.assignment.handled
-    if handled is not None and (problem := handled.problem()):
+def _add_handlers(engine: Engine, findings: Findings) -> None:
+    runner = engine.assignment.last_runner
+    if runner is not None and (problem := runner.problem()):
         findings.degraded.append(problem)
 
 
@@ -183,3 +201,84 @@ def _add_partitions(engine: Engine, findings: Findings) -> None:
             example.setdefault(cause, partition)
     more = {cause: f" and {count - 1} more" if count > 1 else "" for cause, count in causes.most_common()}
     findings.add_some([f"{example[cause]}{more[cause]}: {cause}" for cause in more])
+
+
+class SilenceWatch:
+    """Logs why a consumer gets no records.
+
+    Topics without new records are no cause. Causes are partitions that can't be read, a group that can't be joined, a
+    group without a partition for this member, and a deserializer or a dead letter that a read waits for.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._assignment = engine.assignment
+        self._fetcher = engine.fetcher
+        self._reader = engine.reader
+        self._member = engine.member
+        self._logged = ""
+        self._logged_at = 0.0
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        loop = asyncio.get_running_loop()
+        # Compare counters instead of adding hooks, so that the paths that deliver records don't know about this watch.
+        delivered, requests, since = -1, 0, loop.time()
+        while True:
+            if self._assignment.delivered != delivered:
+                delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
+            # An application that requests no records doesn't wait, so no record is missing.
+            waiting = self._reader.waiting or self._reader.awaited is not None
+            waited, requests = waiting or self._reader.requests != requests, self._reader.requests
+            if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
+                self._log(causes, loop.time() - since, loop.time())
+            await asyncio.sleep(SILENT_FOR)
+
+    def _log(self, causes: str, silent: float, now: float) -> None:
+        if causes != self._logged or now - self._logged_at >= REPEATED_AFTER:
+            log.warning("consumer: no record in %.0f s: %s", silent, causes)
+            self._logged, self._logged_at = causes, now
+
+    async def _causes(self) -> str:
+        """Return what is wrong; empty if nothing is."""
+        if self._reader.awaited is not None:
+            return str(self._reader.awaited)
+        if self._member is not None and (problem := self._member.problem):
+            return problem
+        time_slice, found = TimeSlice(), Counter[str]()
+        for cursor in list(self._assignment.cursors.values()):
+            if problem := self._fetcher.problem(cursor):
+                found[problem] += 1
+            await time_slice.pause()
+        size = len(self._assignment.cursors)
+        if not size and self._member is not None and not self._member.outside:
+            return (
+                "the group has assigned no partition to this member yet: other members have not given theirs up, or "
+                "there are more members than partitions"
+            )
+        causes = [f"{count} of {counted(size, 'partition')}: {cause}" for cause, count in found.most_common(_NAMED)]
+        if len(found) > _NAMED:
+            causes.append(f"and {len(found) - _NAMED} other causes")
+        return "; ".join(causes)
+
+
+def metric_source(engine: Engine) -> MetricSource:
+    """Return the metrics that a consumer pushes to its brokers (KIP-714)."""
+    assignment, member = engine.assignment, engine.member
+    return MetricSource(
+        "consumer",
+        engine.cluster.observer,
+        consumer=engine.observer,
+        rebalances=None if member is None else lambda: member.rebalances,
+        assigned=lambda: len(assignment.cursors),
+        labels=lambda: {} if member is None else _labels(member),
+    )
+
+
+def _labels(member: GroupMember) -> dict[str, str]:
+    who = member.metadata
+    labels = {
+        "group_id": who.group_id,
+        "group_member_id": who.member_id,
+        "group_instance_id": who.instance_id or "",
+    }
+    return {name: value for name, value in labels.items() if value}

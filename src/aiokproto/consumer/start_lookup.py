@@ -1,10 +1,9 @@
-"""The lookup of one partition's start position. Written by the resolver alone; each seek starts another. Pure."""
+"""The lookup of one partition's start position. Only the resolver writes it; each seek starts another. Pure."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
-
-from aiokproto.consumer.reset_reason import ResetReason
 
 EARLIEST = -2
 """The timestamp that stands for the first offset in ListOffsets."""
@@ -16,8 +15,16 @@ COMMITTED = -10
 """Start at the group's committed offset. Not a value of the protocol."""
 
 
+class ResetReason(Enum):
+    """Why the consumer has moved a position by itself."""
+
+    OUT_OF_RANGE = "the offset is outside the log"
+    TOPIC_RECREATED = "the topic was deleted and created again"
+    TRUNCATED = "the log was truncated"
+
+
 class FormerPosition(NamedTuple):
-    """A position that is not in the log: why, the offset, and the leader epoch of the record before it."""
+    """A position that isn't in the log: the reason, the offset, and the leader epoch of the record before it."""
 
     reason: ResetReason
     offset: int
@@ -60,8 +67,8 @@ class StartLookup(Lookup):
         missing_since: Loop time since when brokers have reported that the partition does not exist.
         needed: Whether a call waits for the position although the partition is held.
         end: For a timestamp or ``NEAREST``, the end of the log as it was before the lookup; -1 while unknown.
-        reset: Why the position is looked up although there was one, and that one; None for a start or a seek.
-        uncommitted: Whether the group has committed no offset, so that ``start`` is that of ``auto_offset_reset``.
+        reset: The former position, and why another one is looked up; None for a start or a seek. uncommitted: Whether
+        the group has committed no offset, so that ``start`` follows ``auto_offset_reset``.
     """
 
     __slots__ = ("end", "missing_since", "needed", "reset", "start", "uncommitted")
@@ -79,15 +86,15 @@ class StartLookup(Lookup):
     def needs_end(self) -> bool:
         """Whether the end of the log has to be looked up first.
 
-        If no record has the timestamp or a later one, the position is the end of the log. It is looked up before the
-        timestamp is: afterwards it could be behind a matching record that was written in between.
+        If no record has the timestamp or a later one, the position is the end of the log. The end is looked up before
+        the timestamp, because afterwards it could be behind a matching record that was written in between.
         """
         return (self.start >= 0 or self.start == NEAREST) and self.end < 0
 
     @property
     def wanted(self) -> int:
         """The timestamp of the next ListOffsets request."""
-        # COMMITTED never gets here: the group's offset is looked up first, and replaces it.
+        # COMMITTED never gets here, because the group's offset is looked up first, and replaces it.
         if self.needs_end:
             return LATEST
         return EARLIEST if self.start == NEAREST else self.start
@@ -97,7 +104,8 @@ class StartLookup(Lookup):
         self.failure = failure
 
     def is_missing(self, now: float, limit: float) -> bool:
-        """Note that the partition does not exist. Return whether that has been so for ``limit`` seconds."""
+        """Note that a broker reports the partition as missing. Return whether that has been so for ``limit``
+        seconds."""
         if self.missing_since is None:
             self.missing_since = now
         return now - self.missing_since >= limit

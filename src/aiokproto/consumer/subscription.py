@@ -67,9 +67,9 @@ class SubscriptionState:
         return frozenset(name for name in topics if name not in _INTERNAL and self.pattern.fullmatch(name))
 
     def broker_pattern(self) -> str | None:
-        """Return the pattern in RE2's syntax; None if only Python understands it the same.
+        """Return the pattern in RE2's syntax; None if it may mean something else there.
 
-        Brokers also match internal topics: a pattern that matches one is left to the client.
+        Brokers match internal topics, too, so a pattern that matches one is left to the client.
         """
         pattern = self.pattern
         assert pattern is not None
@@ -138,7 +138,7 @@ def check_listener(name: str, listener: Any) -> None:
     try:
         accepted = signature(listener)
     except ValueError:
-        # Some callables of C have no signature.
+        # Some callables that are written in C have no signature.
         return
     try:
         accepted.bind([])

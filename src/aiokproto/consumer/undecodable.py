@@ -1,12 +1,13 @@
-"""What becomes of records that cannot be decoded: ``on_undecodable``.
+"""The policy for records that can't be decoded: ``on_undecodable``.
 
-There are two kinds. A deserializer fails on one record: the deserializing reader finds that when it delivers. A whole
-batch is damaged: the reader finds that when it opens the batch, and puts one
-:class:`~aiokproto.types.UndecodableRecord` in its place.
+There are two kinds. A deserializer fails on one record, which the deserializing reader finds when it delivers the
+record. Or a whole batch is damaged, which the reader finds when it opens the batch. Then it puts one
+:class:`~aiokproto.types.UndecodableRecord` in the batch's place.
 
-With ``"raise"`` and ``"return"`` the application decides, so the record counts as processed when every record does:
-once the next one is requested. The other policies settle it here, before the position moves behind it: it is logged, or
-its dead letter is acknowledged. A process that is killed in between reads it again.
+With ``"raise"`` and ``"return"`` the application decides, so the record counts as processed like every other record,
+once the next one is requested. With the other policies the consumer deals with the record itself, before the position
+moves behind it: it logs the record, or waits until its dead letter is acknowledged. A process that is killed in between
+reads the record again.
 """
 
 from __future__ import annotations
@@ -46,48 +47,48 @@ def to_policy(option: object) -> Policy:
 
 
 class Undecodable:
-    """The policy, and what it has done.
+    """The policy, and how often it was applied.
 
     Attributes:
-        policy: The option.
-        count: Records and damaged batches that could not be decoded so far.
+        policy: The option. count: Records and damaged batches that couldn't be decoded so far.
     """
 
     def __init__(self, policy: Policy, group: str | None) -> None:
         self.policy = policy
         self.count = 0
         self._group = group
-        # Buffered dead letters whose records are not delivered past yet. A call that is cancelled leaves them to the
-        # next one, so that no letter is written twice.
+        # Dead letters that were sent, as long as the position isn't behind their records. A call that is cancelled
+        # leaves them to the next one, so that no letter is written twice.
         self._letters: dict[Record[Any, Any], Awaitable[Any]] = {}
         self._log_at = float("-inf")
         self._unlogged = 0
 
     @property
-    def settles(self) -> bool:
+    def removes(self) -> bool:
         """Whether the application never sees such records."""
         return self.policy == "skip" or isinstance(self.policy, DeadLetterTopic)
 
     @property
     def skips(self) -> bool:
-        """Whether nothing but the log has such records."""
+        """Whether such records are only logged."""
         return self.policy == "skip"
 
     @property
     def awaited(self) -> bool:
-        """Whether :meth:`settle` waits."""
+        """Whether :meth:`write_dead_letter` waits."""
         return isinstance(self.policy, DeadLetterTopic)
 
-    async def settle(self, record: Record[Any, Any], error: Exception) -> None:
-        """Do what must be done before the position moves behind the record; then call :meth:`settled`.
+    async def write_dead_letter(self, record: Record[Any, Any], error: Exception) -> None:
+        """Write the record's dead letter, if that's the policy, before the position moves behind the record. Call
+        :meth:`removed` afterwards.
 
         Raises:
-            KafkaError: The dead letter could not be written; the record stays.
+            KafkaError: The dead letter couldn't be written. The record stays.
         """
         if not isinstance(self.policy, DeadLetterTopic):
             return
         if record not in self._letters:
-            # The deserializer's own error says more than that there was one.
+            # The deserializer's own error says more than the one that wraps it.
             cause = error.__cause__ or error
             with calling("DeadLetterTopic(producer)", awaited=True):
                 self._letters[record] = await self.policy.post(record, cause, group=self._group)
@@ -98,10 +99,10 @@ class Undecodable:
             del self._letters[record]
             raise said_of(failure, self.policy.unwritten(record)) from failure
 
-    def settled(self, error: Exception) -> None:
+    def removed(self, error: Exception) -> None:
         """Count a record that the position has moved behind, and log it."""
         self.count += 1
-        # Letters of records that a seek or a rebalance has dropped go with it: these records are read again.
+        # Forget the letters of records that a seek or a rebalance has dropped, too. These records are read again.
         self._letters.clear()
         now = asyncio.get_running_loop().time()
         if now - self._log_at < LOGGED_EVERY:

@@ -25,7 +25,7 @@ class Action(Enum):
     FIND_COORDINATOR = auto()
     """Look the coordinator up, and send it again after a backoff."""
     NEW_SESSION = auto()
-    """Begin a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
+    """Start a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
     SPLIT_BATCH = auto()
     """Split the batch, or the acknowledgements (KIP-932), and send the parts (KIP-126)."""
     RESTART_SEQUENCE = auto()
@@ -66,9 +66,9 @@ class Situation(NamedTuple):
     """
 
     api: int | None = None
-    """The ApiKey of the request. None: a request whose error codes its caller handles, as of ``Client.request``."""
+    """The ApiKey of the request. None if the caller handles the error codes, as for ``Client.request``."""
     coordinated: bool = False
-    """The request went to a coordinator that was looked up. For requests without a table of their own."""
+    """The request went to a coordinator that was looked up; used for requests without a table of their own."""
     starting: bool = False
     """The cluster has not been reached yet."""
     renewing: bool = False
@@ -111,7 +111,7 @@ class Table(NamedTuple):
 
     rows: Rows
     when: tuple[tuple[str, Rows], ...] = ()
-    """Rows that take precedence if that flag of the :class:`Situation` is set."""
+    """Rows that take precedence if the named flag of the :class:`Situation` is set."""
 
 
 def rows(action: Action, why: str, *codes: ErrorCode | type[BaseException]) -> dict[Kind, Row]:

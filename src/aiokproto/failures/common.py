@@ -22,8 +22,8 @@ COMMON: Rows = {
     Code.NONE: Row(Action.ACCEPT, "the request succeeded"),
     ClientClosedError: Row(Action.STOP, "the client is closed"),
     AuthenticationError: Row(Action.STOP, "retries cannot succeed, and can lock the account"),
-    # Not final once the cluster has been reached: an address can change hands in a running cluster. See "starting"
-    # below.
+    # The error isn't final once the cluster has been reached, because an address can change hands in a running cluster.
+    # See "starting" below.
     NotKafkaError: Row(Action.REFRESH_METADATA, "the address may belong to another server by now"),
     BrokerConnectionError: Row(Action.REFRESH_METADATA, "the broker may be back, or another has taken over"),
     DeadlineError: Row(Action.REFRESH_METADATA, "the broker may be dead, and its partitions have other leaders"),
@@ -47,7 +47,8 @@ COORDINATOR_LOST = rows(
 )
 COORDINATED: Rows = {**COORDINATOR_MOVED, **COORDINATOR_LOST}
 
-# Java raises these from the call that sent the request. Here a task of the client has sent it: there is no such call.
+# Java raises these errors from the call that sent the request. Here a task of the client has sent it, so there is no
+# such call.
 NO_SUCH_API = rows(
     Action.STOP,
     "the broker lacks an API that the client needs",
@@ -59,7 +60,7 @@ REQUEST = Table(
     {
         **COORDINATOR_MOVED,
         Code.NOT_CONTROLLER: Row(Action.REFRESH_METADATA, "the controller has moved"),
-        # Retriable by Kafka's classification, but a retry can only return it again.
+        # Kafka classifies it as retriable, but a retry can only return it again.
         Code.ELECTION_NOT_NEEDED: Row(Action.ACCEPT, "the partition has the preferred leader already"),
         # The caller manages the fetch or share session.
         **rows(
@@ -80,7 +81,7 @@ REQUEST = Table(
 METADATA = Table(
     {
         Code.REBOOTSTRAP_REQUIRED: Row(Action.REBOOTSTRAP, "this address belongs to another cluster now"),
-        # Tracked topics expire, and topics are deleted: a later response may be small enough.
+        # A later response may be small enough, because tracked topics expire and topics are deleted.
         ResponseTooLargeError: Row(Action.BACKOFF, "the cluster's topics change"),
         DecodeError: Row(Action.BACKOFF, "another broker may return a valid response"),
         UnsupportedVersionError: Row(Action.BACKOFF, "another broker may be newer"),
@@ -168,7 +169,7 @@ TELEMETRY = Table(
             Code.THROTTLING_QUOTA_EXCEEDED,
             Code.TELEMETRY_TOO_LARGE,
         ),
-        # As Java: what is malformed now is malformed the next time.
+        # A request that is malformed now is malformed the next time, too; Java does the same.
         **otherwise(Action.FAIL, "the broker takes no metrics from this client"),
     }
 )

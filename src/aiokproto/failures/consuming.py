@@ -15,7 +15,7 @@ from aiokproto.failures.common import NO_SUCH_API
 
 _TRANSIENT: Rows = {
     # Java only waits. But without topic ids (before Kafka 2.8), a topic that was deleted and created again starts at
-    # epoch 0, and only fresh metadata brings the client back to that.
+    # epoch 0, and only fresh metadata brings the client back to it.
     Code.UNKNOWN_LEADER_EPOCH: Row(Action.REFRESH_METADATA, "the broker or the client has missed an election"),
     Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker; Java retries too"),
 }
@@ -111,7 +111,7 @@ SHARE_FETCH = Table(
 SHARE_ACKNOWLEDGE = Table(
     {
         **_SHARE,
-        # The leader has changed, or the session ended with the connection: both release the acquired records.
+        # The leader has changed, or the session has ended with the connection. Both release the acquired records.
         **rows(
             Action.FAIL,
             "the records were released, and others may have acquired them",

@@ -11,9 +11,11 @@ _FENCED: Rows = {Code.FENCED_INSTANCE_ID: Row(Action.STOP, "another process uses
 _UNKNOWN_MEMBER: Rows = {Code.UNKNOWN_MEMBER_ID: Row(Action.REJOIN_AS_NEW, "the group has removed this member")}
 _OLD_GENERATION: Rows = {Code.ILLEGAL_GENERATION: Row(Action.REJOIN_LOST, "a generation began without this member")}
 _REBALANCE: Rows = {Code.REBALANCE_IN_PROGRESS: Row(Action.REJOIN, "the next generation is being formed")}
-# Java raises it from poll(), and the next poll() tries again. STOP would end the client for what is mostly transient.
+# Java raises it from poll(), and the next poll() tries again. STOP would end the client because of a mostly transient
+# error.
 _INTERNAL: Rows = {Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker")}
-# Java raises it from poll(), too. What the response said is said again: to a JoinGroup, or to a full heartbeat.
+# Java raises it from poll(), too. The broker repeats what the response said, in reply to a JoinGroup or to a full
+# heartbeat.
 _MALFORMED: Rows = {DecodeError: Row(Action.BACKOFF, "the next response can be valid, and says the same")}
 
 _MEMBER: Rows = {
@@ -38,7 +40,7 @@ JOIN_GROUP = Table(
 SYNC_GROUP = Table(
     {
         **_MEMBER,
-        # Another meaning than in _INTERNAL: a coordinator whose write of the assignment fails returns this code to
+        # The code has another meaning than in _INTERNAL: a coordinator that can't write the assignment returns it to
         # every member.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.REJOIN, "the assignment could not be stored: the group starts again"),
         # Java's consumer ends.
@@ -75,7 +77,7 @@ _OFFSETS: Rows = {
 OFFSET_COMMIT = Table(
     {
         **_OFFSETS,
-        # A deleted topic returns the same. So the committing code drops topics that fresh metadata does not have;
+        # A deleted topic returns the same code. So the code that commits drops topics which fresh metadata lacks;
         # otherwise they would hold up the commits of all other partitions.
         **rows(
             Action.REFRESH_METADATA,
@@ -116,7 +118,8 @@ OFFSET_FETCH = Table(
                 **_UNKNOWN_MEMBER,
                 # The same request would be refused again.
                 Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
-                # None would not do: the member would start over, where its group has committed offsets.
+                # None wouldn't do, because the member would start from the beginning although its group has committed
+                # offsets.
                 Code.GROUP_ID_NOT_FOUND: Row(Action.FAIL, "the coordinator does not know the member's own group"),
             },
         ),
@@ -135,12 +138,13 @@ _EPOCHS: Rows = {
         Code.UNKNOWN_MEMBER_ID,
         Code.FENCED_MEMBER_EPOCH,
     ),
-    # Java stops. But a static member that crashed and was started again meets its own former self, until the session of
-    # that has expired. If it is another live process, it waits, and says so.
+    # Java stops. But a static member that has crashed and started again meets its own former self, until the session of
+    # that one has expired. If the other one is a live process, this member waits, and says so.
     Code.UNRELEASED_INSTANCE_ID: Row(
         Action.BACKOFF, "a process that used this group.instance.id has not left: its session may expire"
     ),
-    # One topic of several, and the ACL may be granted while the member lives. The look-up of the topic reports it.
+    # The error is about one topic of several, and the ACL may be granted while the member lives. The look-up of the
+    # topic reports it.
     Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.BACKOFF, "the client may not describe a topic that it subscribes to"),
     **_MALFORMED,
     **otherwise(Action.STOP, "the group rejects this member's configuration"),

@@ -69,11 +69,11 @@ def find_row(failure: ErrorCode | BaseException, situation: Situation) -> Row:
     table = common.REQUEST if situation.api is None else TABLES.get(situation.api, common.REQUEST)
     layers = [rows for flag, rows in table.when if getattr(situation, flag)]
     layers += [table.rows, common.COMMON]
-    # An exception made of an error code is decided as the code is.
+    # An exception that was made from an error code is decided as the code is.
     if isinstance(failure, BrokerError):
         failure = failure.code
-    # Nearest class first, across all tables: a row for a subclass in a later table beats one for its base in an earlier
-    # one.
+    # The nearest class comes first, across all tables: a row for a subclass in a later table beats a row for its base
+    # in an earlier one.
     kinds = (failure,) if isinstance(failure, ErrorCode) else type(failure).__mro__
     for kind in kinds:
         for rows in layers:

@@ -50,7 +50,8 @@ PRODUCE = Table(
     when=(
         (
             "divisible",
-            # Java splits after the first code only. The second means "larger than a segment", which the parts are not.
+            # Java splits after the first code only. The second one means "larger than a segment", which the parts
+            # aren't.
             rows(
                 Action.SPLIT_BATCH,
                 "a smaller batch can fit",
@@ -79,7 +80,7 @@ PRODUCE = Table(
             },
         ),
         (
-            # Before "transactional", whose last row would abort for this code.
+            # This comes before "transactional", whose last row would abort for this code.
             "overtaken",
             {
                 Code.OUT_OF_ORDER_SEQUENCE_NUMBER: Row(
@@ -107,7 +108,7 @@ INIT_PRODUCER_ID = Table(
     {
         **NO_SUCH_API,
         **_UNKNOWN_OUTCOME,
-        # Not STOP: the ACL may be granted while the producer lives.
+        # STOP would be too much, because the ACL may be granted while the producer lives.
         **otherwise(Action.FAIL, "without a producer id the waiting batches cannot be sent"),
     },
     when=(
@@ -161,7 +162,7 @@ TXN_OFFSET_COMMIT = Table(
         **_COORDINATED_TXN,
         Code.REQUEST_TIMED_OUT: Row(Action.FIND_COORDINATOR, "the coordinator cannot replicate: it may be isolated"),
         Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be added"),
-        # Java stops. But a missing ACL on one topic does not keep the producer from writing to others.
+        # Java stops. But a missing ACL on one topic doesn't keep the producer from writing to others.
         Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this topic's offsets cannot be added"),
         **rows(
             Action.ABORT_TRANSACTION,
@@ -178,8 +179,8 @@ TXN_OFFSET_COMMIT = Table(
 END_TXN = Table(
     {
         **_COORDINATED_TXN,
-        # Java stops. But with version 2 this is all that a producer learns of a timeout (KIP-890): if it is fenced, the
-        # abort or InitProducerId says so.
+        # Java stops. But with version 2 this is all that a producer learns about a timeout (KIP-890). If it's fenced,
+        # the abort or InitProducerId says so.
         Code.INVALID_TXN_STATE: Row(Action.CHECK_EPOCH, "the coordinator has aborted the transaction"),
     },
     when=(

@@ -1,7 +1,7 @@
 """Chunks: the records of one partition in one Fetch response, as encoded batches. Pure.
 
-A response is cut into chunks of about a megabyte without decompressing anything: a chunk is what can be decoded in one
-time slice of the event loop. Batches are decoded one by one when the application requests records.
+A response is cut into chunks of about a megabyte, without decompressing them. A chunk can be decoded in one time slice
+of the event loop. Batches are decoded one by one when the application requests records.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
 T = TypeVar("T")
 
 MAX_WORK = 1024 * 1024
-"""Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
+"""Bytes of decompressed records after which a chunk ends. Decoding them takes one or two milliseconds."""
 
 MAX_BATCHES = 256
-"""Batches after which a chunk ends: a millisecond of parsing headers."""
+"""Batches after which a chunk ends. Parsing their headers takes a millisecond."""
 
 _COMPRESSION_RATIO = 4
 
@@ -49,11 +49,11 @@ DEFAULT_LIMITS = DecodeLimits()
 
 
 class BufferedBytes:
-    """Bytes that are buffered of one broker, for the limit ``fetch_buffer_bytes``.
+    """The buffered bytes of one broker, for the limit ``fetch_buffer_bytes``.
 
     Attributes:
-        waiting: Bytes that can be delivered.
-        parked: Bytes that cannot be delivered now, because their partition is paused, held or has failed.
+        waiting: Bytes that can be delivered. parked: Bytes that can't be delivered now, because their partition is
+        paused, held or has failed.
     """
 
     __slots__ = ("parked", "waiting")
@@ -73,16 +73,16 @@ class Chunk:
 
     Attributes:
         partition: The partition.
-        position: The first offset to deliver: brokers send whole batches, so the first may start before it.
+        position: The first offset to deliver. Brokers send whole batches, so the first batch may start before it.
         end: The offset after the chunk.
-        epochs: Each leader epoch in the chunk, with the first offset of it.
-        size: Bytes that are not opened.
-        batches: Batches that are not opened.
-        damage: The error of what follows the last good batch; None if nothing damaged follows.
-        rest: What begins with the damaged batch; None without damage.
-        wanted_size: If the broker cut even the first batch, the bytes to request so that it is whole (or, while its
-            size is not known, so that the size can be read); else 0.
-        parked: Whether it cannot be delivered now.
+        epochs: Each leader epoch in the chunk, with its first offset.
+        size: Bytes that aren't opened.
+        batches: Batches that aren't opened.
+        damage: The error of the damage behind the last good batch; None if there is none.
+        rest: The bytes from the damaged batch on; None without damage.
+        wanted_size: If the broker cut even the first batch, the bytes to request so that it's whole (or, while its size
+            isn't known, so that the size can be read); else 0.
+        parked: Whether it can't be delivered now.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Chunk:
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
-        # None until count_in(): while a response is cut, nothing is buffered yet.
+        # It's None until count_in(), because a chunk isn't buffered while the response is cut.
         self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
@@ -132,7 +132,8 @@ class Chunk:
         """Remove the first batch, which was opened. Return the offset to continue from after it."""
         batch = self.batches.popleft()
         self._resize(-batch.size_in_bytes)
-        # The end can lie behind the last batch: control batches and aborted ones follow that nobody sees.
+        # The end can be behind the last batch, because control batches and aborted ones may follow, which aren't
+        # delivered.
         return batch.next_offset if self.batches or self.damage else self.end
 
     def take_all(self) -> list[RecordBatch]:
@@ -143,26 +144,26 @@ class Chunk:
         return batches
 
     def drop(self) -> None:
-        """Discard the chunk: it does not count as buffered any more."""
+        """Discard the chunk, so that it doesn't count as buffered any more."""
         self.take_all()
         self.rest = None
 
     def park(self, *, reading: bool = False) -> None:
         """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
 
-        While the first batch is being read, nothing is copied: that would begin again.
+        While the first batch is being read, nothing is copied, because reading would have to start again.
 
-        Batches are views of the whole response, most of which may be other partitions' records; no one knows how long a
-        paused partition stays paused.
+        Batches are views of the whole response, most of which may be other partitions' records, and a partition may
+        stay paused for long.
         """
         if self.parked:
             return
         size = self.size
-        # Off the one account before it goes to the other.
+        # Subtract it from one count before adding it to the other.
         self._resize(-size)
         self.parked = True
         self._resize(size)
-        # Twice: copying a chunk that is most of its response would save little.
+        # Copy only if the response is at least twice as large. Otherwise it would save little.
         if self.batches and not reading and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
             own = b"".join(batch.raw for batch in self.batches)
             limits = {"max_decompressed": self.batches[0].max_decompressed, "max_record": self.batches[0].max_record}
@@ -203,16 +204,16 @@ def chunks(
         data: The record set.
         aborted: Aborted transactions to leave out, with ``read_committed``.
         control: Whether control batches are kept.
-        check_crc: Whether the checksums of batches to leave out are verified; a damaged one is kept. Those of others
-            are when a batch is opened, in a thread if it is large.
+        check_crc: Whether to verify the checksums of batches that are left out; a damaged one is kept. The others are
+            verified when they're opened, in a thread if they're large.
         limits: How large batches and records may become.
 
     Returns:
-        At least one chunk if there is data; damage is in the last one.
+        At least one chunk if there is data. Damage is in the last one.
     """
     chunk = Chunk(partition, position)
     passed = found = work = 0
-    # Where the batch begins that is read now.
+    # The position of the batch that is being read.
     at = 0
     epoch: int | None = None
 
@@ -220,14 +221,15 @@ def chunks(
         nonlocal passed, found, at, epoch
         for batch in decode(data, check_crc=False, max_decompressed=limits.batch, max_record=limits.record):
             at = batch.position
-            # By the end and not the base: the requested offset can lie in the middle of a batch.
+            # Compare the batch's end and not its base, because the requested offset can be in the middle of a batch.
             if batch.next_offset > position:
                 found += 1
                 if batch.partition_leader_epoch != epoch:
                     epoch = batch.partition_leader_epoch
-                    # Not the base offset: for a compressed set of magic 1 that would take a decompression.
+                    # Use the chunk's end and not the base offset. A compressed set of magic 1 has to be decompressed
+                    # for that.
                     chunk.epochs.append((epoch, chunk.end))
-                # Of every batch, also invisible ones: else the same markers would be fetched for ever.
+                # Move the end behind invisible batches, too. Otherwise the same markers would be fetched forever.
                 chunk.end = batch.next_offset
                 yield batch
             else:
@@ -235,22 +237,22 @@ def chunks(
             at = batch.position + batch.size_in_bytes
 
     try:
-        # All batches from the position on: an abort marker ends a transaction whose batches were skipped.
+        # Pass all batches from the position on. An abort marker ends a transaction whose batches were skipped.
         for batch in visible(wanted(), aborted, control=control, check_crc=check_crc):
             chunk.add(batch)
             work += expected_size(batch)
             if work >= MAX_WORK or len(chunk.batches) == MAX_BATCHES:
                 yield chunk
                 chunk, work = Chunk(partition, chunk.end), 0
-        # Bytes, but no whole batch: a broker before 0.10.1 has cut it (KIP-74).
+        # A broker before 0.10.1 has cut the first batch, so there are bytes, but no whole batch (KIP-74).
         if data and not found:
-            # The size of a batch is in its second field: without that, request enough to read it.
+            # The size of a batch is in its second field. If that's missing, request enough to read it.
             chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
             raise CorruptRecordError("not one whole record batch was sent")
     except CorruptRecordError as error:
-        # Kept and not raised: the good batches before it are delivered first.
+        # Keep the error instead of raising it, because the good batches before it are delivered first.
         chunk.damage = error
-        # Without anything found only a size is missing: no batch is known to be damaged.
+        # A batch with a wanted size was only cut, so none is known to be damaged.
         chunk.rest = None if chunk.wanted_size else data[at:]
     yield chunk
 
@@ -258,8 +260,9 @@ def chunks(
 def record_count(batches: Iterable[RecordBatch], position: int) -> int:
     """Return how many records batches have, by their headers.
 
-    Counting the messages in a compressed set of magic 0 or 1 takes decompressing it, seconds for a megabyte. Instead of
-    them its offsets count, from ``position`` or the end of the batch before: as many, unless compaction removed some.
+    To count the messages in a compressed set of magic 0 or 1, it would have to be decompressed, which takes seconds for
+    a megabyte. So its offsets count instead, from ``position`` or the end of the batch before. They're as many, unless
+    compaction removed some.
     """
     count = 0
     for batch in batches:
@@ -270,11 +273,11 @@ def record_count(batches: Iterable[RecordBatch], position: int) -> int:
 
 
 def expected_size(batch: RecordBatch) -> int:
-    """Estimate the decompressed bytes of a batch: knowing them would take decompressing it."""
+    """Estimate the decompressed bytes of a batch, because only decompression would show them."""
     size, codec = batch.size_in_bytes, batch.attributes & CODEC
     if not codec:
         return size
-    # What a batch declares can be false. It only ever makes the estimate larger.
+    # The declared size can be false, so it only makes the estimate larger.
     declared = declared_size(codec, batch.raw[HEADER.size :]) if batch.magic == 2 else 0
     return max(size * _COMPRESSION_RATIO, declared)
 
@@ -297,7 +300,7 @@ class OpenBatch(Generic[T]):
         self._slices = slices
 
     def is_quick(self) -> bool:
-        """Return whether the event loop may read the next slice. Else it is for a thread.
+        """Return whether the event loop may read the next slice. If it may not, a thread should read it.
 
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As reading.
@@ -316,7 +319,7 @@ class OpenBatch(Generic[T]):
         return records
 
     def passed(self, offset: int) -> None:
-        """Move the position behind a record. One whose offset is not of the batch does not move it beyond that."""
+        """Move the position behind a record, but not behind the batch, even if the record's offset is wrong."""
         self.position = min(max(self.position, offset + 1), self.batch.next_offset)
 
 
@@ -341,7 +344,7 @@ def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list
     """Return the records of a batch from ``position`` on, as they are delivered."""
     if batch.is_control:
         records[:] = map(RawControlRecord, records)
-    # By bisection: offsets grow within a batch, with gaps after compaction.
+    # Offsets grow within a batch, with gaps after compaction, so bisect.
     if records and records[0].offset < position:
         del records[: bisect_left(records, position, key=attrgetter("offset"))]
     return records
@@ -350,10 +353,11 @@ def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list
 def read_or_open(
     batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
 ) -> list[Record] | OpenRecords:
-    """Decode the records of a batch from ``position`` on, in order, if it is small; for others, return what does.
+    """Decode the records of a batch from ``position`` on, in order, if it's small. For other batches, return an object
+    that does.
 
-    The short way for most batches: see :meth:`RecordBatch.read_or_slice`. The records refer to ``ownership``. Raises as
-    :meth:`OpenBatch.read_all`.
+    It's the short way for most batches, see :meth:`RecordBatch.read_or_slice`. The records refer to ``ownership``. It
+    raises as :meth:`OpenBatch.read_all`.
     """
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
@@ -364,7 +368,7 @@ def read_or_open(
 def open_batch(
     batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
 ) -> OpenRecords:
-    """Return what decodes the records of a batch from ``position`` on; they refer to ``ownership``."""
+    """Return an object that decodes the records of a batch from ``position`` on. The records refer to ``ownership``."""
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
     return OpenRecords(batch, batch.slices(make, check_crc=check_crcs), position)
@@ -373,7 +377,8 @@ def open_batch(
 def read_batches(
     batches: Iterable[RecordBatch], partition: TopicPartition, position: int, ownership: Ownership | None = None
 ) -> Iterator[list[Record]]:
-    """Decode the records of batches from ``position`` on, in order, in lists: a slice each. Checks no checksum.
+    """Decode the records of batches from ``position`` on, in order, in lists of a slice each. Checksums aren't
+    verified.
 
     Raises:
         CorruptRecordError: A record is damaged, or exceeds a limit.
@@ -386,5 +391,5 @@ def read_batches(
         else:
             while not found.ended:
                 yield found.read()
-        # Released before the next batch is read: two would be in memory at once.
+        # Release the batch before reading the next one, so that two aren't in memory at once.
         del found

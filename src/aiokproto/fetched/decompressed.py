@@ -1,4 +1,4 @@
-"""Batches that are decompressed before delivery, in a thread, so that iterating them does not block the event loop."""
+"""Batches that a thread decompresses before delivery, so that iterating them doesn't block the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokproto.records.batch import HEADER
 from aiokproto.records.compression import Bytes, decompress
 
 MAX_DECOMPRESSED = 16 * 1024 * 1024
-"""Most decompressed bytes of one chunk's batches; the rest is decompressed when it is iterated."""
+"""Most decompressed bytes of one chunk's batches. The others are decompressed when they're iterated."""
 
 
 class DecompressedBatch(RecordBatch):
@@ -31,9 +31,10 @@ class DecompressedBatch(RecordBatch):
 
 
 def is_decompressible(batch: RecordBatch) -> bool:
-    """Return whether the batch can be decompressed ahead: magic 0 and 1 cannot, as they nest message sets.
+    """Return whether the batch can be decompressed ahead. Batches of magic 0 and 1 can't, because they nest message
+    sets.
 
-    Nor can one that compaction has emptied, or that says so: nothing in it is a record.
+    A batch without records, for example after compaction, can't either.
     """
     packed = batch.magic == 2 and batch.attributes & 7 != 0
     return packed and batch.count > 0 and not isinstance(batch, DecompressedBatch)
@@ -42,14 +43,14 @@ def is_decompressible(batch: RecordBatch) -> bool:
 def decompress_ahead(batches: Iterable[RecordBatch], most: int = MAX_DECOMPRESSED) -> list[RecordBatch]:
     """Decompress batches until they take ``most`` bytes; return them in order.
 
-    A batch that cannot be decompressed stays as it is: iterating it raises the error.
+    A batch that can't be decompressed stays as it is, and iterating it raises the error.
     """
     found: list[RecordBatch] = []
     for batch in batches:
         if is_decompressible(batch):
             with suppress(CorruptRecordError, UnsupportedCompressionError):
                 body = decompress(batch.compression, batch.raw[HEADER.size :], min(most, batch.max_decompressed))
-                # A limit for all together: the ratio of a compressed batch is the producer's choice.
+                # The limit is for all batches together, because a producer can choose any compression ratio.
                 most -= len(body)
                 batch = DecompressedBatch(batch, body)
         found.append(batch)

@@ -1,4 +1,4 @@
-"""Time slices: long work in the event loop lets other tasks run in between."""
+"""Time slices, so that long work in the event loop lets other tasks run in between."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LONG = 0.002
 """Seconds of work after which the next :meth:`TimeSlice.pause` lets other tasks run."""
 
 TOO_LONG = 2 * LONG
-"""Seconds of work after which :meth:`TimeSlice.is_over`: work that cannot pause ends early."""
+"""Seconds of work after which :meth:`TimeSlice.is_over` is true, so that work that can't pause ends early."""
 
 
 class TimeSlice:
-    """How long the event loop's thread has worked since other tasks could run.
+    """Measures how long the event loop's thread has worked since other tasks could run.
 
-    Measured in the thread's CPU time, which stands still while the thread waits or has no core: on a busy machine wall
+    It measures the thread's CPU time, which stands still while the thread waits or has no core. On a busy machine, wall
     time would end every slice at once.
     """
 
@@ -26,16 +26,16 @@ class TimeSlice:
         self._began = self._clock()
 
     def is_over(self) -> bool:
-        """Whether to start no more work."""
+        """Return whether to start no more work."""
         return not self._within(TOO_LONG)
 
     async def pause(self) -> None:
-        """Let other tasks run if the slice is used up. Cancelling it has no effect on the slice."""
+        """Let other tasks run if the slice is used up. A cancellation doesn't affect the slice."""
         if not self._within(LONG):
             await asyncio.sleep(0)
-            # After the pause: the time of other tasks does not count.
+            # Read the clock again. The time of other tasks doesn't count.
             self._began = self._clock()
 
     def _within(self, seconds: float) -> bool:
-        # Negative if the slice began in another thread: each has a CPU clock of its own.
+        # It's negative if the slice started in another thread, because each thread has its own CPU clock.
         return 0 <= self._clock() - self._began < seconds

@@ -2,7 +2,7 @@
 
 There are two protocols. In a *classic* group a member computes the assignment, and all members move from generation to
 generation together. In the others (consumer groups of KIP-848, share and streams groups) the coordinator computes it,
-and each member reconciles what it owns with that by itself. The consumer sees both alike, as a
+and each member reconciles what it owns on its own. The consumer sees both alike, as a
 :class:`~aiokproto.group.member.GroupMember`; :func:`~aiokproto.group.member.make_member` chooses.
 
 A classic member, and who writes what:
@@ -23,11 +23,11 @@ A member whose assignment the coordinator computes:
   ``streams_member`` say what is particular about each kind of group.
 
 Both have a :class:`~aiokproto.group.session.Session`, which knows whether the coordinator has confirmed it lately, and
-:class:`~aiokproto.group.commits.Commits`, which commits offsets of owned partitions, in the generation or epoch that
+:class:`~aiokproto.group.commits.Commits`, which commits offsets of owned partitions in the generation or epoch that
 owns them.
 
-Heartbeats and commits never act on a response themselves: they note what it asks for (rejoin, lost, fail), and one loop
-acts on the notes in turn. So two tasks never move the member at the same time.
+Heartbeats and commits never act on a response themselves: they leave a note of what it requires (rejoin, lost, fail),
+and one loop acts on the notes in turn. So two tasks never move the member at the same time.
 
 What can never happen: a partition is assigned twice without being revoked or lost in between; an offset is committed
 under a generation that does not own its partition, or after another member may have owned it; a member that the group

@@ -1,11 +1,15 @@
-"""Changes of a member's partitions, and the interface of what carries them out."""
+"""Changes of a member's partitions, and the interface of the owner that carries them out."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from collections.abc import Set as AbstractSet
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from aiokproto.types import TopicPartition
+
+Item = TypeVar("Item", bound=Hashable)
 
 
 class ChangeKind(Enum):
@@ -34,7 +38,7 @@ class Change(NamedTuple):
     """
 
     kind: ChangeKind
-    # A list and not a set: callbacks receive it, in a stable order.
+    # It is a list because callbacks receive it, in a stable order.
     partitions: list[TopicPartition]
     deadline: float = 0.0
 
@@ -56,4 +60,48 @@ class PartitionOwner(Protocol):
     def session(self, confirmed: bool) -> None:
         """The coordinator has confirmed the session, or has not within the session timeout: then other members may have
         been assigned the partitions."""
+        ...
+
+
+class ItemOwner(Protocol[Item]):
+    """What carries out the changes of a member's items: partitions, or tasks.
+
+    An item is assigned, then either revoked or lost, alternately; one change at a time.
+    """
+
+    @property
+    def owned(self) -> AbstractSet[TopicPartition]:
+        """The partitions whose offsets the member can commit."""
+        ...
+
+    def known(self, items: frozenset[Item]) -> frozenset[Item]:
+        """Return the items that can be assigned now; others have to wait for metadata."""
+        ...
+
+    async def look_up(self, items: frozenset[Item]) -> None:
+        """Look up what is missing of items that are not known. Returns when it may be there; raises KafkaError."""
+        ...
+
+    async def assign(self, items: frozenset[Item]) -> None:
+        """The member owns these from now on; empty if a first target has none."""
+        ...
+
+    async def revoke(self, items: frozenset[Item]) -> None:
+        """Give up items: the group waits for it."""
+        ...
+
+    async def lose(self, items: frozenset[Item]) -> None:
+        """Other members may own these already."""
+        ...
+
+    async def left(self) -> None:
+        """The member has left the group and owns nothing."""
+        ...
+
+    def lost(self) -> None:
+        """The group has removed the member: :meth:`lose` follows when the change in progress is carried out."""
+        ...
+
+    def session(self, confirmed: bool) -> None:
+        """The coordinator has confirmed the session, or has not within the session timeout."""
         ...

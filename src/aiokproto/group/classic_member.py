@@ -32,11 +32,11 @@ _LEAVE_TIMEOUT = 3.0
 class ClassicMember:
     """A member of a classic group: the members compute the assignment.
 
-    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. Heartbeats are sent by a
-    task of their own, so that neither joining nor callbacks delay them.
+    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. A task of its own sends
+    heartbeats, so that neither joining nor callbacks delay them.
 
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
-    """
+    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the
+    error."""
 
     def __init__(
         self,
@@ -46,19 +46,17 @@ class ClassicMember:
         owner: PartitionOwner,
         member_id: str = "",
     ) -> None:
-        """``member_id`` is that of a member of the consumer protocol whose place it takes; empty for a new member."""
+        """``member_id`` is the id of the member of the consumer protocol whose place it takes; empty for a new one."""
         self._config = config
         self._membership = Membership(
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval, member_id
         )
         requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, config.group_id)
-        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
+        self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self, owner)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
         self._offsets = GroupOffsets(cluster, config.group_id)
         self._commits = Commits(cluster, self, self._offsets)
-        self._rebalance = RebalanceLoop(
-            cluster, config, self._membership, self._joining, owner, self._commits.interrupted
-        )
+        self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner, self._commits)
 
     # Called by the consumer
 
@@ -142,7 +140,7 @@ class ClassicMember:
     @property
     def problem(self) -> str:
         """Why the member has no partitions, if something is wrong; else empty."""
-        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
+        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.join_ended.is_set() or self.owned:
             return ""
         return f"{self.state}: {self._rebalance.problem}"
 
@@ -183,8 +181,8 @@ class ClassicMember:
     ) -> FoundOffsets:
         """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
-        Not as the member: nobody checks it in a classic group, and Java's members do not say who they are either.
-        """
+        The request doesn't name the member, because classic groups don't check it, and Java's members don't name
+        themselves either."""
         at = asyncio.get_running_loop().time() + timeout
         return await self._offsets.lookup(partitions, None, at, partly=partly)
 
@@ -214,7 +212,7 @@ class ClassicMember:
         action = self._membership.responded(code, generation, OffsetCommitRequest.api_key)
         self._rebalance.take(action, error)
         if isinstance(error, FencedError):
-            # At once: the loop may be cancelled before it sees the note.
+            # Do it at once, because the loop may be cancelled before it sees the note.
             self._fenced()
         return action
 
@@ -227,14 +225,15 @@ class ClassicMember:
         """
         # guard: a commit does not wait for a JoinGroup -> True
         if self._membership.phase is not Phase.JOINING:
-            await self._rebalance.settled.wait()
+            await self._rebalance.join_ended.wait()
 
     def _fenced(self) -> None:
         """Another member has the instance id, and with it the partitions."""
         self._membership.forget()
         self._rebalance.owned.clear()
 
-    def _take(self, action: Action, error: KafkaError) -> None:
+    def heartbeat_refused(self, action: Action, error: KafkaError) -> None:
+        """Act on a heartbeat's response that asks for an action."""
         self._rebalance.take(action, error)
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:

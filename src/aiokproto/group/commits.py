@@ -55,10 +55,9 @@ class Commits:
     """Commits for one member, one request at a time: a retry could otherwise overtake a later commit and undo it.
 
     Invariant: only offsets of owned partitions are sent, in the generation that owns them. A commit that was refused
-    because of an earlier generation is repeated in the current one, for what the member has owned all the time: another
-    member that owned a partition in between may have committed a later offset. A refusal in the current generation is
-    noted for the loop that moves the member, like a heartbeat's.
-    """
+    because of an earlier generation is repeated in the current one, for the partitions that the member has owned all
+    the time: another member that owned a partition in between may have committed a later offset. A refusal in the
+    current generation leaves a note for the loop that moves the member, like a heartbeat's."""
 
     def __init__(self, cluster: ClusterClient, member: CommittingMember, offsets: GroupOffsets) -> None:
         self._cluster = cluster
@@ -68,11 +67,11 @@ class Commits:
         self._group = f"group {offsets.group_id!r}"
         # asyncio.Lock is fair: commits are sent in the order of the calls.
         self._turn = asyncio.Lock()
-        # For each call of as_member(): the partitions that have been owned all the time since.
+        # The partitions that the member has owned all the time since, for each call of as_member().
         self._kept: list[set[TopicPartition]] = []
 
     def interrupted(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Other members may own these partitions from now on, even if this one owns them again later."""
+        """Record that other members may own these partitions from now on, even if this one owns them again later."""
         for kept in self._kept:
             # guard: a rejected commit is not repeated for what others may have owned since
             kept -= partitions
@@ -101,7 +100,7 @@ class Commits:
         try:
             return await self._as_member(offsets, kept, timeout, blocked)
         finally:
-            self._kept = [each for each in self._kept if each is not kept]
+            self._kept = [partitions for partitions in self._kept if partitions is not kept]
 
     async def _as_member(
         self,
@@ -114,11 +113,11 @@ class Commits:
         failures: dict[TopicPartition, KafkaError] = {}
         attempts = 0
         async with self._one_at_a_time(at):
-            # Computed anew after each rebalance: what was given up meanwhile drops out, and is reported at the end.
+            # Compute it again after each rebalance: what was given up meanwhile drops out, and is reported at the end.
             # guard: a member commits only what it owns -> (mine := dict(offsets))
             while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:
-                # Without a generation it would count as a commit from outside, which an empty group accepts from
-                # anyone.
+                # A commit without a generation would count as one from outside, which an empty group accepts from any
+                # client.
                 identity = self._member.metadata
                 # guard: nothing is committed without a generation
                 if identity.generation < 0:
@@ -128,17 +127,18 @@ class Commits:
                 if attempt is not None:
                     failures = attempt
                     break
-                # A call from inside a rebalance callback: the rebalance waits for the callback, which would wait for
-                # the rebalance.
+                # The call comes from inside a rebalance callback. The rebalance waits for the callback, which would
+                # wait for the rebalance.
                 if blocked and not self._member.catches_up_alone:
                     failures = self._lost(mine, f"{blocked}; {_names(mine)} not committed")
                     break
                 attempts += 1
                 await self._catch_up(identity.generation, at, attempts)
         # `mine` is what the loop saw when it ended.
-        gone = offsets.keys() - mine.keys()
+        not_owned = offsets.keys() - mine.keys()
         return failures | self._lost(
-            gone, f"{_names(gone)} not committed: not assigned to this member, or not all the time since the call"
+            not_owned,
+            f"{_names(not_owned)} not committed: not assigned to this member, or not all the time since the call",
         )
 
     async def from_outside(
@@ -151,11 +151,12 @@ class Commits:
         """
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
-            # In the same lock: a later commit of the same partition must not be overtaken by the retry of this one.
+            # It takes the same lock, because the retry of this commit must not overtake a later commit of the same
+            # partition.
             codes = (await self._offsets.commit(offsets, None, at)).codes
         situation = Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in codes.items():
-            # What ends a membership says here that the group has members: it takes offsets from these alone.
+            # An error that ends a membership says here that the group has members, from which alone it takes offsets.
             if classify(code, situation) in LOST | {Action.REJOIN}:
                 raise error_for(
                     code,
@@ -172,12 +173,12 @@ class Commits:
         failed = {partition: code for partition, code in codes.items() if code}
         situation = Situation(OffsetCommitRequest.api_key, member=True)
         for partition, code in failed.items():
-            # A code about the partition (too large metadata, unknown topic): the one about the member, if there is one,
-            # says more.
+            # This code is about the partition (too large metadata, unknown topic). A code about the member, if there is
+            # one, says more.
             if classify(code, situation) not in _ABOUT_MEMBER:
                 continue
             error = self._error(code, partition)
-            # Changes the member, so it is done once, for the first such code.
+            # This changes the member, so it happens once, for the first such code.
             action = self._member.commit_refused(code, generation, error)
             if action in _REPEAT:
                 return None
@@ -188,14 +189,14 @@ class Commits:
 
     async def _catch_up(self, generation: int, at: float, attempts: int) -> None:
         async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
-            # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
-            # could still be set from before.
+            # The loop has only a note to rejoin, and clears `join_ended` when it runs: without the pause the event
+            # could still be set.
             await asyncio.sleep(self._cluster.backoff.delay(attempts))
             await self._member.catch_up(generation)
 
     @asynccontextmanager
     async def _one_at_a_time(self, at: float) -> AsyncIterator[None]:
-        # The deadline covers the wait for the lock only: the commit has its own, and a cancellation in acquire() leaves
+        # The deadline covers only the wait for the lock: the commit has its own, and a cancellation in acquire() leaves
         # the lock free.
         def late() -> str:
             failure = self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._offsets.group_id)
@@ -210,7 +211,7 @@ class Commits:
             self._turn.release()
 
     def _lost(self, partitions: Iterable[TopicPartition], why: str) -> dict[TopicPartition, KafkaError]:
-        # One error for all: the text names them.
+        # All share one error, whose text names them.
         return dict.fromkeys(partitions, CommitError(f"{self._group}: {why}"))
 
     def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:

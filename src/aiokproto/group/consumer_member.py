@@ -50,8 +50,7 @@ class ConsumerMember:
     """A member of a consumer group: the coordinator computes the assignment, and each member reconciles on its own.
 
     Its heartbeats never wait for the application: a commit that was sent in an older epoch is repeated in the current
-    one even while a callback runs.
-    """
+    one even while a callback runs."""
 
     def __init__(
         self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
@@ -71,9 +70,7 @@ class ConsumerMember:
             self._membership,
             self._form,
             self._owner,
-            lambda: self._form.subscribed,
             config.session_timeout,
-            owner.session,
             optional=optional,
         )
 
@@ -187,13 +184,14 @@ class ConsumerMember:
         try:
             await self._member.run()
         except BrokerError as error:
-            # The API is there, as a preview or disabled (group.coordinator.rebalance.protocols): the same to a user.
+            # The broker has the API, but as a preview or disabled (group.coordinator.rebalance.protocols), which is the
+            # same to a user.
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             text = f"{CONSUMER_PROTOCOL.need}, and the coordinator's broker has it disabled"
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {text}; {_CLASSIC}") from error
         except UnsupportedVersionError as error:
-            # A pattern that an old coordinator cannot match says itself what to do.
+            # The error about a pattern that an old coordinator can't match says itself what to do.
             if "classic" in str(error):
                 raise
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {_CLASSIC}") from error
@@ -202,8 +200,8 @@ class ConsumerMember:
             await asyncio.wait([learning])
 
     async def _learn_session_timeout(self) -> None:
-        """Ask the broker for the group's session timeout, which no heartbeat says. The shorter one counts: the
-        coordinator goes by its own, and the application has requested no longer one."""
+        """Ask the broker for the group's session timeout, which no heartbeat returns. The shorter one counts: the
+        coordinator applies its own, and the application has requested at most its own."""
         name = self._config.group_id
         keys = [_SESSION_TIMEOUT]
         resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=name, configuration_keys=keys)
@@ -219,7 +217,7 @@ class ConsumerMember:
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.delay(attempt))
         values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
-        # Nothing without the right to describe the group's configuration, or from a broker before 4.0.
+        # The value is absent without the right to describe the group's configuration, or from a broker before 4.0.
         if values and (value := values[0] or "").isdecimal() and int(value) > 0:
             # guard: a member of the consumer protocol follows the broker's session timeout
             self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
@@ -311,7 +309,7 @@ class _Form:
 
 
 class _Owner:
-    """Passes changes on by topic name.
+    """Passes changes on to the consumer, by topic name.
 
     Attributes:
         owned: The partitions that the member owns.
@@ -320,7 +318,7 @@ class _Owner:
     def __init__(self, names: TopicNames, owner: PartitionOwner, config: GroupConfig) -> None:
         self.owned: set[TopicPartition] = set()
         self._items: set[TopicIdPartition] = set()
-        # What was last asked about.
+        # The items of the last call of known().
         self._target: frozenset[TopicIdPartition] = frozenset()
         self._names = names
         self._owner = owner
@@ -351,13 +349,16 @@ class _Owner:
     def lost(self) -> None:
         self._owner.lost()
 
+    def session(self, confirmed: bool) -> None:
+        self._owner.session(confirmed)
+
     async def _give_up(self, kind: ChangeKind, items: frozenset[TopicIdPartition]) -> None:
         partitions = self._names.named(items)
-        # Less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
+        # It is less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
         patience = self._config.max_poll_interval * 0.9
         deadline = asyncio.get_running_loop().time() + patience
         await self._owner.apply(Change(kind, partitions, deadline))
         self.owned.difference_update(partitions)
         self._items -= items
-        # The names of what is about to be assigned, too.
+        # Keep the names of items that are about to be assigned, too.
         self._names.retain(self._items | self._target)

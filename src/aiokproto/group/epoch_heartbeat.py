@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.coordinator_requests import RETRIED, CoordinatorRequests
@@ -19,6 +19,9 @@ from aiokproto.observe.observers import Timing
 from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
 
+if TYPE_CHECKING:
+    from aiokproto.group.epoch_member import EpochMember
+
 log = logging.getLogger("aiokproto.group")
 
 Item = TypeVar("Item", bound=Hashable)
@@ -26,7 +29,7 @@ Item = TypeVar("Item", bound=Hashable)
 _REFUSED = frozenset({MemberState.FENCED, MemberState.FALLING_BACK, MemberState.FATAL})
 
 _FIRST_INTERVAL = 5.0
-"""Seconds between heartbeats until the coordinator says it."""
+"""Seconds between heartbeats until the coordinator has set the interval."""
 
 
 class HeartbeatForm(Protocol[Item]):
@@ -35,6 +38,11 @@ class HeartbeatForm(Protocol[Item]):
     @property
     def request_type(self) -> type[Request[Any]]:
         """The class of the request."""
+        ...
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether there is something for which to be a member."""
         ...
 
     @property
@@ -91,12 +99,11 @@ class EpochHeartbeat(Generic[Item]):
         membership: EpochMembership[Item],
         form: HeartbeatForm[Item],
         session: Session,
-        notify: Callable[[KafkaError | None], None],
+        member: EpochMember[Item],
         *,
         optional: bool = False,
     ) -> None:
-        """``notify`` is called after every response, with the error if it refuses the member or the protocol;
-        ``optional``: there is another protocol for the same purpose."""
+        """``optional``: there is another protocol for the same purpose."""
         self.session = session
         self.failure = ""
         self.latency = Timing()
@@ -104,7 +111,7 @@ class EpochHeartbeat(Generic[Item]):
         self._group_id = group_id
         self._membership = membership
         self._form = form
-        self._notify = notify
+        self._member = member
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._situation = Situation(form.request_type.api_key, member=True, optional=optional)
         self._name = f"{form.request_type.__name__.removesuffix('Request')} of group {group_id!r}"
@@ -144,9 +151,9 @@ class EpochHeartbeat(Generic[Item]):
             self.session.stop()
 
     async def _pause_after_losses(self) -> None:
-        """Wait if the group has lost the member since the last heartbeat, and before: the first time it joins again at
-        once."""
-        # Not by the state: a response to a heartbeat before the loss can end JOINING.
+        """Wait if the group has lost the member since the last heartbeat, and also before: after the first loss it
+        joins again at once."""
+        # The state can't tell, because a response to a heartbeat before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
         # guard: a member that the group loses repeatedly joins after a pause
@@ -155,7 +162,7 @@ class EpochHeartbeat(Generic[Item]):
             await asyncio.sleep(self._cluster.backoff.delay(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
-        """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""
+        """Have the coordinator return the member's epoch, unless it already differs from ``epoch``."""
         async with self._turn:
             if self._membership.joined and self._membership.epoch == epoch:
                 await self._send_heartbeat()
@@ -168,7 +175,7 @@ class EpochHeartbeat(Generic[Item]):
         try:
             async with self._turn:
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
-            # A member that the coordinator does not know has left.
+            # A member that the coordinator doesn't know has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
                 raise self._error(code, response.error_message)
         except KafkaError as error:
@@ -194,7 +201,7 @@ class EpochHeartbeat(Generic[Item]):
         situation = self._situation._replace(joined=membership.joined)
         exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
-        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        # Several attempts have to fit into a session, or one lost response would end it.
         timeout = min(self._cluster.config.request_timeout, self.session.timeout / 3)
         self._in_flight = create_task(
             self._requests.attempt(exchange, timeout, timeout=timeout), name="aiokproto-group-heartbeat"
@@ -211,8 +218,8 @@ class EpochHeartbeat(Generic[Item]):
                 raise
             return False
         except asyncio.CancelledError:
-            # By a commit that waited for the epoch. Nobody reads the response, which may have a new target: the next
-            # heartbeat, which is due now, carries all, so that its response has all too.
+            # A commit that waited for the epoch was cancelled. No code reads the response, which may have a new target.
+            # So the next heartbeat, which is due now, carries all fields, and its response has everything, too.
             membership.refused(Action.BACKOFF)
             self.wake()
             raise
@@ -228,23 +235,24 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = ""
         self._taken_since = None
         now = asyncio.get_running_loop().time()
-        # Accepted once is not for long: a commit can lose what the next heartbeat joins again.
+        # One accepted heartbeat proves little: a commit can lose what the next heartbeat joins again.
         if membership.state is MemberState.JOINING:
             self._joined_at = now
         elif now - self._joined_at >= self._interval:
             membership.losses = 0
         self.latency.add(now - sent_at)
         if response.heartbeat_interval_ms > 0:
-            # A session has room for several, even if the coordinator says otherwise: with one it would end at each.
+            # A session must have room for several heartbeats, even if the coordinator says otherwise: with one, each
+            # heartbeat would come at its end.
             self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout / 3)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))
-        self._notify(None)
+        self._member.heartbeat_responded(None)
         return True
 
     def _judged(self, code: ErrorCode, action: Action) -> Action:
-        """Return the action for an error code: an instance id that is taken for longer than a session belongs to a
-        member that lives."""
+        """Return the action for an error code. If another member has the instance id for longer than a session, that
+        member is alive."""
         if code is not ErrorCode.UNRELEASED_INSTANCE_ID:
             return action
         now = asyncio.get_running_loop().time()
@@ -267,7 +275,7 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = str(error)
         self._requests.prepare_retry(action, str(error))
         self._membership.refused(action)
-        self._notify(error if self._membership.state in _REFUSED else None)
+        self._member.heartbeat_responded(error if self._membership.state in _REFUSED else None)
 
     def _build(self, version: int) -> Request[Any]:
         self._version, membership = version, self._membership

@@ -1,9 +1,9 @@
-"""A member of any group whose assignment the coordinator computes: the parts, joined."""
+"""A member of any group whose assignment the coordinator computes: its parts put together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -14,12 +14,13 @@ from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.changes import ItemOwner
 from aiokproto.group.commits import Commits
 from aiokproto.group.epoch_heartbeat import EpochHeartbeat, HeartbeatForm
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.group.membership import LOST
 from aiokproto.group.offsets import FoundOffsets, GroupOffsets
-from aiokproto.group.reconciliation import ItemOwner, Reconciliation
+from aiokproto.group.reconciliation import Reconciliation
 from aiokproto.group.session import Session
 from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import deadline_at
@@ -34,7 +35,7 @@ _OFFSET_FETCH = Situation(OffsetFetchRequest.api_key, member=True)
 class EpochMember(Generic[Item]):
     """The state of a member, its heartbeats, and the reconciliation of what it owns.
 
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
+    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the error.
 
     Attributes:
         membership: The state machine.
@@ -50,29 +51,27 @@ class EpochMember(Generic[Item]):
         membership: EpochMembership[Item],
         form: HeartbeatForm[Item],
         owner: ItemOwner[Item],
-        has_subscription: Callable[[], bool],
         session_timeout: float,
-        on_session: Callable[[bool], None] = lambda confirmed: None,
         *,
         optional: bool = False,
     ) -> None:
-        """See the parts; ``on_session`` is called whenever the session becomes confirmed, or is not any more.
+        """See the parts.
 
-        With ``optional`` there is another protocol. Where the coordinator refuses this one, :meth:`run` raises that
-        when the member has given up what it owned.
+        With ``optional`` there is another protocol: if the coordinator refuses this one, :meth:`run` raises the refusal
+        once the member has given up what it owned.
         """
         self._cluster = cluster
         self._group_id = group_id
         self._owner = owner
         self.membership = membership
-        session = Session(group_id, session_timeout, lambda: membership.in_session, on_session)
+        session = Session(group_id, session_timeout, membership, owner)
         self.heartbeat: EpochHeartbeat[Item] = EpochHeartbeat(
-            cluster, group_id, membership, form, session, self._take, optional=optional
+            cluster, group_id, membership, form, session, self, optional=optional
         )
         self._offsets = GroupOffsets(cluster, group_id)
         self.commits = Commits(cluster, self, self._offsets)
         self.reconciliation: Reconciliation[Item] = Reconciliation(
-            cluster, group_id, membership, self.heartbeat, owner, has_subscription, self.commits.interrupted
+            cluster, group_id, membership, form, self.heartbeat, owner, self.commits
         )
 
     @property
@@ -122,9 +121,8 @@ class EpochMember(Generic[Item]):
         """Look up committed offsets as this member, if it is one: see :meth:`GroupOffsets.lookup
         <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
-        With an older epoch than the coordinator's it catches up first. If the group has removed it, that is noted, as
-        after a heartbeat, and the offsets are those that anyone sees.
-        """
+        If its epoch is older than the coordinator's, it catches up first. If the group has removed it, it leaves a
+        note, as after a heartbeat, and returns the offsets that anyone sees."""
         at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
         attempt = 0
         while True:
@@ -171,7 +169,7 @@ class EpochMember(Generic[Item]):
         if generation != self.membership.epoch or not self.membership.joined:
             return Action.REFRESH_EPOCH
         if action is Action.REFRESH_EPOCH and self.membership.state is MemberState.FALLING_BACK:
-            # No heartbeat will tell the epoch.
+            # No heartbeat will return the epoch.
             action = Action.REJOIN_LOST
         if action in LOST or action is Action.STOP:
             self.membership.refused(action)
@@ -182,7 +180,8 @@ class EpochMember(Generic[Item]):
         """Have a heartbeat return the member's epoch."""
         await self.heartbeat.refresh(generation)
 
-    def _take(self, error: KafkaError | None) -> None:
+    def heartbeat_responded(self, error: KafkaError | None) -> None:
+        """Act on the response to a heartbeat; ``error`` if it refuses the member or the protocol."""
         if error is not None and self.membership.state is MemberState.FALLING_BACK:
             self.reconciliation.fail(error)
         else:

@@ -2,7 +2,7 @@
 
 One request does everything: the *heartbeat*. The member states its *member epoch*, and what the coordinator has to
 know; the response has the epoch to send from now on and, if it has changed, the *target*: what the member can own.
-There is no barrier and no leader. Each member reconciles what it owns with its target by itself: it gives up what the
+There is no barrier and no leader. Each member reconciles what it owns with its target on its own: it gives up what the
 target lacks, takes what is new, and *acknowledges* by reporting what it owns. The coordinator assigns a partition to
 another member only after its owner has reported that it gave it up, and only then moves that owner to the new epoch.
 
@@ -18,15 +18,14 @@ another member only after its owner has reported that it gave it up, and only th
 
     FALLING_BACK ←── the coordinator lacks the protocol, from the start or later, and there is another one
 
-The names are Java's (``MemberState``), but for FALLING_BACK, where Java's consumer ends. The member chooses its id and
+The names are Java's (``MemberState``), except FALLING_BACK, where Java's consumer ends. The member chooses its id and
 keeps it for life (KIP-1082). It joins with epoch 0, and leaves with -1; a static member (KIP-345) leaves with -2, and
-whoever returns with its instance id gets what it owned.
+the next member with its instance id gets what it owned.
 
-A heartbeat carries the fields that the coordinator does not have yet. After a failure nobody knows what it has: the
-next heartbeat carries all. The fields that report what the member owns are sent after every reconciliation, even if
-they are the same as before: the coordinator may wait for the member to confirm that it never took what was withdrawn
-meanwhile.
-"""
+A heartbeat carries the fields that the coordinator doesn't have yet. After a failure the member can't know what the
+coordinator has, so the next heartbeat carries all fields. The fields that report what the member owns are sent after
+every reconciliation, even if they haven't changed: the coordinator may wait for the member to confirm that it never
+took what was withdrawn meanwhile."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class MemberState(Enum):
     """The states of a member, as KIP-848 and the Java client name them."""
 
     UNSUBSCRIBED = auto()
-    """It is no member and wants to be none."""
+    """It isn't a member, and doesn't want to be one."""
     JOINING = auto()
     """It joins with the next heartbeat."""
     RECONCILING = auto()
@@ -67,10 +66,11 @@ class MemberState(Enum):
     FENCED = auto()
     """The group has continued without it. It joins again when it has released what it owned."""
     STALE = auto()
-    """It has left since the application requested nothing, and joins again with the next request."""
+    """It has left because the application requested nothing, and joins again with the next request."""
     FALLING_BACK = auto()
-    """The coordinator refuses the protocol. It sends no more heartbeats, and gives up what it owns: it can still commit
-    that, where the group has not forgotten it. Then it ends, and the member of another protocol takes its place."""
+    """The coordinator refuses the protocol. The member sends no more heartbeats, and gives up what it owns, which it
+    can still commit if the group hasn't forgotten the member. Then it ends, and the member of another protocol takes
+    its place."""
     FATAL = auto()
     """The group refuses it for good."""
 
@@ -104,7 +104,7 @@ class EpochMembership(Generic[Item]):
     """
 
     def __init__(self, instance_id: str | None = None, reports: tuple[str, ...] = ()) -> None:
-        """``reports`` names the fields of a heartbeat that say what the member owns; empty if nobody asks."""
+        """``reports`` names the fields of a heartbeat that report what the member owns; empty if there are none."""
         self.instance_id = instance_id
         self.member_id = ""
         self.epoch = JOIN_EPOCH
@@ -148,7 +148,7 @@ class EpochMembership(Generic[Item]):
     def _news(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         changed = {name for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
         if changed.intersection(self._reports):
-            # All of what it owns, or nothing.
+            # It reports everything that it owns, or nothing.
             changed.update(self._reports)
         return {name: value for name, value in fields.items() if name in changed}
 
@@ -158,7 +158,7 @@ class EpochMembership(Generic[Item]):
         if not self.in_session:
             return
         self.epoch = epoch
-        # Also while it prepares to leave: it may stay, and a target is sent once.
+        # Keep the target even while the member prepares to leave: it may stay, and a target is sent once.
         if target is not None:
             self.target, self._target_is_new = target, True
         if self.state not in _WITH_TARGET:
@@ -176,7 +176,7 @@ class EpochMembership(Generic[Item]):
         """
         self._known.clear()
         if self.state is MemberState.FALLING_BACK and action in LOST:
-            # By a commit: nobody knows the member any more.
+            # A commit found out that the coordinator doesn't know the member any more.
             self.epoch = JOIN_EPOCH
         if not self.in_session:
             return
@@ -228,7 +228,7 @@ class EpochMembership(Generic[Item]):
         self._known.clear()
 
     def prepare_leaving(self) -> None:
-        """Begin to give everything up."""
+        """Start to give everything up."""
         if self.in_session:
             self.state = MemberState.PREPARE_LEAVING
 

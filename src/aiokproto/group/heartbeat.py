@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import HELD_BACK, RETRIED, CoordinatorRequests
@@ -13,9 +13,13 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.changes import PartitionOwner
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.membership import LOST, Membership, Phase
 from aiokproto.group.session import Session
+
+if TYPE_CHECKING:
+    from aiokproto.group.classic_member import ClassicMember
 
 log = logging.getLogger("aiokproto.group")
 
@@ -36,18 +40,16 @@ class Heartbeat:
         config: GroupConfig,
         membership: Membership,
         requests: CoordinatorRequests,
-        on_response: Callable[[Action, KafkaError], None],
-        on_session: Callable[[bool], None],
+        member: ClassicMember,
+        owner: PartitionOwner,
     ) -> None:
-        """``on_response`` receives responses that ask for an action; ``on_session`` each change of
-        ``session.confirmed``."""
-        self.session = Session(config.group_id, config.session_timeout, lambda: membership.in_session, on_session)
+        self.session = Session(config.group_id, config.session_timeout, membership, owner)
         self._cluster = cluster
         self._config = config
         self._membership = membership
         self._requests = requests
-        self._on_response = on_response
-        # Several attempts have to fit into a session: otherwise one lost response would end it.
+        self._member = member
+        # Several attempts have to fit into a session, or one lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
 
     async def run(self) -> None:
@@ -59,11 +61,13 @@ class Heartbeat:
         failures = 0
         try:
             while True:
-                # After a failure sooner than an interval: what is left of the session must see several attempts.
+                # The pause after a failure is shorter than an interval: the rest of the session must see several
+                # attempts.
                 await asyncio.sleep(
                     self._cluster.backoff.delay(failures) if failures else self._config.heartbeat_interval
                 )
-                # Asleep and not stopped between sessions: one task for the member's whole life, with one end to watch.
+                # Between sessions the task sleeps instead of ending, so that there is one task for the member's whole
+                # life, with one end to watch.
                 if self._membership.in_session:
                     failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
@@ -71,30 +75,30 @@ class Heartbeat:
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
-        # Before the coordinator is looked up: too early a time can only make the session look shorter.
+        # Take the time before the coordinator is looked up: too early a time can only make the session look shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        # Remembered: the response is judged by the generation of the request.
+        # Store it: the response is judged by the generation of the request.
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            # While joining, not on the group connection: brokers respond in order, and JoinGroup may be held back for
-            # minutes.
+            # Heartbeats don't use the group connection while the member joins: brokers respond in order, and may hold
+            # JoinGroup back for minutes.
             channel = HELD_BACK if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)
             if action not in RETRIED:
-                # Ends the task, which ends the member (GroupMember._heartbeats_ended).
+                # This ends the task, which ends the member (ClassicMember._heartbeats_ended).
                 raise
             log.debug("group %s: heartbeat: %s", self._config.group_id, error)
             self._requests.prepare_retry(action, f"Heartbeat: {error}")
             return False
         if not membership.is_current(generation):
-            # Of an earlier generation nothing can be learned.
+            # Nothing can be learned about an earlier generation.
             if generation == membership.generation:
                 self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
-        # First the state machine, which forgets the generation if it is lost; then the note for the loop.
+        # The state machine comes first, because it forgets the generation if that is lost. Then the loop gets its note.
         action = membership.responded(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
             self.session.confirm(sent_at)
@@ -107,8 +111,8 @@ class Heartbeat:
             self._cluster.asked(HeartbeatRequest, group=self._config.group_id),
         )
         self._requests.prepare_retry(action, str(refusal))
-        self._on_response(action, refusal)
-        # These are responses too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
+        self._member.heartbeat_refused(action, refusal)
+        # These are responses, too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
         return action in LOST or action is Action.REJOIN
 
     def _responded_while_joining(self, action: Action, sent_at: float) -> None:
@@ -116,7 +120,7 @@ class Heartbeat:
         group?"""
         if action in _KNOWN:
             self.session.confirm(sent_at)
-        # Only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION is no sign, as
-        # the next generation may have begun.
+        # The session is only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION
+        # is no sign, because the next generation may have started.
         elif action is Action.REJOIN_AS_NEW:
             self.session.mark_unconfirmed()

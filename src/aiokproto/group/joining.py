@@ -75,7 +75,7 @@ class Joining:
         self._requests = requests
         self._heartbeat = heartbeat
         self._leader = Leader(cluster, config.group_id)
-        # With one eager assignor all partitions are revoked before joining: the group may agree on that assignor.
+        # All partitions are revoked before joining if one assignor is eager: the group may agree on that assignor.
         self.cooperative = all(assignor.cooperative for assignor in assignors)
 
     async def attempt(
@@ -87,25 +87,25 @@ class Joining:
             KafkaError: The group refuses this member for good.
         """
         membership, api = self._membership, JoinGroupRequest.api_key
-        # The rebalance timeout that JoinGroup announces: for so long the coordinator may hold the response back.
+        # JoinGroup announces this rebalance timeout, and the coordinator may hold the response back for as long.
         timeout = self._config.max_poll_interval + _JOIN_MARGIN
         try:
             if membership.instance_id is not None:
                 await self._requests.require(STATIC_MEMBERS, timeout=timeout)
             protocols = self._protocols(topics, owned)
-            # One attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether it
-            # should still join, and with what.
+            # Make one attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether
+            # it should still join, and with what.
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
                 return self._failed(action, self._refused(joined.error_code, JoinGroupRequest))
             if membership.protocol not in self._assignors:
                 return self._failed(Action.BACKOFF, self._disagrees())
-            # From here on a failure is one of SyncGroup. (The assignment itself may look up topics, whose errors Leader
-            # handles.)
+            # A failure from here on belongs to SyncGroup. (The assignment itself may look up topics, whose errors
+            # Leader handles.)
             assignor = self._assignors[membership.protocol]
             api, assignments = SyncGroupRequest.api_key, await self._assignments(assignor)
-            # Taken after the assignment, which can take seconds: the session is confirmed from this request on.
+            # Take the time after the assignment, which can take seconds: the session is confirmed from this request on.
             sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
@@ -113,14 +113,14 @@ class Joining:
                 return self._failed(action, self._refused(synced.error_code, SyncGroupRequest))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
-        # Not by JoinGroup: its response may have been held back for longer than a session.
+        # JoinGroup doesn't confirm the session: its response may have been held back for longer than a session.
         self._heartbeat.session.confirm(sent_at)
         try:
             assigned = decode_assignment(bytes(synced.assignment))
         except DecodeError as error:
             return JoinFailure(Action.REJOIN, error, joined=True)
         with calling(f"on_assignment of the assignor {assignor.name!r}"):
-            # Type checkers know that there is none.
+            # Type checkers know that there is no result.
             result: object = assignor.on_assignment(assigned, membership.generation)  # type: ignore[func-returns-value]
             check_not_awaitable(result, "on_assignment")
         return set(assigned)
@@ -130,25 +130,25 @@ class Joining:
         return self._membership.leads and self._leader.watches(topic)
 
     def outdated(self) -> str:
-        """Return why the assignment is outdated; empty if it is not, or another member leads."""
+        """Return why the assignment is outdated; empty if it isn't, or another member leads."""
         if not self._membership.leads or self._membership.phase is not Phase.STABLE:
             return ""
         return self._leader.outdated(self._cluster.snapshot)
 
     async def leave(self, reason: str, timeout: float, *, for_good: bool = False) -> None:
-        """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
+        """Leave the group, so that the others need not wait for the session to expire. Failures are only logged.
 
         A static member leaves only ``for_good``: otherwise it is expected to return (KIP-345).
         """
         request = self._membership.leave(reason, for_good=for_good)
-        # Before the request: whatever becomes of it, this client acts as that member no more. A static member is
-        # forgotten too, and found again by its instance id.
+        # Forget it before the request: whatever happens to that, this client no longer acts as that member. A static
+        # member is forgotten, too, and found again by its instance id.
         self._membership.forget()
         if request is None:
             return
         exchange, group_id = _Leave(request), self._config.group_id
         try:
-            # With retries: a lost LeaveGroup costs the others a whole session timeout.
+            # Retry: a lost LeaveGroup costs the others a whole session timeout.
             response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             if code := exchange.failure(response):
                 raise error_for(code, f"LeaveGroup of group {group_id!r}")
@@ -161,7 +161,7 @@ class Joining:
         return error_for(code, context, None, self._cluster.asked(request, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
-        # FAIL ends the join for good as well: there is no call to whom it could be raised instead.
+        # FAIL ends the join for good, too: no call could raise the error instead.
         if action in (Action.STOP, Action.FAIL):
             raise error
         self._requests.prepare_retry(action, str(error))
@@ -177,15 +177,15 @@ class Joining:
     async def _assignments(self, assignor: Assignor) -> dict[str, bytes]:
         if not self._membership.leads:
             return {}
-        # A static leader that came back: the coordinator keeps the assignment, but changes of topics must still be
-        # noticed (KIP-814).
+        # This is a static leader that came back. The coordinator keeps the assignment, but the leader must still notice
+        # changes of topics (KIP-814).
         if self._membership.skip_assignment:
             await self._leader.watch(self._membership.members)
             return {}
         return await self._leader.assign(assignor, self._membership.members)
 
     def _disagrees(self) -> KafkaError:
-        # The coordinator picks one that all members have: only a broken one says anything else.
+        # The coordinator picks an assignor that all members have, so only a broken coordinator names another one.
         return ConfigurationError(
             f"group {self._config.group_id!r} agreed on the assignor {self._membership.protocol[:100]!r}, "
             f"which is not in partition_assignment_strategy"
@@ -222,6 +222,6 @@ class _Leave:
         return LeaveGroupRequest(group_id=request.group_id, member_id=request.member_id)
 
     def failure(self, response: LeaveGroupResponse) -> ErrorCode:
-        # Both forms: the codes of single members are in versions 3 and later.
+        # This reads both forms: the codes of single members are in versions 3 and later.
         codes = [ErrorCode(code) for code in (response.error_code, *(each.error_code for each in response.members))]
         return next((code for code in codes if classify(code, _LEAVE_GROUP) is not Action.ACCEPT), ErrorCode.NONE)

@@ -1,11 +1,10 @@
 """The leader's part: computes the assignment from the subscriptions of all members.
 
-With a hundred members and a hundred thousand partitions that takes a good part of a second: to decode what the members
-say, to run the assignor, to encode the assignments. All of it runs in one of the client's threads, so that the event
+With a hundred members and a hundred thousand partitions it takes a good part of a second to decode the subscriptions,
+to run the assignor, and to encode the assignments. All of it runs in one of the client's threads, so that the event
 loop meanwhile sends heartbeats and delivers records; only assignors of the application run in the loop, unless they say
-otherwise. A thread works on values of its own and cannot be stopped: if the attempt to join is cancelled meanwhile, its
-result is dropped, and if the group has started another rebalance, the coordinator refuses it.
-"""
+otherwise. A thread works on values of its own and can't be stopped: if the attempt to join is cancelled meanwhile, its
+result is dropped, and if the group has started another rebalance, the coordinator refuses it."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
-# Below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
+# It is below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
 _TOPIC_TIMEOUT = 5.0
 
 Encoded = Mapping[str, tuple[str | None, bytes]]
@@ -41,7 +40,7 @@ class Leader:
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        # Topic → number of partitions that the assignment was computed with; 0 for one that was not found.
+        # Topic → the number of partitions with which the assignment was computed; 0 for a topic that was not found.
         self._sizes: dict[str, int] = {}
         self._racks: Racks = {}
 
@@ -62,7 +61,7 @@ class Leader:
         return await self._cluster.run_in_thread(_encoded, assigned, subscriptions)
 
     async def watch(self, members: Encoded) -> Members:
-        """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
+        """Let :meth:`outdated` compare with the topics as they are now. Returns the members' subscriptions."""
         decoded, topics, failures = await self._cluster.run_in_thread(_decoded, members)
         for member_id, error in failures:
             log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
@@ -83,8 +82,8 @@ class Leader:
         """Return why the assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
-            # A topic missing from the snapshot is no reason: one that was deleted keeps its assignment, and one that
-            # expired says nothing.
+            # A topic that the snapshot lacks is no reason: a deleted topic keeps its assignment, and an expired one
+            # says nothing.
             if info is None:
                 continue
             if len(info.partitions) != size:
@@ -94,7 +93,7 @@ class Leader:
         return ""
 
     def _moved(self, info: TopicInfo, snapshot: ClusterSnapshot) -> bool:
-        """Return whether replicas are in other racks (KIP-881); those of stopped brokers are not known."""
+        """Return whether replicas have moved to other racks (KIP-881). The racks of stopped brokers are unknown."""
         now = _racks([info], snapshot.brokers)[info.name]
         return now != self._racks[info.name] and any(
             racks != before and all(replica in snapshot.brokers for replica in partition.replicas)
@@ -102,11 +101,11 @@ class Leader:
         )
 
     async def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return the topics that can be looked up. At once those that are known, which are all of them as a rule."""
+        """Return the topics that can be looked up: known topics, which are all of them as a rule, at once."""
         known = [name for name in names if name in self._cluster.snapshot.topics]
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
-        # That a topic does not exist takes seconds to find out, in which nobody reads the others. So it is waited for
-        # once; then refreshes ask for it, and when it is there the assignment is outdated.
+        # It takes seconds to find out that a topic doesn't exist, and meanwhile no member reads the other topics. So
+        # this waits for it once. Then refreshes request it, and once it exists the assignment is outdated.
         absent = self._cluster.metadata.absent(names)
         if absent:
             self._cluster.metadata.invalidate("members of the group subscribe to topics that do not exist", absent)
@@ -122,7 +121,7 @@ class Leader:
             return None
 
 
-# What runs in a thread: functions of their arguments, which nobody changes.
+# These functions run in a thread. They depend on their arguments only, which no other code changes.
 
 
 def _decoded(members: Encoded) -> tuple[dict[str, Subscription], list[str], list[tuple[str, DecodeError]]]:
@@ -148,7 +147,7 @@ def _racks(infos: Iterable[TopicInfo], brokers: Mapping[int, BrokerNode]) -> dic
         for partition in info.partitions:
             replicas = partition.replicas
             if replicas not in by_replicas:
-                by_replicas[replicas] = frozenset(named[each] for each in replicas if each in named)
+                by_replicas[replicas] = frozenset(named[replica] for replica in replicas if replica in named)
             found.append(by_replicas[replicas])
     return racks
 

@@ -1,4 +1,4 @@
-"""Leaving a group when a client is closed, and also when close() is cancelled."""
+"""Leaving a group when a client is closed, even if close() is cancelled."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 from aiokproto.runtime import create_task
 
 _TURNS = 10
-"""Iterations of the event loop in which the member's tasks, which were cancelled, let go of the coordinator."""
+"""Iterations of the event loop in which the cancelled tasks of the member end."""
 
 
 async def leave_group(leave: Coroutine[Any, Any, None], *, wait: bool) -> None:
     """Send the request to leave, and ``wait`` for the response, unless cancelled.
 
-    Without the wait nothing is sent if that takes more than writing it to an open connection: the member then stays in
-    the group until its session expires.
-    """
-    # A task of its own: a cancellation must not take effect before the request is written.
+    Without the wait the request is sent only if that takes no more than writing it to an open connection. Otherwise the
+    member stays in the group until its session expires."""
+    # It needs a task of its own: a cancellation must not take effect before the request is written.
     task = create_task(leave, name="aiokproto-group-leave")
     try:
         if wait:

@@ -25,7 +25,7 @@ _OPTIONAL = Situation(ConsumerGroupHeartbeatRequest.api_key, member=True, option
 
 
 class GroupMember(Protocol):
-    """A member of a group, whoever computes the assignment: what the consumer needs of it.
+    """A member of a group, with either protocol: what the consumer needs of it.
 
     :class:`~aiokproto.group.classic_member.ClassicMember` and
     :class:`~aiokproto.group.consumer_member.ConsumerMember` say what the parts mean.
@@ -98,14 +98,14 @@ def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwn
 
 
 class AutoMember:
-    """A member with the consumer protocol, or with the classic one where the group's coordinator refuses the first.
+    """A member with the consumer protocol, or with the classic one if the group's coordinator refuses the first.
 
-    It may refuse it at once, or later: the group moves to a broker without the protocol, or the cluster's
-    ``group.version`` is lowered. (Java's consumer ends then, and franz-go's falls back before its first join only.) The
-    member gives up its partitions and commits what is processed, and goes on as a classic member with the same id: a
-    coordinator that still has the group lets that take the former's place, instead of keeping the partitions for it
-    until its session expires; any other takes it for a new member. It stays a classic one: where the consumer protocol
-    is back, the coordinator has both kinds in one group.
+    The coordinator may refuse it at once, or later: the group moves to a broker without the protocol, or the cluster's
+    ``group.version`` is lowered. (Java's consumer ends then, and franz-go's falls back only before its first join.) The
+    member gives up its partitions and commits what is processed, and goes on as a classic member with the same id. A
+    coordinator that still has the group lets it take the place of the former member, instead of keeping the partitions
+    for that until its session expires; any other coordinator takes it for a new member. It stays a classic member: once
+    the consumer protocol is back, the coordinator has both kinds in one group.
 
     Invariant: the protocol changes only while the member owns nothing.
     """
@@ -137,8 +137,8 @@ class AutoMember:
         self._member = ClassicMember(
             self._cluster, self._config, self._config.assignors, self._owner, self._first.known_id
         )
-        # The former session may not have been confirmed at the end. The new one begins with the first join, and reports
-        # changes only.
+        # The former session may have ended unconfirmed. The new one starts with the first join, and reports only
+        # changes.
         self._owner.session(confirmed=True)
         self._member.set_topics(self._topics)
         await self._member.run()

@@ -41,7 +41,7 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.protocol import PROTOCOL_TYPE
 
 LOST = frozenset({Action.REJOIN_LOST, Action.REJOIN_AS_NEW})
-"""Actions after the group has continued without the member."""
+"""Actions that mean that the group has continued without the member."""
 
 
 class Phase(Enum):
@@ -172,7 +172,8 @@ class Membership:
             return None
         return LeaveGroupRequest(
             group_id=self.group_id,
-            # For versions before 3, the list for later ones: whoever builds the request for a version picks one.
+            # Both forms are set: the id for versions before 3, the list for later ones. The code that builds the
+            # request for a version picks one.
             member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id, reason=reason[:255])],
         )
@@ -185,7 +186,8 @@ class Membership:
     def _take(self, code: int, api: int) -> Action:
         action = classify(ErrorCode(code), Situation(api, member=True))
         if action in LOST:
-            # UNKNOWN_MEMBER_ID: the id is dead. After ILLEGAL_GENERATION it is kept, and joins without a new one.
+            # After UNKNOWN_MEMBER_ID the id is dead. After ILLEGAL_GENERATION the member keeps it, and joins without a
+            # new one.
             if action is Action.REJOIN_AS_NEW:
                 self.member_id = ""
             self._leave_generation()

@@ -41,8 +41,8 @@ _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 MAX_OMISSIONS = 5
-"""Responses in a row that leave out a partition, without an error, after which it counts as one without a committed
-offset, where the coordinator serves no version of OffsetFetch in which this never happens."""
+"""How many responses in a row may leave out a partition without an error before it counts as one without a committed
+offset, if the coordinator serves no version of OffsetFetch in which this never happens."""
 
 
 class OffsetsByTopic:
@@ -56,7 +56,7 @@ class OffsetsByTopic:
     def __init__(self, cluster: ClusterClient, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._cluster = cluster
         self._partitions = list(offsets)
-        # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
+        # They are fixed for all attempts: ids looked up again after a refusal could belong to topics created again.
         self.ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
         self._names = {topic_id: name for name, topic_id in self.ids.items()}
         self.topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
@@ -65,8 +65,10 @@ class OffsetsByTopic:
 
     def failure(self, codes: Mapping[TopicPartition, ErrorCode], situation: Situation) -> ErrorCode:
         """Return the code that decides what to do about a response."""
-        gone = {partition for partition, code in codes.items() if code and self._is_gone(partition, code, situation)}
-        return _worst([code for partition, code in codes.items() if partition not in gone], situation)
+        deleted = {
+            partition for partition, code in codes.items() if code and self._is_deleted(partition, code, situation)
+        }
+        return _worst([code for partition, code in codes.items() if partition not in deleted], situation)
 
     def codes(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the error code of each partition."""
@@ -77,13 +79,13 @@ class OffsetsByTopic:
         }
         return {partition: ErrorCode(received[partition]) for partition in self._partitions}
 
-    def _is_gone(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
+    def _is_deleted(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
         """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
         if classify(code, situation) is not Action.REFRESH_METADATA:
             return False
-        # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
+        # The coordinator's metadata may be outdated instead, so compare with fresh metadata.
         self._cluster.metadata.invalidate(f"committing the offset of {partition}: {code.name}")
-        # As it is now; the refresh requested above serves the next attempt.
+        # Use the snapshot as it is now; the refresh requested above serves the next attempt.
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)
 
@@ -123,7 +125,7 @@ class CommitExchange:
             )
             for name, positions in self._offsets.topics.items()
         ]
-        # Built once, with this generation: a retry in a later one would commit offsets of partitions that the member
+        # Build it once, with this generation: a retry in a later one would commit offsets of partitions that the member
         # may not own there.
         self.request = OffsetCommitRequest(
             group_id=group_id,
@@ -166,7 +168,7 @@ class FetchExchange:
         *,
         partly: bool = False,
     ) -> None:
-        """``partly``: a response that has offsets of some partitions will do."""
+        """``partly`` accepts a response that has offsets of some partitions."""
         self._partly = partly
         self.situation = Situation(OffsetFetchRequest.api_key, member=member is not None)
         self.partitions = list(partitions)
@@ -177,19 +179,19 @@ class FetchExchange:
         for topic, number in self.partitions:
             self._numbers.setdefault(topic, []).append(number)
         self._ids: dict[str, bytes] = {}
-        # Until the coordinator does not know an id.
+        # True until the coordinator refuses an id that it doesn't know.
         self._by_id = True
         self._in_groups = False
-        # Responses that left out some of the partitions.
+        # The number of responses that left out some of the partitions.
         self._omissions = 0
 
     def highest(self) -> int | None:
-        # Looked up for every attempt, unlike a commit's: reading the offset of a topic's newest id is what is wanted.
+        # Every attempt looks the ids up, unlike a commit's: the aim is the offset of a topic's newest id.
         self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
         return None if self._ids else _BY_NAME
 
     def build(self, version: int) -> OffsetFetchRequest:
-        # Brokers before 2.5 cannot wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
+        # Brokers before 2.5 can't wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
         stable = version >= _STABLE_FROM
         self._in_groups = version >= _GROUPS_FROM
         if self._in_groups:
@@ -215,8 +217,9 @@ class FetchExchange:
         # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         if not code and len(entries) < len(self.partitions):
-            # Only in versions before 9 (cluster/answers.py). Event Hubs always leaves out what was never committed;
-            # Kafka does not. One response says nothing: the consumer would lose its position.
+            # Partitions are left out only in versions before 9 (cluster/answers.py). Event Hubs always leaves out
+            # partitions without a committed offset; Kafka doesn't. One response proves nothing: the consumer would lose
+            # its position.
             self._omissions += 1
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MAX_OMISSIONS else ErrorCode.NONE
         return code
@@ -245,17 +248,17 @@ class FetchExchange:
 
 
 def _topic_ids(snapshot: ClusterSnapshot, topics: Collection[str]) -> dict[str, bytes]:
-    """Return the ids of all topics, or nothing if one is unknown: a request has either ids or names."""
+    """Return the ids of all topics, or nothing if one is unknown, because a request has either ids or names."""
     ids = {name: snapshot.topics[name].topic_id for name in topics if name in snapshot.topics}
     return ids if len(ids) == len(topics) and ZERO_UUID not in ids.values() else {}
 
 
 def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
-    """Return the code that decides about a response: one to retry first, then one about the member."""
+    """Return the code that decides about a response: a code to retry comes first, then a code about the member."""
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        # A retry first: only with the retried response is it known what becomes of the rest.
+        # A retry comes first: only its response says what happens to the rest.
         again = action in (Action.REJOIN, Action.REFRESH_EPOCH)
         ranks = (action in RETRIED, action in LOST, again, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)

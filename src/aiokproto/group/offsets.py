@@ -44,9 +44,8 @@ class GroupOffsets:
     Topics are identified by id if the metadata has the ids of all of them and the coordinator supports it, else by
     name.
 
-    Invariant: results cover exactly the requested partitions, whatever form the version has; and an offset of a deleted
-    topic is never committed for a new topic of the same name.
-    """
+    Invariant: results cover exactly the requested partitions, in any version; and an offset of a deleted topic is never
+    committed for a new topic of the same name."""
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
@@ -67,7 +66,7 @@ class GroupOffsets:
             DeadlineError: No response in time.
             KafkaError: The request failed for good.
         """
-        # Reads the generation now: the caller has checked it with no await in between.
+        # This reads the generation now, because the caller has checked it with no await in between.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)
@@ -78,7 +77,7 @@ class GroupOffsets:
         """Return committed offsets, None where there are none.
 
         Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: a
-        consumer that started before they end would process records again that they are about to commit.
+        consumer that started before they end would process again the records that they are about to commit.
 
         Args:
             partitions: The partitions.
@@ -106,7 +105,7 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None:
-                # Left out by several responses in a row (FetchExchange.failure).
+                # Several responses in a row left it out (FetchExchange.failure).
                 found[partition] = None
                 continue
             if entry.error_code:

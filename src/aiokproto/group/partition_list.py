@@ -1,9 +1,9 @@
 """Many partitions, as the messages of a group hold them: compact, and decoded and encoded without an object for each.
 
-A leader handles the partitions of all members: for a hundred thousand of them, one object each would take longer than
-the assignor, and each run of Python's garbage collector over them would block the event loop for tens of milliseconds,
-whichever thread makes them. So they are numbers here, and become :class:`~aiokproto.types.TopicPartition` only when
-they are looked at.
+A leader handles the partitions of all members. For a hundred thousand partitions, making an object each would take
+longer than the assignor, and each run of Python's garbage collector over them would block the event loop for tens of
+milliseconds, in whichever thread they are made. So they are numbers here, and become
+:class:`~aiokproto.types.TopicPartition` only when they are looked at.
 
 ConsumerProtocolSubscription, ConsumerProtocolAssignment and the user data of ``sticky`` all hold an array of topics,
 each with an array of partition numbers, in the same form in all their versions.
@@ -28,7 +28,7 @@ _ONE = struct.Struct(">ii")
 
 
 class TopicNames(list[str]):
-    """Topics, to which the partitions of many lists refer by their place."""
+    """Topics. The partitions of many lists refer to them by index."""
 
     @cached_property
     def encoded(self) -> list[bytes]:
@@ -41,15 +41,15 @@ class PartitionList(Sequence[TopicPartition]):
 
     Attributes:
         topics: The topics.
-        places: For each partition the place of its topic.
+        topic_indexes: For each partition the index of its topic.
         numbers: For each partition its number.
     """
 
-    __slots__ = ("numbers", "places", "topics")
+    __slots__ = ("numbers", "topic_indexes", "topics")
 
-    def __init__(self, topics: TopicNames, places: array[int], numbers: array[int]) -> None:
+    def __init__(self, topics: TopicNames, topic_indexes: array[int], numbers: array[int]) -> None:
         self.topics = topics
-        self.places = places
+        self.topic_indexes = topic_indexes
         self.numbers = numbers
 
     @classmethod
@@ -58,18 +58,18 @@ class PartitionList(Sequence[TopicPartition]):
         if isinstance(partitions, PartitionList):
             return partitions
         found: dict[str, int] = {}
-        places, numbers = array("i"), array("i")
+        topic_indexes, numbers = array("i"), array("i")
         for topic, number in partitions:
-            places.append(found.setdefault(topic, len(found)))
+            topic_indexes.append(found.setdefault(topic, len(found)))
             numbers.append(number)
-        return cls(TopicNames(found), places, numbers)
+        return cls(TopicNames(found), topic_indexes, numbers)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        # As TopicPartition(topic, number), in a third of the time.
-        pairs = zip(map(self.topics.__getitem__, self.places), self.numbers, strict=True)
+        # This does the same as TopicPartition(topic, number), in a third of the time.
+        pairs = zip(map(self.topics.__getitem__, self.topic_indexes), self.numbers, strict=True)
         return cast("Iterator[TopicPartition]", map(tuple.__new__, repeat(TopicPartition), pairs))
 
     @overload
@@ -80,8 +80,8 @@ class PartitionList(Sequence[TopicPartition]):
 
     def __getitem__(self, index: int | slice) -> TopicPartition | PartitionList:
         if isinstance(index, slice):
-            return PartitionList(self.topics, self.places[index], self.numbers[index])
-        return TopicPartition(self.topics[self.places[index]], self.numbers[index])
+            return PartitionList(self.topics, self.topic_indexes[index], self.numbers[index])
+        return TopicPartition(self.topics[self.topic_indexes[index]], self.numbers[index])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
@@ -98,21 +98,22 @@ class PartitionList(Sequence[TopicPartition]):
             order: All topics that occur, in the order in which they are written; by default as they occur.
         """
         names, pack = self.topics.encoded, _ONE.pack
-        if order is None and len(set(self.places)) == len(self.places):
-            # Many topics with a partition each: what a group has that is balanced over many members.
-            each = [names[place] + pack(1, number) for place, number in zip(self.places, self.numbers, strict=True)]
-            return _INT32.pack(len(each)) + b"".join(each)
-        # Neither lists nor arrays of numbers: the garbage collector counts both, and after enough of them runs over all
-        # objects of the process.
-        by_place: dict[int, bytearray] = defaultdict(bytearray)
-        for place, number in zip(self.places, map(_INT32.pack, self.numbers), strict=True):
-            by_place[place] += number
+        if order is None and len(set(self.topic_indexes)) == len(self.topic_indexes):
+            # Many topics with one partition each are usual in a group that is balanced over many members.
+            pairs = zip(self.topic_indexes, self.numbers, strict=True)
+            encoded = [names[index] + pack(1, number) for index, number in pairs]
+            return _INT32.pack(len(encoded)) + b"".join(encoded)
+        # These are bytearrays because the garbage collector counts lists and arrays, and after enough of them it runs
+        # over all objects of the process.
+        by_topic: dict[int, bytearray] = defaultdict(bytearray)
+        for index, number in zip(self.topic_indexes, map(_INT32.pack, self.numbers), strict=True):
+            by_topic[index] += number
         if order is not None:
-            known = {name: place for place, name in enumerate(self.topics)}
-            by_place = {known[name]: by_place[known[name]] for name in order}
-        out = bytearray(_INT32.pack(len(by_place)))
-        for place, numbers in by_place.items():
-            out += names[place] + _INT32.pack(len(numbers) // _INT32.size) + numbers
+            known = {name: index for index, name in enumerate(self.topics)}
+            by_topic = {known[name]: by_topic[known[name]] for name in order}
+        out = bytearray(_INT32.pack(len(by_topic)))
+        for index, numbers in by_topic.items():
+            out += names[index] + _INT32.pack(len(numbers) // _INT32.size) + numbers
         return bytes(out)
 
 
@@ -129,13 +130,13 @@ def decode_partitions(data: bytes, start: int) -> tuple[PartitionList, int]:
     Raises:
         ValueError: The bytes are no such array.
     """
-    names, places, numbers = TopicNames(), array("i"), array("i")
+    names, topic_indexes, numbers = TopicNames(), array("i"), array("i")
     try:
         (count,) = _INT32.unpack_from(data, start)
         pos = start + _INT32.size
         if not 0 <= count <= len(data) - pos:
             raise ValueError(f"{count} topics in {len(data) - pos} bytes")
-        for place in range(count):
+        for index in range(count):
             (length,) = _INT16.unpack_from(data, pos)
             end = pos + _INT16.size + length
             if length < 0 or end > len(data):
@@ -144,14 +145,14 @@ def decode_partitions(data: bytes, start: int) -> tuple[PartitionList, int]:
             (size,) = _INT32.unpack_from(data, end)
             pos = end + _INT32.size
             if size == 1:
-                places.append(place)
+                topic_indexes.append(index)
                 numbers.append(_INT32.unpack_from(data, pos)[0])
             elif 0 <= size <= (len(data) - pos) // _INT32.size:
-                places.extend(array("i", (place,)) * size)
+                topic_indexes.extend(array("i", (index,)) * size)
                 numbers.extend(_big_endian(array("i", data[pos : pos + size * _INT32.size])))
             else:
                 raise ValueError(f"{size} partitions in {len(data) - pos} bytes")
             pos += size * _INT32.size
     except struct.error:
         raise ValueError("the bytes end in the middle of the partitions") from None
-    return PartitionList(names, places, numbers), pos
+    return PartitionList(names, topic_indexes, numbers), pos

@@ -36,7 +36,7 @@ def encode_subscription(
 ) -> bytes:
     """Encode a member's subscription, for JoinGroup."""
     names = sorted(topics)
-    # The newest version: members that know older ones read their own fields and skip the rest.
+    # Write the newest version: members that know older ones read their own fields and skip the rest.
     out = bytearray(_INT16.pack(ConsumerProtocolSubscription.versions.highest) + _INT32.pack(len(names)))
     for name in names:
         out += _string(name)
@@ -49,9 +49,8 @@ def encode_subscription(
 class SharedTopics:
     """The topics of the subscription that was decoded last.
 
-    Most members of a group list the same topics, byte for byte: they share one set then, which is decoded and gone
-    through once.
-    """
+    Most members of a group list the same topics, byte for byte. They share one set, which is decoded and gone through
+    once."""
 
     def __init__(self) -> None:
         self._encoded = b""

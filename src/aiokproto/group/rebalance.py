@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
@@ -13,6 +12,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
+from aiokproto.group.commits import Commits
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.joining import JoinFailure, Joining
 from aiokproto.group.membership import LOST, Membership
@@ -27,8 +27,8 @@ log = logging.getLogger("aiokproto.group")
 _LEAVE_TIMEOUT = 3.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before the next generation after an assignment that cannot be decoded. Each one stops all members of an eager
-group: longer than the pauses after failures that concern this member alone."""
+"""Seconds before the next generation after an assignment that can't be decoded. Each generation stops all members of an
+eager group, so these pauses are longer than the ones after failures that concern this member alone."""
 
 
 class RebalanceLoop:
@@ -43,7 +43,7 @@ class RebalanceLoop:
     Attributes:
         owned: The partitions that this member owns.
         outside: Whether it is not a member, and has no subscription for which to join.
-        settled: Set while no generation is being joined.
+        join_ended: Set while no generation is being joined.
         lost_reason: Why the group continued without this member, until the owner has received the LOST change.
         left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
@@ -58,37 +58,37 @@ class RebalanceLoop:
         membership: Membership,
         joining: Joining,
         owner: PartitionOwner,
-        interrupted: Callable[[AbstractSet[TopicPartition]], None],
+        commits: Commits,
     ) -> None:
-        """``interrupted`` is called with the partitions that other members may own from now on."""
         self.owned: set[TopicPartition] = set()
         self.outside = True
-        self.settled = asyncio.Event()
+        self.join_ended = asyncio.Event()
         self.lost_reason = ""
         self.left_reason = ""
         self.join_failure = ""
         self.rebalances = Timing()
         self.joining_since: float | None = None
-        # Whether the last response to a JoinGroup was that the member is known from now on (KIP-394).
+        # Whether the last response to a JoinGroup gave the member the id that it keeps from then on (KIP-394).
         self._known = False
         self._cluster = cluster
         self._config = config
         self._membership = membership
         self._joining = joining
         self._owner = owner
-        self._interrupted = interrupted
-        # Given up before joining. Until the next generation no other member owns them, and it may assign them back.
+        self._commits = commits
+        # Partitions that were given up before joining. Until the next generation no other member owns them, and it may
+        # assign them back.
         self._returning: set[TopicPartition] = set()
         self._topics: frozenset[str] = frozenset()
-        # Assigned by the last generation without being subscribed.
+        # Partitions that the last generation assigned although they aren't subscribed.
         self._unwanted: set[TopicPartition] = set()
         self._assignment_backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, uniform)
         self._rejoin_reason = "first join"
         self._failure: BaseException | None = None
-        # The JoinGroup in progress, so that a note can cut it short.
+        # The JoinGroup in progress. A note can cut it short.
         self._attempt: asyncio.Task[set[TopicPartition] | JoinFailure] | None = None
-        # Set by every note, cleared by the loop before it looks at the state: a note made later is seen in the next
-        # round.
+        # Every note sets it, and the loop clears it before it looks at the state, so that a later note is seen in the
+        # next round.
         self._noted = asyncio.Event()
 
     @property
@@ -102,7 +102,7 @@ class RebalanceLoop:
         """Replace the subscription; without topics the member leaves the group."""
         if topics != self._topics:
             self._topics = topics
-            # Cleared by the call and not by the first JoinGroup: from now on Consumer.assign() has to be refused.
+            # The call clears it instead of the first JoinGroup: from now on Consumer.assign() has to be refused.
             self.outside = self.outside and not topics
             self.rejoin("the subscription changed")
 
@@ -119,15 +119,15 @@ class RebalanceLoop:
     def lose(self, error: KafkaError) -> None:
         """Note that the group continued without this member."""
         self.lost_reason = str(error)
-        # At once, while the loop may be waiting for the owner to finish a REVOKE: that must stop waiting for commits
-        # that cannot succeed.
+        # Do it at once: the loop may be waiting for the owner to finish a REVOKE, which must stop waiting for commits
+        # that can't succeed.
         if self.owned:
             self._owner.lost()
         self.rejoin(str(error))
 
     def fail(self, error: BaseException) -> None:
         """Note that the group refuses this member for good: :meth:`run` raises the error."""
-        # The first: later ones are its consequences.
+        # Keep the first: later ones are its consequences.
         self._failure = self._failure or error
         self._note()
 
@@ -143,7 +143,7 @@ class RebalanceLoop:
     def _note(self) -> None:
         self._noted.set()
         if not self._can_join() and self._attempt is not None:
-            # Do not wait for JoinGroup: the coordinator can hold its response back for a whole rebalance timeout.
+            # Don't wait for JoinGroup: the coordinator can hold its response back for a whole rebalance timeout.
             self._attempt.cancel()
 
     def _can_join(self) -> bool:
@@ -159,7 +159,7 @@ class RebalanceLoop:
         """
         while True:
             self._noted.clear()
-            # Checked in the order of urgency: an error ends everything, lost partitions come before new ones.
+            # The most urgent comes first: an error ends everything, and lost partitions come before new ones.
             if self._failure is not None:
                 raise self._failure
             if self.lost_reason:
@@ -171,16 +171,16 @@ class RebalanceLoop:
 
     async def _lose(self) -> None:
         log.warning("group %s: lost all partitions: %s", self._config.group_id, self.lost_reason)
-        # Before the await: a second loss during it is a new note.
+        # Clear it before the await: a second loss during the await is a new note.
         self.lost_reason = ""
         self._left_to_others()
         await self._give_up(ChangeKind.LOST, set(self.owned))
 
     async def _stay_out(self) -> None:
         reason = self.left_reason
-        # A reason means that the application has stopped requesting records: a revocation would only wait for it.
+        # A reason means that the application has stopped requesting records, and a revocation would only wait for it.
         await self._give_up(ChangeKind.LOST if reason else ChangeKind.REVOKE, set(self.owned))
-        # The owner's callbacks may have subscribed again meanwhile: then there is no reason to leave.
+        # If the owner's callbacks have subscribed again meanwhile, there is no reason to leave.
         if self._can_join() or self._failure is not None:
             return
         self._left_to_others()
@@ -191,10 +191,14 @@ class RebalanceLoop:
             await self._noted.wait()
 
     async def _rebalance(self) -> None:
-        # Eager assignors: all, before joining, as the leader may give any partition to another member at once.
-        # Cooperative: only what is unsubscribed.
-        gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
-        await self._give_up(ChangeKind.REVOKE, gone, joins=True)
+        # The member gives up all partitions before joining if an assignor is eager: the leader may assign any of them
+        # to another member at once. If all are cooperative, it gives up only what isn't subscribed.
+        given_up = {
+            partition
+            for partition in self.owned
+            if not self._joining.cooperative or partition.topic not in self._topics
+        }
+        await self._give_up(ChangeKind.REVOKE, given_up, joins=True)
         if self.lost_reason or not self._can_join():
             return
         assigned = await self._join()
@@ -202,53 +206,53 @@ class RebalanceLoop:
             return
         self._left_to_others(but=assigned)
         # The subscription may have changed while joining, or the leader saw an older one.
-        unwanted = {each for each in assigned if each.topic not in self._topics}
+        unwanted = {partition for partition in assigned if partition.topic not in self._topics}
         assigned -= unwanted
         revoked, added = self.owned - assigned, assigned - self.owned
-        # Before the new ones are added: processing of what leaves ends first, and its offsets are committed in this
-        # generation.
+        # Revoke before the new partitions are added, so that the processing of revoked ones ends first, and their
+        # offsets are committed in this generation.
         await self._give_up(ChangeKind.REVOKE, revoked)
         if self.lost_reason:
             return
-        # Before the owner hears of it: it may commit from inside its callback.
+        # Add them before the owner is called: it may commit from inside its callback.
         self.owned |= added
         self._log_generation(len(added), len(revoked))
         await self._owner.apply(Change(ChangeKind.ASSIGN, sorted(added)))
         if revoked:
-            # Cooperative rebalancing: revoked partitions are assigned to their new owners in the next generation
-            # (KIP-429).
+            # Revoked partitions go to their new owners in the next generation, in cooperative rebalancing (KIP-429).
             # guard: partitions that were given up are assigned again
             self.rejoin("partitions were given up")
         elif unwanted and not self._unwanted:
-            # A static member that is back with another subscription is assigned what it had before. Once: an assignor
-            # that does so every time would keep the group from ever being stable.
+            # A static member that is back with another subscription is assigned what it had before. It rejoins once for
+            # that: an assignor that does so every time would keep the group from ever being stable.
             self.rejoin("topics were assigned that are not subscribed")
         elif reason := self._joining.outdated():
             # A topic has grown while the assignment was on its way.
             self.rejoin(reason)
         self._unwanted = unwanted
-        # Set already if anything was noted since _join cleared it.
+        # The event is set already if there was a note since _join cleared it.
         await self._noted.wait()
 
     def _left_to_others(self, but: AbstractSet[TopicPartition] = frozenset()) -> None:
-        self._interrupted(self._returning - but)
+        self._commits.interrupted(self._returning - but)
         self._returning = set()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition], *, joins: bool = False) -> None:
-        """Give up partitions; ``joins``: in order to join the next generation, which may assign them back."""
+        """Give up partitions; ``joins`` says that the member does so in order to join the next generation, which may
+        assign them back."""
         if not partitions:
             return
-        # Less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
+        # It is less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
         # A tenth is left for the JoinGroup itself.
         timeout = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
         deadline = asyncio.get_running_loop().time() + timeout
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
-        # After the owner is done: until then its commits are those of an owner.
+        # Remove them after the owner is done: until then its commits are commits of an owner.
         self.owned -= partitions
         if joins:
             self._returning |= partitions
         else:
-            self._interrupted(partitions)
+            self._commits.interrupted(partitions)
 
     @property
     def problem(self) -> str:
@@ -266,7 +270,7 @@ class RebalanceLoop:
         failures, undecodable, loop = 0, 0, asyncio.get_running_loop()
         started = self.joining_since = loop.time()
         self._known = False
-        self.settled.clear()
+        self.join_ended.clear()
         try:
             while self._can_join():
                 # Each attempt sends the newest subscription, which serves all notes made before it.
@@ -290,29 +294,29 @@ class RebalanceLoop:
                 if action in LOST:
                     # The group may have continued without this member.
                     self._left_to_others()
-                # The loop must have LOST carried out before it joins: those partitions may be read elsewhere.
+                # The loop must have LOST carried out before it joins: other members may read those partitions.
                 if action in LOST and self.owned:
                     self.lose(error)
                     return None
                 # The first refusal of this kind changes the request (a member id, for example), so retry without
                 # backoff.
                 if action is not Action.REJOIN or failures > 1:
-                    # The first failures are usual (a coordinator that moves); from the third on it is a problem, every
-                    # tenth time.
+                    # The first failures are usual (a coordinator that moves). From the third on it's a problem, which
+                    # is logged every tenth time.
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
                     await asyncio.sleep(self._cluster.backoff.delay(failures))
             return None
         finally:
             self.joining_since = None
-            # Also when joining is given up: a commit that waits must look at the state, not hang.
-            self.settled.set()
+            # Set it even if joining is given up: a commit that waits must look at the state instead of hanging.
+            self.join_ended.set()
 
     async def _pause_without_assignment(self, error: KafkaError, attempt: int) -> None:
-        """Wait before the next generation, since nobody knows what this one assigns to the member; the next rebalance
-        of the others ends the wait. (Java's consumer raises the error from each poll(), and does not rejoin.)"""
-        # Of an eager group the others may own anything by now. A cooperative one takes nothing away without a second
-        # rebalance, in which the member says what it still owns.
+        """Wait before the next generation, because this one's assignment to the member is unknown; the next rebalance
+        of the others ends the wait. (Java's consumer raises the error from each poll(), and doesn't rejoin.)"""
+        # The other members of an eager group may own anything by now. A cooperative group takes nothing away without a
+        # second rebalance, in which the member says what it still owns.
         self._left_to_others()
         pause, member = self._assignment_backoff.delay(attempt), self._membership
         self.join_failure = f"the assignment of member {member.member_id} cannot be decoded: {error}"
@@ -324,23 +328,24 @@ class RebalanceLoop:
             pause,
         )
         self._rejoin_reason = "the assignment cannot be decoded"
-        # As heartbeats go on, they can note that the group rebalances, or has lost the member.
+        # Heartbeats go on, and can note that the group rebalances, or has lost the member.
         await wait_until(self._noted, asyncio.get_running_loop().time() + pause)
 
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
         """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
-        # A task of its own: _note() must be able to cancel the wait for JoinGroup without cancelling the loop.
+        # It needs a task of its own: _note() must be able to cancel the wait for JoinGroup without cancelling the loop.
         self._attempt = create_task(
             self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
         )
         try:
-            # asyncio.wait tells the two cancellations apart: the attempt's own is a result, the loop's is raised here.
+            # asyncio.wait tells the two cancellations apart: the attempt's own is a result, and the loop's is raised
+            # here.
             await asyncio.wait([self._attempt])
             return None if self._attempt.cancelled() else self._attempt.result()
         finally:
             attempt, self._attempt = self._attempt, None
-            # False if it is done. Otherwise the loop was cancelled: the attempt must not change the membership
-            # afterwards.
+            # cancel() returns False if it is done. Otherwise the loop was cancelled, and the attempt must not change
+            # the membership afterwards.
             if attempt.cancel():
                 await asyncio.wait([attempt])
 

@@ -5,62 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from collections.abc import Set as AbstractSet
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
-from aiokproto.group.epoch_heartbeat import EpochHeartbeat
+from aiokproto.group.changes import ItemOwner
+from aiokproto.group.commits import Commits
+from aiokproto.group.epoch_heartbeat import EpochHeartbeat, HeartbeatForm
 from aiokproto.group.epoch_membership import EpochMembership, MemberState
 from aiokproto.observe.observers import Timing
 from aiokproto.runtime import create_task
-from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
 Item = TypeVar("Item", bound=Hashable)
 
 _LEAVE_TIMEOUT = 3.0
-
-
-class ItemOwner(Protocol[Item]):
-    """What carries out the changes of a member's items: partitions, or tasks.
-
-    An item is assigned, then either revoked or lost, alternately; one change at a time.
-    """
-
-    @property
-    def owned(self) -> AbstractSet[TopicPartition]:
-        """The partitions whose offsets the member can commit."""
-        ...
-
-    def known(self, items: frozenset[Item]) -> frozenset[Item]:
-        """Return the items that can be assigned now; others have to wait for metadata."""
-        ...
-
-    async def look_up(self, items: frozenset[Item]) -> None:
-        """Look up what is missing of items that are not known. Returns when it may be there; raises KafkaError."""
-        ...
-
-    async def assign(self, items: frozenset[Item]) -> None:
-        """The member owns these from now on; empty if a first target has none."""
-        ...
-
-    async def revoke(self, items: frozenset[Item]) -> None:
-        """Give up items: the group waits for it."""
-        ...
-
-    async def lose(self, items: frozenset[Item]) -> None:
-        """Other members may own these already."""
-        ...
-
-    async def left(self) -> None:
-        """The member has left the group and owns nothing."""
-        ...
-
-    def lost(self) -> None:
-        """The group has removed the member: :meth:`lose` follows when the change in progress is carried out."""
-        ...
 
 
 class Reconciliation(Generic[Item]):
@@ -85,13 +45,11 @@ class Reconciliation(Generic[Item]):
         cluster: ClusterClient,
         group_id: str,
         membership: EpochMembership[Item],
+        form: HeartbeatForm[Item],
         heartbeat: EpochHeartbeat[Item],
         owner: ItemOwner[Item],
-        has_subscription: Callable[[], bool],
-        interrupted: Callable[[AbstractSet[TopicPartition]], None],
+        commits: Commits,
     ) -> None:
-        """``has_subscription`` says whether there is something for which to be a member; ``interrupted`` is called with
-        the partitions that other members may own from now on."""
         self.left_reason = ""
         self.outside = True
         self.look_up_failure = ""
@@ -102,13 +60,13 @@ class Reconciliation(Generic[Item]):
         self._membership = membership
         self._heartbeat = heartbeat
         self._owner = owner
-        self._has_subscription = has_subscription
-        self._interrupted = interrupted
+        self._form = form
+        self._commits = commits
         self._failure: BaseException | None = None
         self._lost_reason = ""
         self._assigned_once = False
         self._is_out = False
-        # Look-ups in a row, whatever interrupted them: each heartbeat does.
+        # The number of look-ups in a row. It also counts those that were interrupted, as each heartbeat does.
         self._look_ups = 0
         self._noted = asyncio.Event()
 
@@ -116,7 +74,7 @@ class Reconciliation(Generic[Item]):
 
     def subscription_changed(self) -> None:
         """Look at the subscription again."""
-        self.outside = self.outside and not self._has_subscription()
+        self.outside = self.outside and not self._form.subscribed
         self._heartbeat.wake()
         self._noted.set()
 
@@ -141,7 +99,7 @@ class Reconciliation(Generic[Item]):
         self._noted.set()
 
     def _wanted(self) -> bool:
-        return self._has_subscription() and not self.left_reason
+        return self._form.subscribed and not self.left_reason
 
     # The loop
 
@@ -156,7 +114,7 @@ class Reconciliation(Generic[Item]):
             state = self._membership.state
             if self._failure is not None:
                 if state is MemberState.FALLING_BACK:
-                    # Whoever goes on with another protocol owns nothing.
+                    # The member of the other protocol, which takes over, owns nothing.
                     await self._revoke(self._membership.owned)
                 raise self._failure
             if state is MemberState.FENCED:
@@ -187,7 +145,7 @@ class Reconciliation(Generic[Item]):
 
     async def _stay_out(self) -> None:
         membership, away = self._membership, self.left_reason
-        if self._is_out and self.outside is not self._has_subscription():
+        if self._is_out and self.outside is not self._form.subscribed:
             await self._noted.wait()
             return
         self.joining_since = None
@@ -200,7 +158,7 @@ class Reconciliation(Generic[Item]):
             return
         await self.leave(_LEAVE_TIMEOUT, for_good=False)
         membership.left(stale=bool(away))
-        self.outside = not self._has_subscription()
+        self.outside = not self._form.subscribed
         self._is_out = True
         await self._owner.left()
 
@@ -211,7 +169,8 @@ class Reconciliation(Generic[Item]):
             await self._heartbeat.leave(epoch, timeout)
 
     async def _release(self) -> None:
-        """Give up everything without waiting for the application: it requests nothing, or others own it already."""
+        """Give up everything without waiting for the application: it requests nothing, or other members own it
+        already."""
         await self._give_up(self._membership.owned, self._owner.lose)
 
     async def _revoke(self, items: frozenset[Item]) -> None:
@@ -223,7 +182,7 @@ class Reconciliation(Generic[Item]):
             # guard: a revocation is reported afterwards -> self._membership.give_up(items); await how(items)
             await how(items)
             self._membership.give_up(items)
-            self._interrupted(before - self._owner.owned)
+            self._commits.interrupted(before - self._owner.owned)
 
     async def _reconcile(self) -> None:
         membership = self._membership

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from typing import Any
+
+from aiokproto.group.changes import ItemOwner, PartitionOwner
+from aiokproto.group.epoch_membership import EpochMembership
+from aiokproto.group.membership import Membership
 
 log = logging.getLogger("aiokproto.group")
 
 BLOCKED = 1.0
-"""Seconds by which the event loop has to be late for a warning to say so."""
+"""How late (s) the event loop has to be before a warning says so."""
 
 
 class Session:
@@ -26,19 +30,23 @@ class Session:
     """
 
     def __init__(
-        self, group_id: str, timeout: float, in_session: Callable[[], bool], on_change: Callable[[bool], None]
+        self,
+        group_id: str,
+        timeout: float,
+        membership: Membership | EpochMembership[Any],
+        owner: PartitionOwner | ItemOwner[Any],
     ) -> None:
-        """``in_session`` says whether there is a session; ``on_change`` receives each change of :attr:`confirmed`."""
+        """Each change of :attr:`confirmed` is reported to ``owner``."""
         self.confirmed = True
         self._group_id = group_id
         self.timeout = timeout
-        self._in_session = in_session
-        self._on_change = on_change
+        self._membership = membership
+        self._owner = owner
         self._sent_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def confirm(self, sent_at: float) -> None:
-        """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
+        """Record that the coordinator knows the member: it has responded to a request sent at that loop time."""
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
         if loop.time() - self._sent_at >= self.timeout:
@@ -55,7 +63,7 @@ class Session:
             self._ended()
 
     def limit(self, timeout: float) -> None:
-        """Replace the session timeout (s), also of the session that has begun."""
+        """Replace the session timeout (s), even of the current session."""
         self.timeout = timeout
         if self._timer is not None:
             self._timer.cancel()
@@ -68,7 +76,7 @@ class Session:
             self._timer = None
 
     def mark_unconfirmed(self, late: float = 0.0) -> None:
-        """Count the session as unconfirmed; ``late`` is by how many seconds the event loop did that too late."""
+        """Count the session as unconfirmed; ``late`` is how many seconds too late the event loop did so."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
             cause = ""
@@ -88,7 +96,7 @@ class Session:
         """Handle the timer; the session may have been confirmed since it was set."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        if not self._in_session():
+        if not self._membership.in_session:
             return
         ends_at = self._sent_at + self.timeout
         if loop.time() < ends_at:
@@ -99,4 +107,4 @@ class Session:
     def _set_confirmed(self, confirmed: bool) -> None:
         if confirmed != self.confirmed:
             self.confirmed = confirmed
-            self._on_change(confirmed)
+            self._owner.session(confirmed)

@@ -16,13 +16,14 @@ from aiokproto.observe.observers import Timing
 from aiokproto.types import TopicPartition
 
 _SESSION_TIMEOUT = 45.0
-"""Seconds: the default of ``group.share.session.timeout.ms``. Only the timeout of single heartbeats depends on it."""
+"""The default of ``group.share.session.timeout.ms``, in seconds. Only the timeout of single heartbeats depends on
+it."""
 
 
 class ShareMember:
     """A member of a share group: joins by ShareGroupHeartbeat, and reports each assignment.
 
-    Members share partitions: several can have the same one, and nobody waits until a member has given one up. So each
+    Members share partitions: several can have the same one, and no member waits until another has given one up. So each
     assignment takes effect at once, and nothing is acknowledged.
 
     Attributes:
@@ -47,12 +48,12 @@ class ShareMember:
                 :meth:`run`.
         """
         self._membership: EpochMembership[TopicIdPartition] = EpochMembership()
-        # The share sessions of a client that has not joined yet have the id as well.
+        # The share sessions of a client that hasn't joined yet have the id as well.
         self._membership.choose_id()
         self._form = _Form(rack)
         owner = _Owner(TopicNames(cluster), assigned)
         self._member: EpochMember[TopicIdPartition] = EpochMember(
-            cluster, group_id, self._membership, self._form, owner, lambda: bool(self._form.topics), _SESSION_TIMEOUT
+            cluster, group_id, self._membership, self._form, owner, _SESSION_TIMEOUT
         )
 
     @property
@@ -126,6 +127,10 @@ class _Form:
         self.topics: frozenset[str] = frozenset()
         self._rack = rack
 
+    @property
+    def subscribed(self) -> bool:
+        return bool(self.topics)
+
     def fields(self, owned: frozenset[TopicIdPartition], version: int) -> dict[str, Any]:
         return {"rack_id": self._rack or None, "subscribed_topic_names": sorted(self.topics)}
 
@@ -158,7 +163,7 @@ class _Owner:
 
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned | items)
-        # Only here: what is revoked may be followed by an assignment whose names are known already.
+        # Names are forgotten only here: a revocation may be followed by an assignment whose names are known already.
         self._names.retain(self._owned)
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
@@ -172,6 +177,9 @@ class _Owner:
 
     def lost(self) -> None:
         self._replace(frozenset())
+
+    def session(self, confirmed: bool) -> None:
+        """Nothing: the member shares its partitions, so it can't lose them to another member."""
 
     def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
         if owned != self._owned:

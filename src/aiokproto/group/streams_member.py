@@ -68,8 +68,8 @@ class StreamsListener:
     """
 
     async def assigned(self, tasks: Tasks) -> None:
-        """Begin with these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if
-        the member has joined and there are none yet."""
+        """Start these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if the
+        member has joined and there are none yet."""
 
     async def revoked(self, tasks: Tasks) -> None:
         """End these tasks: commit what is processed, and close their state. No other member has them before that."""
@@ -78,8 +78,8 @@ class StreamsListener:
         """Close the state of these tasks without committing: the group has continued without this member."""
 
     def removed(self) -> None:
-        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await; this is no
-        coroutine function, as others may own the tasks by the time it would run."""
+        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await. This isn't
+        a coroutine function, because other members may own the tasks by the time it would run."""
 
     def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> Awaitable[None] | None:
         """The group has other conditions than before: missing topics, or a member requests the end of the
@@ -90,7 +90,7 @@ class StreamsListener:
 
 
 class StreamsMember:
-    """A member of a streams group, beside those of Kafka Streams.
+    """A member of a streams group, which can also have members that are Kafka Streams.
 
     ::
 
@@ -154,7 +154,6 @@ class StreamsMember:
         self._api_timeout = cluster.config.api_timeout
         self._description = description
         self._description_wanted = asyncio.Event()
-        self._running = False
         self._requests = CoordinatorRequests(cluster, CoordinatorKind.GROUP, group_id)
         self._form = _Form(
             topology,
@@ -165,7 +164,7 @@ class StreamsMember:
             }
             | ({"rack_id": rack} if rack else {})
             | ({"user_endpoint": Endpoint(host=endpoint.host, port=endpoint.port)} if endpoint else {}),
-            self._take_response,
+            self,
         )
         self._membership: EpochMembership[StreamsTask] = EpochMembership(instance_id, _Form.reports)
         self._membership.choose_id()
@@ -175,7 +174,6 @@ class StreamsMember:
             self._membership,
             self._form,
             _Owner(topology, listener),
-            lambda: self._running,
             duration("session_timeout_ms", session_timeout_ms),
         )
 
@@ -215,8 +213,7 @@ class StreamsMember:
     # What the application has to say
 
     def report_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
-        """Report how far the state of tasks is restored, from which the group knows when a warm-up task can become
-        active.
+        """Report how far the state of tasks is restored, so that the group knows when a warm-up task can become active.
 
         Args:
             offsets: Task → the sum of the offsets in its changelogs up to which its state is restored.
@@ -240,7 +237,7 @@ class StreamsMember:
             FencedError, AuthorizationError: The same; another process uses the instance id, or an ACL is missing.
             UnsupportedVersionError: The broker has no streams groups.
         """
-        self._running = True
+        self._form.subscribed = True
         self._member.reconciliation.subscription_changed()
         describing = create_task(self._describe(), name="aiokproto-group-describe")
         notifying = create_task(self._notifier.run(), name="aiokproto-group-notify")
@@ -285,7 +282,8 @@ class StreamsMember:
 
     # Internals
 
-    def _take_response(self, response: StreamsGroupHeartbeatResponse) -> None:
+    def _read_response(self, response: StreamsGroupHeartbeatResponse) -> None:
+        """Read the conditions of the group, its endpoints, and whether it wants the topology described."""
         statuses = tuple(
             StreamsStatus(StatusCode(each.status_code), each.status_detail) for each in response.status or ()
         )
@@ -323,7 +321,7 @@ class StreamsMember:
 def _check_arguments(topology: object, listener: StreamsListener) -> None:
     if not isinstance(topology, StreamsTopology):
         raise ConfigurationError(f"topology={topology!r}: expected a StreamsTopology")
-    # Called while a response is handled, where nothing can be awaited: a coroutine would never run.
+    # They are called while a response is handled, where nothing can be awaited: a coroutine would never run.
     if is_async(getattr(listener, "removed", None)):
         raise ConfigurationError("StreamsListener.removed() is not awaited: make it a plain method; lost() can await")
     for name in ("assigned", "revoked", "lost"):
@@ -337,7 +335,7 @@ def _called(method: Callable[..., object], name: str, *args: Any) -> None:
 
 
 async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: Any) -> None:
-    # Apart: one that swallows its cancellation would keep run() from ending.
+    # It runs in a task of its own: a coroutine that swallows its cancellation would keep run() from ending.
     with calling(f"StreamsListener.{name}", awaited=True):
         await apart(method(*args), f"StreamsListener.{name}")
 
@@ -345,9 +343,8 @@ async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: A
 class _Notifier:
     """Calls the methods of a listener that responses lead to: at once, or those that are coroutine functions in turn.
 
-    Of several calls that wait for the same method only the newest is made: it has all that is so now, and a method that
-    hangs does not fill the memory.
-    """
+    If several calls wait for the same method, only the newest is made: it has the current state, and a method that
+    hangs doesn't fill the memory."""
 
     def __init__(self, listener: StreamsListener) -> None:
         self._listener = listener
@@ -379,12 +376,14 @@ class _Form:
     request_type = StreamsGroupHeartbeatRequest
     reports = ("active_tasks", "standby_tasks", "warmup_tasks")
 
-    def __init__(self, topology: StreamsTopology, constant: dict[str, Any], took: Any) -> None:
-        """``constant``: the fields that never change; ``took`` is called with each response."""
+    def __init__(self, topology: StreamsTopology, constant: dict[str, Any], member: StreamsMember) -> None:
+        """``constant`` has the fields that never change; ``member`` reads what else is in each response."""
+        # Set by StreamsMember.run(): from then on there are tasks to ask for.
+        self.subscribed = False
         self.shutdown = False
         self._topology = topology.encode()
         self._constant = constant
-        self._took = took
+        self._member = member
         self._endpoint_epoch = 0
         self._roles: dict[TaskRole, Tasks] = {}
         self._newest: dict[str, list[TaskOffset]] = {}
@@ -410,7 +409,7 @@ class _Form:
     def target(self, response: StreamsGroupHeartbeatResponse) -> Tasks | None:
         self._endpoint_epoch = response.endpoint_information_epoch
         self._offset_interval = response.task_offset_interval_ms / 1000
-        self._took(response)
+        self._member._read_response(response)
         lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
         if all(ids is None for ids in lists):
             return None
@@ -456,6 +455,9 @@ class _Owner:
 
     def lost(self) -> None:
         _called(self._listener.removed, "removed")
+
+    def session(self, confirmed: bool) -> None:
+        """Nothing: no other member has the tasks before they are revoked, or lost."""
 
     def _replace(self, tasks: Tasks) -> None:
         self._tasks = tasks

@@ -1,4 +1,4 @@
-"""The topology of a stream processor, as far as the group's coordinator has to know it (KIP-1071). Pure.
+"""The topology of a stream processor, as much of it as the group's coordinator has to know (KIP-1071). Pure.
 
 A *subtopology* is a connected part of the processing graph. It has one *task* for each partition of its input topics.
 The coordinator creates the *internal* topics: *repartition* topics, which one subtopology writes and another reads, and

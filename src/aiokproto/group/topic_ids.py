@@ -35,17 +35,16 @@ def from_topics(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Return partition numbers by topic id, in order."""
     return {
-        topic_id: [each.partition for each in group]
-        for topic_id, group in groupby(sorted(partitions), key=lambda each: each.topic_id)
+        topic_id: [partition.partition for partition in group]
+        for topic_id, group in groupby(sorted(partitions), key=lambda partition: partition.topic_id)
     }
 
 
 class TopicNames:
     """The names of topic ids, by the cluster's metadata.
 
-    An id that the metadata lacks belongs to a topic that is new, was created again, or that only the coordinator knows
-    to match the subscription.
-    """
+    If the metadata lacks an id, its topic is new, was created again, or only the coordinator knows that it matches the
+    subscription."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -54,18 +53,18 @@ class TopicNames:
     def known(self, partitions: Collection[TopicIdPartition]) -> frozenset[TopicIdPartition]:
         """Return the partitions whose topics the metadata has."""
         snapshot = self._cluster.snapshot
-        found = {each.topic_id: snapshot.topic_name(each.topic_id) for each in partitions}
-        # Kept, as a topic that is deleted has no name any more when it is revoked.
+        found = {item.topic_id: snapshot.topic_name(item.topic_id) for item in partitions}
+        # Names are kept because a deleted topic has no name any more when it is revoked.
         self._names |= {topic_id: name for topic_id, name in found.items() if name is not None}
-        return frozenset(each for each in partitions if found[each.topic_id] is not None)
+        return frozenset(item for item in partitions if found[item.topic_id] is not None)
 
     def named(self, partitions: Iterable[TopicIdPartition]) -> list[TopicPartition]:
         """Return partitions that were known, by name, sorted."""
-        return sorted(TopicPartition(self._names[each.topic_id], each.partition) for each in partitions)
+        return sorted(TopicPartition(self._names[item.topic_id], item.partition) for item in partitions)
 
     def retain(self, partitions: Collection[TopicIdPartition]) -> None:
         """Forget the names of all other topics."""
-        ids = {each.topic_id for each in partitions}
+        ids = {item.topic_id for item in partitions}
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in ids}
 
     async def look_up(self, partitions: Collection[TopicIdPartition]) -> None:
@@ -75,14 +74,14 @@ class TopicNames:
             UnknownTopicError: A broker does not know a topic; it may be new, or deleted meanwhile.
             KafkaError: The request failed.
         """
-        ids = sorted({each.topic_id for each in partitions} - self._known_ids(partitions))
+        ids = sorted({item.topic_id for item in partitions} - self._known_ids(partitions))
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
         found = {topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code}
         if found:
-            # By name from now on: they are read, so every refresh of the metadata must have them. The snapshot may have
-            # an earlier topic of that name.
+            # Request them by name from now on: they are read, so every refresh of the metadata must have them. The
+            # snapshot may have an earlier topic of that name.
             self._cluster.metadata.invalidate("the group assigns topics that the metadata lacks", found.values())
             await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
         for topic in response.topics:
@@ -93,7 +92,7 @@ class TopicNames:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_ID, _context(min(missing)))
 
     def _known_ids(self, partitions: Collection[TopicIdPartition]) -> set[bytes]:
-        return {each.topic_id for each in self.known(partitions)}
+        return {item.topic_id for item in self.known(partitions)}
 
 
 def _context(topic_id: bytes) -> str:

@@ -1,9 +1,8 @@
-"""From a host name to a connected socket: every address of the name gets its chance (KIP-302, RFC 8305).
+"""From a host name to a connected socket: every address of the name is tried (KIP-302, RFC 8305).
 
-The addresses are tried in the resolver's order, but by turns of IPv6 and IPv4. If one has neither answered nor failed
-in :data:`FALLBACK_DELAY`, the next is tried beside it; the first that accepts is used. So an address that swallows
-packets costs a quarter of a second, and a network without IPv6 nothing.
-"""
+The addresses are tried in the resolver's order, but IPv6 and IPv4 take turns. If an address has neither answered nor
+failed in :data:`FALLBACK_DELAY`, the next one is tried beside it; the first that accepts is used. So an address that
+swallows packets costs a quarter of a second, and a network without IPv6 costs nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from aiokproto.runtime.timeouts import timeout_at
 from aiokproto.texts import address
 
 FALLBACK_DELAY = 0.25
-"""Seconds after which the next address is tried beside the last (RFC 8305, section 8)."""
+"""Seconds after which the next address is tried beside the last one (RFC 8305, section 8)."""
 
 MAX_ADDRESSES = 16
-"""Most addresses of one host name that are tried."""
+"""Maximum number of addresses of one host name that are tried."""
 
 
 class Endpoint(NamedTuple):
@@ -60,7 +59,7 @@ async def resolve(
         BrokerConnectionError: The name has no address, or resolving it took too long.
     """
     for family in (socket.AF_INET, socket.AF_INET6):
-        # A literal address needs no resolver, hence no thread.
+        # A literal address needs no resolver, and hence no thread.
         with suppress(OSError, ValueError):
             socket.inet_pton(family, host)
             return [Endpoint(int(family), (host, port))]
@@ -71,13 +70,13 @@ async def resolve(
         raise BrokerConnectionError(f"{what}: resolving {host!r} took too long") from None
     except (OSError, ValueError) as error:
         raise BrokerConnectionError(f"{what}: {host!r} cannot be resolved: {reason(error)}") from error
-    # Once each: getaddrinfo repeats an address for every socket type.
+    # Keep each address once: getaddrinfo repeats it for every socket type.
     endpoints = list(dict.fromkeys(Endpoint(int(family), address) for family, _, _, _, address in found))
     return by_turns(endpoints)[:MAX_ADDRESSES]
 
 
 def by_turns(endpoints: list[Endpoint]) -> list[Endpoint]:
-    """Order addresses so that the families take turns, beginning with the first's (RFC 8305, section 4)."""
+    """Order addresses so that the families take turns, starting with the first address's (RFC 8305, section 4)."""
     families = dict.fromkeys(endpoint.family for endpoint in endpoints)
     columns = ([one for one in endpoints if one.family == family] for family in families)
     return [one for one in chain.from_iterable(zip_longest(*columns)) if one is not None]
@@ -120,12 +119,12 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
                 return None
         return None
     finally:
-        # They lost, and can be tried again should the winner turn out to be useless.
+        # They lost the race, and can be tried again if the winner turns out to be useless.
         if loop.time() < deadline:
             untried[:0] = attempts.values()
         try:
             await _discard(attempts)
-        # Cancelled here: the caller does not get the winner.
+        # The call is cancelled here, so the caller doesn't get the winner.
         except asyncio.CancelledError:
             if winner is not None:
                 winner.close()
@@ -137,7 +136,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket:
     try:
         opened.setblocking(False)
         await asyncio.get_running_loop().sock_connect(opened, endpoint.sockaddr)
-    # Also a cancellation: nobody else holds the socket.
+    # This includes a cancellation: nobody else closes the socket.
     except BaseException:
         opened.close()
         raise
@@ -146,7 +145,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket:
 
 async def _discard(attempts: dict[asyncio.Task[socket.socket], Endpoint]) -> None:
     for task in attempts:
-        # By a callback, which runs also if the wait below is cancelled.
+        # A callback closes it: the callback runs even if the wait below is cancelled.
         task.add_done_callback(_close_result)
         task.cancel()
     if attempts:
@@ -176,7 +175,7 @@ async def canonical_names(host: str, port: int, deadline: float, threads: Thread
 async def _name_of(endpoint: Endpoint, threads: ThreadPoolExecutor | None) -> str:
     try:
         return await current().getnameinfo(threads, endpoint.sockaddr)
-    # As while no name server answers: an address has a name for what its owner says, and need not have one.
+    # Treat it as if no name server answered: an address has whatever name its owner says, and need not have one.
     except OSError:
         return endpoint.host
 

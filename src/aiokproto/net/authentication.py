@@ -1,19 +1,18 @@
 """Authenticate a connection by SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens (KIP-43,
 KIP-152).
 
-Brokers before 1.0 know no SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
-that rejects one only closes the connection. Those before 0.10 know no SaslHandshake either: GSSAPI is their only
+Brokers before 1.0 don't know SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
+that rejects one only closes the connection. Brokers before 0.10 don't know SaslHandshake either: GSSAPI is their only
 mechanism, and its tokens are the first frames on the connection.
 
 **Sessions (KIP-368).** A broker may limit how long an authentication is valid. When most of that time has passed, the
-next request is held back, and with it all that follow it, until the client has authenticated again; requests already in
-flight are not disturbed. An idle connection does not authenticate again: a broker closes a connection only when a
+client holds back the next request, and all that follow it, until it has authenticated again; requests already in flight
+are not disturbed. An idle connection doesn't authenticate again, because a broker closes a connection only when a
 request comes too late.
 
 **The application's code.** A mechanism, and the functions that give it secrets, can raise anything, return anything,
-and be cancelled on their own account. All of that ends the attempt with an error, and never a task of the client.
-Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets.
-"""
+and be cancelled on their own account. All of that ends the attempt with an error, and never ends a task of the client.
+Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets."""
 
 from __future__ import annotations
 
@@ -50,11 +49,11 @@ from aiokproto.security.shown import LONGEST_REASON, shown
 from aiokproto.security.tracebacks import without_frames
 
 MAX_CHALLENGES = 64
-"""Most challenges of one exchange. The longest of the known mechanisms, GSSAPI, has three."""
+"""Maximum number of challenges in one exchange. The longest of the known mechanisms, GSSAPI, has three."""
 
 _RENEWED = (0.85, 0.95)
-"""The part of a session's lifetime after which it is renewed: between these two, so that the connections of many
-clients do not do it together (as Java)."""
+"""The parts of a session's lifetime between which it is renewed, at random, so that the connections of many clients
+don't renew together (as in Java)."""
 
 GSSAPI = "GSSAPI"
 """The only mechanism of brokers before 0.10."""
@@ -101,7 +100,7 @@ class Authentication:
         )
 
     async def run(self) -> None:
-        """Authenticate. Without a deadline of its own.
+        """Authenticate, without a deadline of its own.
 
         Raises:
             AuthenticationError: Either side rejected the other, or the broker does not offer the mechanism.
@@ -115,7 +114,7 @@ class Authentication:
             without_frames(error)
             raise error
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
-            # The application's code: a token endpoint that is away, a file that is being replaced.
+            # The application's code has failed: a token endpoint is away, or a file is being replaced.
             without_frames(error)
             raised = failure(error, f"the mechanism {self._mechanism.name}", awaited=True)
             raise self._failed(without_text(raised)) from raised
@@ -202,7 +201,7 @@ class Authentication:
             try:
                 challenge = await connection.send_token(token, SaslAuthenticateRequest.api_key, self._timeout)
             except BrokerConnectionError as error:
-                # Not final: nothing distinguishes it from a broker that is stopping.
+                # It isn't final, because nothing distinguishes it from a broker that is stopping.
                 text = f"{error}; brokers before 1.0 close the connection if they reject the credentials"
                 raise BrokerConnectionError(text) from error
             token = await self._token(exchange, bytes(challenge))
@@ -214,7 +213,7 @@ class Authentication:
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
         try:
             token: object = exchange.start() if challenge is None else exchange.respond(challenge)
-            # Of an application's own mechanism a plain method will do: most have nothing to wait for.
+            # An application's own mechanism may have plain methods, because most have nothing to wait for.
             if isawaitable(token):
                 self._awaits_token = True
                 token = await apart(token, self._who())
@@ -225,7 +224,7 @@ class Authentication:
             raise NoTokenError(f"{self._who()}: {error}") from error
         if isinstance(token, bytes) or (token is None and challenge is not None):
             return token
-        # Without the value, which may be the secret in another form.
+        # The text leaves out the value, which may be the secret in another form.
         raise ConfigurationError(f"{self._who()}: the mechanism returned {type(token).__name__}: expected bytes")
 
     def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
@@ -245,7 +244,7 @@ class Authentication:
         return rejected
 
     def _failed(self, why: str) -> NoTokenError:
-        # Without the user: what has failed may be what would say it.
+        # The text leaves out the user, because the user's name may be what failed.
         return NoTokenError(f"SASL {self._mechanism.name} with {self._connection.peer}: {why}")
 
     def _endless(self) -> AuthenticationError:
@@ -263,12 +262,13 @@ class Authentication:
     def _expire(self, lifetime: float) -> None:
         loop = asyncio.get_running_loop()
         # guard: a session is renewed before it ends
-        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold)
         # guard: requests wait while a session is renewed
-        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self._begin_renewal)
-        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self.start_renewal)
+        self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold)
 
-    def _begin_renewal(self) -> None:
+    def start_renewal(self) -> None:
+        """Authenticate again in a task of its own, because a request waits for it."""
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:

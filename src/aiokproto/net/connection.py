@@ -10,15 +10,15 @@ those behind it: callers separate these by opening several connections (see
 **Writing.** A request is encoded and written before :meth:`Connection.send` first suspends. Callers rely on this: the
 producer's sequence numbers are in order because its requests are written in the order of the calls.
 
-**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and nothing
-but the exchange while the client authenticates again (KIP-368). Requests wait in ``_held``, in order, with their
+**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and while
+the client authenticates again only that exchange is written (KIP-368). Requests wait in ``_held``, in order, with their
 correlation ids assigned: once one waits, all later ones do. Their response deadlines start when they are written.
 
-**Deadlines.** One timer serves all requests and the idle timeout, since a ``TimerHandle`` per request would cost more
-than the request. A caller's deadline fails that caller only; the late response is matched and dropped, as one
-skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own
-timeout, if longer) closes the connection: without that, a peer that vanished without closing its socket would be
-indistinguishable from a slow one.
+**Deadlines.** One timer serves all requests and the idle timeout, because a ``TimerHandle`` per request would cost more
+than the request. A caller's deadline fails that caller only; the late response is matched and dropped, because a
+skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own timeout,
+if longer) closes the connection: otherwise a peer that vanished without closing its socket would be indistinguishable
+from a slow one.
 
 **End.** ``_fail`` is the only way a connection ends, and runs once. It fails every request in flight exactly once; a
 request is never retried here, because only its caller knows whether it can be carried out twice.
@@ -32,7 +32,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
@@ -48,12 +48,6 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
-from aiokproto.net.early_ends import (
-    NO_RESPONSE_AFTER_VERSIONS,
-    NO_RESPONSE_YET,
-    NO_RESPONSE_YET_WITH_TLS,
-    SILENT,
-)
 from aiokproto.net.foreign_protocols import describe_bytes, recognize, usual_service
 from aiokproto.net.in_flight import (
     AwaitedRequest,
@@ -63,7 +57,6 @@ from aiokproto.net.in_flight import (
     end_of,
 )
 from aiokproto.net.protocol import TOKEN, ClientProtocol
-from aiokproto.net.throttle import throttle
 from aiokproto.net.timer import Timer
 from aiokproto.net.tls_errors import refusal
 from aiokproto.net.transport import Dialled, set_socket_options
@@ -71,11 +64,35 @@ from aiokproto.net.versions import BY_OPTION, BrokerVersions
 from aiokproto.observe.observers import NodeObserver
 from aiokproto.runtime.timeouts import deadline_at
 
+if TYPE_CHECKING:
+    from aiokproto.net.authentication import Authentication
+
 R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger("aiokproto.net")
 
+MAX_THROTTLE = 60.0
+"""Longest pause in seconds that one response can impose. A broker's field is an int32 of milliseconds, 24 days."""
+
 _LENGTH_SIZE = 4
+
+# The usual causes of connections that end early, or never respond. They don't become a NotKafkaError, which bootstrap
+# treats as final: a load balancer without a backend closes connections like this too, and the next attempt can succeed.
+_NO_RESPONSE_YET = (
+    " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
+    " not Kafka"
+)
+_SILENT = "the broker hangs, the listener expects TLS (security_protocol='SSL'), or it is not Kafka"
+# A broker's alert can be lost, if its end of the connection is closed before the client has read the alert.
+_NO_RESPONSE_YET_WITH_TLS = (
+    " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
+    " ssl_keystore_location) or does not accept this one"
+)
+# A listener with SASL answers ApiVersions to every client, and closes the connection on any other request.
+_NO_RESPONSE_AFTER_VERSIONS = (
+    " on the first request after ApiVersions: the broker is stopping, or the listener expects authentication"
+    " (security_protocol='SASL_SSL' or 'SASL_PLAINTEXT')"
+)
 
 
 class Connection(Dialled, asyncio.BufferedProtocol):
@@ -88,7 +105,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def __init__(self, peer: str, config: ClusterConfig, observer: NodeObserver | None = None) -> None:
         self.peer = peer
         self._observer = observer or NodeObserver(-1, config.hooks)
-        # Whether its end concerns the observer: only of what was reported as open.
+        # The observer hears of the end only if the connection was reported as open.
         self._reported = False
         self.versions = BrokerVersions({}, peer)
         self._first_id = -1
@@ -97,34 +114,36 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._protocol = ClientProtocol[InFlightRequest](peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
-        # The reason for the end, and the only mark of it: every method tests this, never the transport, which reports
-        # the loss one loop iteration later.
+        # The reason for the end, and the only mark of it. Every method tests this and never the transport, which
+        # reports the loss one loop iteration later.
         self._failure: KafkaError | None = None
-        # Set by connection_lost alone. close() only asks for the end: the transport flushes first, and wait_closed()
+        # connection_lost alone sets it. close() merely asks for the end: the transport flushes first, and wait_closed()
         # waits for that.
         self._lost = asyncio.Event()
-        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it: all others are
-        # limited by their callers, who wait for responses.
+        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it. Their callers limit
+        # all other requests: they wait for responses.
         self._writable = asyncio.Event()
         self._writable.set()
-        # Its writers are _send, which appends, and _flush, which alone removes: so the order of the calls is kept.
+        # _send appends to it and only _flush removes, which keeps the order of the calls.
         self._held: deque[HeldRequest] = deque()
-        # Clear while requests are in it. Only one-way requests wait for it, as for _writable.
+        # Clear while requests are in `_held`. Only one-way requests wait for it, as for `_writable`.
         self._flushed = asyncio.Event()
         self._flushed.set()
         # The end of the throttle time, or infinity between hold() and release(). 0.0 is neither, which spares the usual
         # request a look at the clock.
         self._held_until = 0.0
         self._holding = False
-        self._on_first_held: Callable[[], None] | None = None
+        # Whether the next request that waits starts a renewal of the session.
+        self._renewal_due = False
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
-        self._on_end: Callable[[], None] | None = None
-        # The APIs that the broker has answered in versions which the application has given; None for other versions.
+        self._authentication: Authentication | None = None
+        # The APIs that the broker has answered in the versions of `broker_version`; None if the broker reported its
+        # versions.
         self._answered: set[int] | None = None
         self._refused_api: int | None = None
         self._timer = Timer(self._on_timer)
-        # Of the last write. Reads need no mark: while a response is due the connection is not idle.
+        # When the last request was written. Reads need no mark: the connection isn't idle while a response is due.
         self._last_used = self._loop.time()
 
     @property
@@ -139,12 +158,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     @property
     def refused(self) -> str:
-        """The API of ``broker_version`` on which the broker has ended it and never answered; else empty."""
+        """The API on which the broker closed the connection without ever answering it in the version of
+        ``broker_version``; else empty."""
         return "" if self._refused_api is None else api_name(self._refused_api)
 
     @property
     def in_flight(self) -> int:
-        """Number of requests without a response, those held back included."""
+        """Number of requests without a response, including requests that are held back."""
         return len(self._protocol.pending) + len(self._held)
 
     @property
@@ -176,7 +196,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if recognize(seen):
             return NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
         arrived = f"only {seen[:32]!r} arrived" if seen else "nothing arrived"
-        return DeadlineError(f"{error}: {arrived}: {SILENT}{self._usual_service()}")
+        return DeadlineError(f"{error}: {arrived}: {_SILENT}{self._usual_service()}")
 
     async def send(
         self,
@@ -223,8 +243,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
         With ``past_hold`` it is written at once, ahead of requests that are held back.
         """
-        # No shield, and no removal from the queue when the caller is cancelled: the cancelled future counts as done(),
-        # and the late response is matched and dropped.
+        # It needs neither a shield nor a removal from the queue when the caller is cancelled: the cancelled future
+        # counts as done(), and the late response is matched and dropped.
         future: asyncio.Future[memoryview] = self._loop.create_future()
         self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline), past_hold)
         return await future
@@ -238,7 +258,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return await future
 
     def send_last_token(self, token: bytes) -> None:
-        """Send a SASL token without header, to which the broker does not respond.
+        """Send a SASL token without header. The broker does not respond to it.
 
         Raises:
             BrokerConnectionError: The connection is closed.
@@ -247,21 +267,21 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             raise copied(self._failure)
         self._write(TOKEN, _token_frame(token), None)
 
-    def opened(self, on_end: Callable[[], None] | None = None) -> None:
-        """Allow responses of any size from now on. ``on_end`` is called when the connection ends."""
+    def opened(self, authentication: Authentication | None = None) -> None:
+        """Allow responses of any size from now on. ``authentication`` renews the session until the connection ends."""
         self._protocol.opened()
-        self._on_end = on_end
+        self._authentication = authentication
         if self.versions.assumed == BY_OPTION:
             self._answered = set()
 
-    def hold(self, on_first: Callable[[], None]) -> None:
-        """Hold back all requests until :meth:`release`, and call ``on_first`` once one waits."""
+    def hold(self) -> None:
+        """Hold back all requests until :meth:`release`. The first one that waits starts a renewal of the session."""
         self._holding = True
         self._held_until = math.inf
-        self._on_first_held = on_first
-        # Of a throttle.
+        self._renewal_due = True
+        # Requests may wait already because the broker throttles the client.
         if self._held:
-            self._report_held()
+            self._start_renewal()
 
     def release(self) -> None:
         """Write the requests that :meth:`hold` has held back, unless a throttle time still runs."""
@@ -293,7 +313,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        # Decoded in the loop iteration that reads the frame: there is no task that could do it later.
+        # The loop iteration that reads the frame decodes it: there is no task that could do so later.
         decode = partial(self._decode, request, version)
         self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
@@ -305,15 +325,15 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         limit. Raises as :meth:`send`.
         """
         self._send(request, self.versions.pick(type(request), max_version), None)
-        # Written first, waited for afterwards: the request is in order, and a caller that is cancelled here leaves no
-        # half of a frame.
+        # Write first and wait afterwards, so that the request is in order, and a caller that is cancelled here leaves
+        # no half of a frame.
         if self._held or not self._writable.is_set():
-            # Outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
+            # This wait is outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline_at(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
-            # _fail sets both events too, so that nobody waits for a socket that is gone.
+            # _fail sets both events, too, so that no call waits for a socket that is closed.
             if self._failure is not None:
                 raise copied(self._failure)
 
@@ -323,8 +343,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and drop unsent data."""
-        # For the waiting requests; transport.abort() alone reports the loss only in the next loop iteration. Not by
-        # close(): asyncio's TLS transports ignore abort() once they were closed twice.
+        # Fail the waiting requests now, because transport.abort() alone reports the loss only in the next loop
+        # iteration. close() won't do, because asyncio's TLS transports ignore abort() once they were closed twice.
         self._fail(self._closed_here(), abort=True)
         if self._transport is not None:
             self._transport.abort()
@@ -342,23 +362,24 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _send(
         self, request: Request[Any], version: int, in_flight: InFlightRequest | None, past_hold: bool = False
     ) -> None:
-        # Checked before anything is encoded: after the end no correlation id may be used up, and nothing queued.
+        # Check before anything is encoded: a closed connection must neither use up a correlation id nor queue a
+        # request.
         if self._failure is not None:
             raise copied(self._failure)
-        # Encoded before it is decided whether to hold it: an EncodeError belongs to this call and must not appear when
-        # the queue is flushed, where no caller is left to raise it to.
+        # Encode before deciding whether to hold the request: an EncodeError belongs to this call and must not appear
+        # when the queue is flushed, where there is no caller to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
         if in_flight is not None:
             in_flight.version = version
-        # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
+        # Wait behind requests that still wait although the time has passed: overtaking them would reorder requests.
         if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
             self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
             if in_flight is not None and in_flight.deadline < math.inf:
-                # While the request waits, only the caller's own deadline runs; without one (infinity) the throttle
+                # The caller's own deadline alone runs while the request waits; without one (infinity) the throttle
                 # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
                 self._timer.call_at(in_flight.deadline)
-            self._report_held()
+            self._start_renewal()
         else:
             self._write(correlation_id, data, in_flight)
 
@@ -369,7 +390,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._last_used = now = self._loop.time()
         queue_time = now - queued_at if queued_at < math.inf else 0.0
         if in_flight is not None:
-            # Expected before it is written: no response, and no end of the connection, can find the queue without it.
+            # Add it to the queue before it is written, so that neither a response nor the end of the connection can
+            # find the queue without it.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
             in_flight.mark_sent(now, self._request_timeout)
             in_flight.queue_time = queue_time
@@ -396,7 +418,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
         if not self._holding:
             self._held_until = self._throttled_until
-        # Replaced and not kept: a longer pause moves the end, and the timer must not flush before it.
+        # Replace the timer: a longer pause moves the end, and the timer must not flush before it.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._throttle_timer = self._loop.call_at(self._throttled_until, self._end_throttle)
@@ -409,15 +431,16 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._held_until = 0.0
             self._flush()
 
-    def _report_held(self) -> None:
-        call, self._on_first_held = self._on_first_held, None
-        if call is not None:
-            call()
+    def _start_renewal(self) -> None:
+        if self._renewal_due and self._authentication is not None:
+            self._renewal_due = False
+            self._authentication.start_renewal()
 
     def _flush(self) -> None:
         while self._held and self._failure is None:
             held = self._held.popleft()
-            # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
+            # Drop it if its caller has stopped waiting. The correlation id then stays unused, which brokers don't mind:
+            # they only echo ids.
             if held.request is None or not held.request.done():
                 self._write(held.correlation_id, held.data, held.request, held.since)
         self._flushed.set()
@@ -425,26 +448,26 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
-        # Listed once, before anything fails: a callback may send again from within fail(), which would change the
+        # List them once, before anything fails: a callback may send again from within fail(), which would change the
         # queues under the loop.
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
                 self._fail_request(request, DeadlineError(self._deadline_text(request, now)))
-        # Any request, not only the oldest: one with a long timeout of its own (a JoinGroup) may be ahead of one that is
-        # overdue.
+        # Look at all requests and not only at the oldest: one with a long timeout of its own (a JoinGroup) may be ahead
+        # of one that is overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
             text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
-            # Aborted and not closed: the peer may have vanished, and a flush would wait until the kernel gives up.
+            # Abort instead of closing: the peer may have vanished, and a flush would wait until the kernel gives up.
             self._fail(BrokerConnectionError(text), abort=True)
         elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif requests:
-            # A request whose caller is gone has only the connection's deadline left.
+            # A request whose caller has stopped waiting has only the connection's deadline left.
             due = min(request.disconnect_at if request.done() else request.deadline for request in requests)
             # Responses can arrive long before that. From then on the connection is idle, without an event that would
-            # schedule the timer: so it runs after one idle timeout at the latest.
+            # schedule the timer, so the timer runs after one idle timeout at the latest.
             self._timer.call_at(min(due, now + self._config.connections_max_idle))
         else:
             self._timer.call_at(self._last_used + self._config.connections_max_idle)
@@ -459,8 +482,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return f"{what}: no response in {round(request.deadline - request.sent_at, 3):g} s"
 
     def _requests(self) -> list[InFlightRequest]:
-        """All requests without a response, oldest first; those held back come last, as they were sent last."""
-        # One-way requests have no response, and so no deadline: None.
+        """Return all requests without a response, oldest first; held ones come last because they will be sent last."""
+        # One-way requests have no response, and so no deadline: they are None.
         held = [held.request for held in self._held if held.request is not None]
         return [pending.token for pending in self._protocol.pending] + held
 
@@ -483,15 +506,15 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
-            # The oldest request gets the reason, as a retry would get the same response. The others only lost
-            # their connection: the bytes are not read, and where the next frame begins is unknown without them.
+            # The oldest request gets the reason: a retry would get the same response. The others only lost their
+            # connection: the bytes aren't read, and without them the start of the next frame is unknown.
             request = self._protocol.pending.popleft().token
-            # A caller that timed out or was cancelled: its response was awaited only to keep the order.
+            # If the caller timed out or was cancelled, the response was awaited only to keep the order.
             if not request.done():
                 self._fail_request(request, error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
-        # Where the next frame begins is unknown now, so nothing after it can be trusted.
+        # The start of the next frame is unknown now, so nothing after it can be trusted.
         except KafkaError as error:
             self._fail(error, abort=True)
 
@@ -514,15 +537,15 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
             lost = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
-            # With TLS 1.3 a broker rejects a client's certificate after the handshake.
+            # A broker rejects a client's certificate after the handshake if TLS is 1.3.
             error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
-        # Errors and their tracebacks refer to this connection until the garbage collector sees them: no frame of
+        # Errors and their tracebacks refer to this connection until the garbage collector sees them, and no frame of
         # megabytes should stay with it.
         # guard: a connection that has ended releases its buffers
         self._protocol.end()
-        # Last: whoever waits for it finds the failure set.
+        # Set it last, so that a caller that waits for it finds the failure set.
         self._lost.set()
 
     def _usual_service(self) -> str:
@@ -530,29 +553,29 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return usual_service(address[1]) if isinstance(address, tuple) else ""
 
     def _other_release(self) -> str:
-        """What a broker may be that does not do what the release does which the application has named."""
+        """Return a hint that ``broker_version`` may be wrong, if the application has set it."""
         if self.versions.assumed != BY_OPTION:
             return ""
         return f"; broker_version={self.versions.assumed_release!r} may be wrong: without it, 0.10 and later are asked"
 
     def _hint(self) -> str:
-        """What the usual causes are of a connection that the peer closes."""
+        """Return the usual causes of a connection that the peer closes."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
-                return NO_RESPONSE_YET_WITH_TLS + self._other_release()
-            return NO_RESPONSE_YET + self._usual_service() + self._other_release()
+                return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
+            return _NO_RESPONSE_YET + self._usual_service() + self._other_release()
         if self.versions.assumed:
             return self._other_release()
         pending = self._protocol.pending
         first = self._config.sasl is None and pending and pending[0].correlation_id == self._first_id
-        return NO_RESPONSE_AFTER_VERSIONS if first else ""
+        return _NO_RESPONSE_AFTER_VERSIONS if first else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
         """End the connection, for either side. Only the first call has an effect."""
         if self._failure is not None:
             return
-        # Set before anything is failed: a callback that sends again from within fail() is refused, instead of being
-        # queued on a connection that has ended.
+        # Set it before anything is failed, so that a callback that sends again from within fail() is refused, instead
+        # of being queued on a connection that has ended.
         self._failure = failure
         self._timer.cancel()
         if self._throttle_timer is not None:
@@ -563,7 +586,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             elif not request.reported:
                 # Its caller was cancelled, and the response is still due.
                 self._report_failure(request, failure)
-        # Cleared only now: _requests() reads both queues.
+        # Clear them only now: _requests() reads both queues.
         self._protocol.pending.clear()
         self._held.clear()
         self._flushed.set()
@@ -573,13 +596,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
-        if self._on_end is not None:
-            self._on_end()
+        if self._authentication is not None:
+            self._authentication.close()
         if self._reported:
             self._observer.disconnected(self.peer, failure)
 
     def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
-        # First: fail() may run a callback that sends again.
+        # Report first, because fail() may run a callback that sends again.
         self._report_failure(request, error)
         request.fail(error)
 
@@ -592,13 +615,27 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if self._answered is not None:
             self._answered.add(request.api_key)
         if request.reported:
-            # One end per request; the bytes count all the same.
+            # Each request ends once; the bytes count all the same.
             self._observer.bytes_received += size
         else:
-            # Also if its caller was cancelled: the broker's latency is what it is.
+            # Count it even if its caller was cancelled, because the broker's latency is what it is.
             waited = self._loop.time() - request.sent_at
             self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 
 
 def _token_frame(token: bytes) -> bytearray:
     return bytearray(len(token).to_bytes(_LENGTH_SIZE, "big") + token)
+
+
+def throttle(response: Response, version: int) -> float:
+    """Return for how many seconds the client must send nothing on this connection (KIP-219); 0.0 for no throttle.
+
+    Only versions from KIP-219 on count (``client_throttles``). Before, the broker delayed the response itself, and
+    ``throttle_time_ms`` reports a delay that has already happened.
+    """
+    # Some responses lack the field; ApiVersions has it, and Produce with acks=0 has no response at all.
+    milliseconds: int = getattr(response, "throttle_time_ms", 0)
+    if milliseconds <= 0 or version not in response.client_throttles:
+        return 0.0
+    # The limit is here because a peer controls the field, and one wrong field must not silence a client for weeks.
+    return min(milliseconds / 1000, MAX_THROTTLE)

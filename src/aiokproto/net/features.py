@@ -1,8 +1,7 @@
-"""What clients can do only with brokers of some release on: the feature, and the API version that brings it (pure).
+"""Features that need brokers of some release or later, and the API version that brings each of them (pure).
 
-The one table for error messages, and for docs/compatibility.md. Which release first served a version says
-:mod:`aiokproto.codec.releases`; only where brokers serve an API before it is for production, a release stands here.
-"""
+This is the one table for error messages and for docs/compatibility.md. :mod:`aiokproto.codec.releases` says which
+release first served a version; a release stands here only if brokers serve an API before it is meant for production."""
 
 from __future__ import annotations
 
@@ -99,11 +98,12 @@ _BELONGS = {
     79: SHARE_GROUPS,
     89: STREAMS_GROUPS,
 }
-"""APIs that are of no use without a feature which another one brings."""
+"""APIs that are useless without a feature that another API brings."""
 
 
 def need_of(api_key: int, version: int) -> str | None:
-    """Return what a version of an API needs: of the feature that it brings, or of itself; None if no release has it."""
+    """Return what a version of an API needs: the feature that it brings, or the API itself; None if no release has
+    it."""
     for feature in FEATURES:
         if (feature.api_key, feature.version) == (api_key, version):
             return feature.need

@@ -1,10 +1,9 @@
-"""What a peer that is not a Kafka broker is, by the first bytes that it sends (pure).
+"""Recognize a peer that isn't a Kafka broker by the first bytes that it sends (pure).
 
-A Kafka frame begins with its length. What most protocols send first is a length beyond any limit when it is read so
-("HTTP", "SSH-"): :class:`~aiokproto.net.protocol.ClientProtocol` refuses it at once. The first bytes of HTTP/2 and of
-ZooKeeper are plausible lengths: these peers are named once their frame could not be decoded, or did not come to its
-end.
-"""
+A Kafka frame starts with its length. The first bytes of most protocols ("HTTP", "SSH-") are beyond any limit when they
+are read as a length, and :class:`~aiokproto.net.protocol.ClientProtocol` refuses them at once. The first bytes of
+HTTP/2 and of ZooKeeper are plausible lengths: these peers are recognized once their frame couldn't be decoded, or
+didn't arrive in full."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from collections.abc import Mapping
 
 _SHOWN = 32
 
-# In this order: the first match counts. Each text says what to do where that is not plain.
+# The first match counts, so the order matters. Each text says what to do unless that is plain.
 _PROTOCOLS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), text)
     for pattern, text in (
         (rb"HTTP/\d", "an HTTP server"),
         (rb"\s*<(!doctype|html|\?xml)", "an HTTP server"),
         (rb"\x15\x03", "a TLS server"),
-        # A frame of stream 0: SETTINGS, or GOAWAY.
+        # A frame of stream 0 is SETTINGS, or GOAWAY.
         (rb"\0\0.\x04[\0\x01]\0\0\0", "an HTTP/2 server"),
         (rb"\0\0.\x07\0\0\0\0\0", "an HTTP/2 server"),
         (rb"SSH-", "an SSH server"),
@@ -69,7 +68,7 @@ _PORTS = {
 
 
 def recognize(seen: bytes) -> str | None:
-    """Return what a peer is that begins with these bytes ("an SSH server"); None if they say nothing."""
+    """Return what a peer is whose first bytes are these ("an SSH server"); None if they say nothing."""
     for pattern, name in _PROTOCOLS:
         if pattern.match(seen):
             return name
@@ -77,7 +76,7 @@ def recognize(seen: bytes) -> str | None:
 
 
 def describe_bytes(seen: bytes, remedies: Mapping[str, str] = _REMEDIES) -> str:
-    """Describe a peer that is no Kafka broker, or with other remedies no proxy, by the first bytes it sent."""
+    """Describe a peer by the first bytes it sent: it isn't a Kafka broker or, with other remedies, isn't a proxy."""
     name = recognize(seen)
     if name is None:
         return f"it responds with {seen[:_SHOWN]!r}"

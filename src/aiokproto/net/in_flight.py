@@ -1,4 +1,4 @@
-"""Requests in flight on a connection: their deadlines, and who receives the response.
+"""Requests in flight on a connection: their deadlines, and how each receives its response.
 
 A request has two deadlines. ``deadline`` is the caller's: when it passes, the caller gets ``DeadlineError`` and the
 connection lives on. ``disconnect_at`` is the connection's: when it passes without a response, the connection is closed
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Response)
 
 
 class InFlightRequest(ABC):
-    """A request that was sent, or is held back. The two classes below deliver its response.
+    """A request that was sent or is held back. The two classes below deliver its response.
 
     Attributes:
         api_key: The request's ApiKey, for error texts.
@@ -57,7 +57,8 @@ class InFlightRequest(ABC):
         """
         self.sent_at = now
         timeout = self.timeout
-        # Compared and not min(): this runs for every request, and a builtin call costs more than the comparison.
+        # This compares instead of calling min(), because it runs for every request, and a builtin call costs more than
+        # the comparison.
         if now + timeout < self.deadline:
             self.deadline = now + timeout
         self.disconnect_at = now + (timeout if timeout > request_timeout else request_timeout)
@@ -88,8 +89,8 @@ class AwaitedRequest(InFlightRequest):
         return self._future.done()
 
     def complete(self, frame: memoryview) -> None:
-        # The frame, not the message: the waiting task decodes, so that its DecodeError is raised there, and a dropped
-        # response costs no decoding.
+        # The result is the frame, not the message: the waiting task decodes, so that its DecodeError is raised there,
+        # and a dropped response costs no decoding.
         self._future.set_result(frame)
 
     def fail(self, error: KafkaError) -> None:
@@ -121,7 +122,8 @@ class CallbackRequest(InFlightRequest, Generic[R]):
         return self._done
 
     def complete(self, frame: memoryview) -> None:
-        # Before the callback: it may close the connection, which fails every request that is not done.
+        # Mark it done before the callback, which may close the connection, and that fails every request that isn't
+        # done.
         self._done = True
         try:
             response = self._decode(frame)
@@ -148,7 +150,8 @@ class HeldRequest:
 
 
 def end_of(failure: KafkaError, request: InFlightRequest) -> KafkaError:
-    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to add it to."""
+    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to which it could
+    be added."""
     error = copied(failure)
     if not isinstance(error, BrokerError):
         error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)

@@ -35,11 +35,11 @@ T = TypeVar("T")
 Connect = Callable[[], Awaitable[Connection]]
 
 SILENCE = 2.0
-"""Seconds without a response to ApiVersions after which a broker may be one of 0.9; less with a short timeout."""
+"""Seconds without a response to ApiVersions after which a broker may be Kafka 0.9; fewer with a short timeout."""
 
 _ANSWERED_SINCE: Mapping[str, Request[Any]] = {
     "0.9": ListGroupsRequest(),
-    # Of no partition.
+    # The request names no partition.
     "0.8.2": ListOffsetsRequest(replica_id=-1, topics=[]),
 }
 """By release, the newest first: a request that it answers, and that changes nothing and needs no permission."""
@@ -64,15 +64,16 @@ async def open_connection(
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
     Brokers before 0.10 close the connection when they receive ApiVersions. So does a proxy whose broker is away, or a
-    broker at its limit of connections, for as long as it lasts. So what closes the connection twice, the second time
-    for ApiVersions v0, is an old broker only if it answers a request of that time, and then closes that connection on
-    ApiVersions: ListGroups, which is new in 0.9, or ListOffsets. Whatever answers nothing is not reached yet.
+    broker at its limit of connections, for as long as it lasts. A peer that closes the connection twice, the second
+    time on ApiVersions v0, is therefore an old broker only if it answers a request that old brokers know (ListGroups,
+    which is new in 0.9, or ListOffsets), and then closes that connection on ApiVersions. A peer that answers nothing
+    isn't reached yet.
 
-    0.9 does not close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
-    on another connection: 0.9 is one that there answers ListGroups, and again ignores ApiVersions. A broker that is
+    0.9 doesn't close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
+    on another connection. It is 0.9 if it answers ListGroups there, and ignores ApiVersions again. A broker that is
     only slow fails one of the two, or its answer to the first request comes meanwhile.
 
-    The option ``broker_version`` says which release it is, and spares all of this.
+    The option ``broker_version`` names the release, and avoids all of this.
 
     ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
     that out; else None.
@@ -102,11 +103,11 @@ async def open_connection(
         try:
             async with deadline_at(until, authentication.overdue):
                 await authentication.run()
-        # Also a cancellation: nobody else holds the socket yet.
+        # This includes a cancellation, because no other code has the socket yet.
         except BaseException:
             connection.abort()
             raise
-        connection.opened(authentication.close)
+        connection.opened(authentication)
         return connection
 
     async def connect() -> Connection:
@@ -128,7 +129,7 @@ async def open_connection(
         connection = await connect()
         connection.versions = BrokerVersions.assume(release, peer)
         return await opened(connection)
-    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only one
+    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only a broker
     # before 0.10, or a proxy, closes the connection.
     closed: BrokerConnectionError | None = None
     for version in (None, 0):
@@ -141,7 +142,7 @@ async def open_connection(
             closed = closed or negotiated
             continue
         if negotiated.assumed:
-            # The one that was ignored still has a request in flight.
+            # The connection that ignored ApiVersions still has that request in flight.
             connection.abort()
             connection = await connect()
             connection.versions = negotiated
@@ -154,7 +155,7 @@ async def open_connection(
         raise BrokerConnectionError(text) from closed
     if config.sasl is None:
         return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
-    # Before it has authenticated a client, 0.9 answers no request but the tokens of GSSAPI.
+    # 0.9 answers no request but the tokens of GSSAPI before a client has authenticated.
     if config.sasl.name != GSSAPI:
         raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
     connection = await connect()
@@ -165,7 +166,8 @@ async def open_connection(
 async def _connect_to_old_broker(
     connect: Connect, until: float, timeout: float, closed: BrokerConnectionError
 ) -> Connection:
-    """Return a connection to a broker that has closed two on ApiVersions; raise ``closed`` if it answers nothing."""
+    """Return a connection to a broker that has closed two connections on ApiVersions; raise ``closed`` if it answers
+    nothing."""
     for release, request in _ANSWERED_SINCE.items():
         connection = await connect()
         answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
@@ -181,10 +183,11 @@ async def _connect_to_old_broker(
 
 
 async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | BrokerConnectionError:
-    """Return the result of a connection's first exchange; the error if the broker has closed the connection on it."""
+    """Return the result of a connection's first exchange, or the error if the broker has closed the connection on
+    it."""
     try:
         return await exchange
-    # Also a cancellation: nobody else holds the socket yet.
+    # This includes a cancellation, because no other code has the socket yet.
     except BaseException as error:
         connection.abort()
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
@@ -197,9 +200,8 @@ async def _answer_then_versions(
 ) -> BrokerVersions | None:
     """Send a request that old brokers answer, then ApiVersions; return None if that has closed the connection.
 
-    On one connection, and so to one broker: whatever has closed the others, this one is there, and knows no
-    ApiVersions.
-    """
+    Both go over one connection, and so to one broker: even if something else has closed the other connections, this
+    broker is there, and doesn't know ApiVersions."""
     await _answer(connection, request, until, timeout)
     try:
         return await _negotiate(connection, Negotiation(connection.peer, 0), until, timeout)
@@ -213,7 +215,7 @@ async def _unless_ignored(
     peer: str,
     timeout: float,
 ) -> BrokerVersions:
-    """Return the versions that the broker reports, or those of 0.9 if it is one that ignores the request."""
+    """Return the versions that the broker reports, or the versions of 0.9 if it ignores the request."""
     answer = asyncio.ensure_future(exchange)
     probe: asyncio.Future[bool] | None = None
     try:
@@ -229,7 +231,7 @@ async def _unless_ignored(
         tasks: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None]
         for task in tasks:
             task.cancel()
-        # Also of one that has failed in the loop iteration in which this call was cancelled.
+        # Await them even if one has failed in the loop iteration in which this call was cancelled.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -254,7 +256,7 @@ async def _ignores_api_versions(connect: Connect, until: float, timeout: float) 
 
 
 async def _answer(connection: Connection, request: Request[Any], until: float, timeout: float) -> None:
-    """Send a request in version 0, and wait for the response, which says nothing here."""
+    """Send a request in version 0, and wait for the response, whose content doesn't matter."""
     name = api_name(request.api_key)
     async with deadline_at(until, lambda: f"{name} to {connection.peer}: no response in {timeout:.3g} s"):
         await connection.send_raw(request, 0, timeout)
@@ -263,7 +265,7 @@ async def _answer(connection: Connection, request: Request[Any], until: float, t
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     try:
         async with deadline_at(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-            # At most once per version: Negotiation lowers the version with every refusal.
+            # It loops at most once per version, because Negotiation lowers the version with every refusal.
             while True:
                 frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
                 versions = _versions_of(frame, negotiation)
@@ -284,6 +286,6 @@ def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions 
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
-    # Anything it has answered rules out a broker that knows no ApiVersions; bytes of another protocol rule out a
-    # broker; and one that rejects the client's certificate (TLS 1.3) would do so again.
+    # Any answer rules out a broker that doesn't know ApiVersions. Bytes of another protocol rule out a broker, and a
+    # broker that rejects the client's certificate (TLS 1.3) would do so again.
     return not connection.has_responded and not isinstance(error, NotKafkaError | AuthenticationError)

@@ -2,7 +2,7 @@
 
 A response frame is ``int32 length | int32 correlation id | …``. Responses arrive in the order of the requests, so the
 correlation id is a check, not a key: :attr:`ClientProtocol.pending` is a FIFO queue, and a mismatch means that bytes
-were lost or the peer is broken. There is no recovery from that but closing the connection. (The tokens of SASL after
+were lost or the peer is broken. The only recovery from that is to close the connection. (The tokens of SASL after
 SaslHandshake v0 are frames without correlation id, see :data:`TOKEN`.)
 
 Frames are read into one of two places. Small ones share a scratch buffer: one ``recv`` can hold many, and each is
@@ -30,17 +30,19 @@ SCRATCH_SIZE = 64 * 1024
 """Responses up to this size (bytes) share the scratch buffer; a larger one gets a buffer of its exact size."""
 
 READ_AT_ONCE = 512 * 1024
-"""Most bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds to copy."""
+"""Maximum number of bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds
+to copy."""
 
 MAX_FIRST_RESPONSE_SIZE = 1024 * 1024
-"""Longest frame in bytes before the connection is open: a peer that has not proved anything gets little memory."""
+"""Longest frame in bytes before the connection is open, because a peer that hasn't proved anything gets little
+memory."""
 
 TOKEN = -1
-"""In place of a correlation id: the next frame is a SASL token, and nothing but that."""
+"""Takes the place of a correlation id: the next frame is a SASL token, and nothing else."""
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
-# After the length (4), ApiKey (2) and version (2): the same in every version of the request header.
+# The correlation id comes after the length (4), ApiKey (2) and version (2), in every version of the request header.
 _ID_AT = 8
 _IDS = 1 << 31
 
@@ -74,7 +76,7 @@ class ClientProtocol(Generic[T]):
         self.peer = peer
         self.pending: deque[Pending[T]] = deque()
         self._client_id = client_id
-        # At most one entry per API and version in use, a few dozen.
+        # The dict has at most one entry per API and version in use, so a few dozen.
         self._headers: dict[tuple[int, int], bytes] = {}
         self._max_response_size = max_response_size
         self._limit = min(max_response_size, MAX_FIRST_RESPONSE_SIZE)
@@ -86,8 +88,8 @@ class ClientProtocol(Generic[T]):
         # The frame that is being read into a buffer of its own; while it is set the scratch buffer is empty.
         self._frame: memoryview | None = None
         self._frame_filled = 0
-        # Until the first whole response: what does not look like one is then blamed on the address, later on the
-        # connection.
+        # False until the first whole response. Before that, bytes that don't look like a response are blamed on the
+        # address, and afterwards on the connection.
         self._first = True
 
     @property
@@ -123,7 +125,8 @@ class ClientProtocol(Generic[T]):
         Raises:
             EncodeError: The version cannot carry the request.
         """
-        # The headers of one API and version differ only in length and correlation id: encoded once, then patched.
+        # The headers of one API and version differ only in length and correlation id, so they are encoded once and then
+        # patched.
         correlation_id = self._next_id
         header = self._headers.get((request.api_key, version))
         if header is None:
@@ -132,7 +135,7 @@ class ClientProtocol(Generic[T]):
         request.encode_into(data, version)
         _INT32.pack_into(data, 0, len(data) - _LENGTH_SIZE)
         _INT32.pack_into(data, _ID_AT, correlation_id)
-        # Only after encoding has succeeded: a request that was never sent uses up no id.
+        # Count only after encoding has succeeded: a request that was never sent uses up no id.
         self._next_id = (correlation_id + 1) % _IDS
         return correlation_id, data
 
@@ -149,11 +152,11 @@ class ClientProtocol(Generic[T]):
         return bytes(frame)
 
     def sent(self, correlation_id: int, api_key: int, token: T) -> None:
-        """Expect the response to a request that is written now, after those of all requests before it."""
+        """Expect the response to a request that is written now, after the responses to all requests before it."""
         self.pending.append(Pending(correlation_id, api_key, token))
 
     def end(self) -> None:
-        """Give the buffers back: nothing is read any more. What :attr:`unfinished` returns stays."""
+        """Release the buffers, because nothing is read any more. :attr:`unfinished` keeps its value."""
         rest = self.unfinished
         self._frame = None
         self._scratch = bytearray(rest)
@@ -163,10 +166,10 @@ class ClientProtocol(Generic[T]):
     def get_buffer(self) -> memoryview:
         """Return where to read to; never empty before :meth:`end`."""
         if self._frame is not None:
-            # Sliced anew each time: asyncio asks for a buffer before every recv, and must never be handed more than the
-            # frame lacks, or it would read into the next one.
+            # Slice it again each time: asyncio asks for a buffer before every recv, and must never get more than the
+            # frame lacks, or it would read into the next frame.
             return self._frame[self._frame_filled : self._frame_filled + READ_AT_ONCE]
-        # Never empty: _make_room moves out what fills it.
+        # It is never empty: _make_room moves out what fills it.
         return self._scratch_view[self._end :]
 
     def received(self, count: int) -> Iterator[tuple[T, memoryview]]:
@@ -184,19 +187,20 @@ class ClientProtocol(Generic[T]):
             self._frame_filled += count
             if self._frame_filled == len(self._frame):
                 frame, self._frame = self._frame, None
-                # Not copied: nothing else refers to this buffer, and decoded records are views of it.
+                # It isn't copied: nothing else refers to this buffer, and decoded records are views of it.
                 yield self._match(frame), frame
             return
         self._end += count
         while self._end - self._start >= _LENGTH_SIZE:
             begin = self._start + _LENGTH_SIZE
             size = self._announced()
-            # Tested against the limit first (_announced): a length of gigabytes must not reserve memory.
+            # _announced has tested it against the limit, because a length of gigabytes must not reserve memory.
             if self._end - begin < size:
                 break
-            # Moved before the frame is handed out: the receiver may raise, and the frame must not be seen twice.
+            # Move the start before the frame is handed out: the receiver may raise, and the frame must not be seen
+            # twice.
             self._start = begin + size
-            # Copied: the scratch buffer is overwritten by the next read, while views of the frame live on.
+            # Copy it, because the next read overwrites the scratch buffer, while views of the frame live on.
             frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
             yield self._match(frame), frame
         self._make_room()
@@ -204,8 +208,9 @@ class ClientProtocol(Generic[T]):
     def _announced(self) -> int:
         """Return the size of the frame at the scratch buffer's start, once it is plausible."""
         (size,) = _INT32.unpack_from(self._scratch, self._start)
-        # A frame has at least a correlation id. What other protocols send first ("HTTP", "SSH-") is beyond any sensible
-        # limit when read as a length. Only a TLS alert (0x1503…, 336 MiB) can be within a high limit: tested by name.
+        # A frame has at least a correlation id. The first bytes of other protocols ("HTTP", "SSH-") are beyond any
+        # sensible limit when read as a length. Only a TLS alert (0x1503…, 336 MiB) can be within a high limit, so it is
+        # tested by name.
         shortest = 0 if self.pending and self.pending[0].correlation_id == TOKEN else _LENGTH_SIZE
         if shortest <= size <= self._limit and not (self._first and self._scratch.startswith(b"\x15\x03")):
             return int(size)
@@ -225,7 +230,7 @@ class ClientProtocol(Generic[T]):
         )
 
     def _make_room(self) -> None:
-        """Move what is left of the scratch buffer: into a frame of its own if that is large, else to the front."""
+        """Move the rest of the scratch buffer: into a frame of its own if that frame is large, else to the front."""
         left = self._end - self._start
         if left >= _LENGTH_SIZE:
             size = self._announced()
@@ -235,7 +240,7 @@ class ClientProtocol(Generic[T]):
                 self._frame_filled = left - _LENGTH_SIZE
                 self._frame[: self._frame_filled] = self._scratch_view[self._start + _LENGTH_SIZE : self._end]
                 left = 0
-        # The slice on the right is a copy, as source and target may overlap; it is less than one small frame.
+        # The slice on the right is a copy because source and target may overlap. It is shorter than one small frame.
         if left and self._start:
             self._scratch[:left] = self._scratch[self._start : self._end]
         self._start, self._end = 0, left
@@ -249,7 +254,7 @@ class ClientProtocol(Generic[T]):
             raise BrokerConnectionError(f"{self.peer} responds to request {correlation_id}, but none is in flight")
         expected = self.pending[0]
         if correlation_id != expected.correlation_id:
-            # A scan only for the text: the connection ends here.
+            # This scan only serves the text, because the connection ends here.
             known = any(pending.correlation_id == correlation_id for pending in self.pending)
             raise BrokerConnectionError(
                 f"{self.peer} responds {'out of order' if known else 'to a request that was never sent'}: "

@@ -1,4 +1,4 @@
-"""Through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
+"""Connections through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
 
 :class:`Handshake` is the connection's first protocol. :func:`negotiate` asks the proxy for the broker; after that
 :meth:`Handshake.hand_over` gives the connection to the client's own protocol, with or without TLS of its own. A proxy
@@ -22,11 +22,11 @@ from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.texts import address
 
 TLS_HANDSHAKE = 24 * 3600.0
-"""What event loops get as the limit of a TLS handshake (s): the deadline of the connection ends it. They would report
-the end of their own limit of a minute as an end by the peer."""
+"""The limit of a TLS handshake (s) that event loops get: the deadline of the connection ends it. Their own limit of a
+minute would look like an end by the peer."""
 
 MAX_RESPONSE_SIZE = 16 * 1024
-"""Longest response of a proxy in bytes: curl and Go have limits of this order."""
+"""Longest response of a proxy in bytes; the limits of curl and Go are similar."""
 
 _HTTP = b"HTTP/1."
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?!\d)([^\r\n]*)")
@@ -68,7 +68,8 @@ class Handshake(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        # What comes after the proxy's response is the broker's, and is read once it has a protocol.
+        # Bytes after the proxy's response are the broker's. They are read once the connection has a protocol for the
+        # broker.
         if len(self._received) > MAX_RESPONSE_SIZE and self._transport is not None:
             self._transport.pause_reading()
         self._wake()
@@ -99,7 +100,7 @@ class Handshake(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self, size: int) -> bytes:
-        """Read so many bytes.
+        """Read this many bytes.
 
         Raises:
             EOFError: The proxy closed the connection before.
@@ -136,7 +137,7 @@ class Handshake(asyncio.Protocol):
                 raise ConnectionResetError("the connection is lost")
             protocol.connection_made(upgraded)
             return upgraded
-        # Not read from while it changes hands.
+        # Nothing is read from the transport while it changes hands.
         transport.pause_reading()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -176,7 +177,7 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
         NotKafkaError: It is no such proxy.
         BrokerConnectionError: It refuses, cannot reach the host, or closed the connection.
     """
-    # Names come from brokers too: in a request line a space or line break would be more than a name.
+    # Names come from brokers, too: in a request line a space or line break would be more than a name.
     if not host.isascii():
         with suppress(UnicodeError):
             host = host.encode("idna").decode()
@@ -190,7 +191,7 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
     except EOFError:
         if line.seen:
             raise _no_proxy(proxy, line.seen) from None
-        # With TLS 1.3 a proxy rejects a certificate after the handshake.
+        # A proxy rejects a certificate after the handshake if TLS is 1.3.
         refused = refusal(f"proxy {proxy}", line.lost, PROXY)
         if refused is not None:
             raise refused from line.lost
@@ -222,14 +223,14 @@ async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
     version, reply = first = await line.read(2)
     if version != _VERSION:
         raise _no_proxy(proxy, first + line.seen)
-    # Before the rest, which some proxies leave out.
+    # Look at it before the rest, which some proxies leave out.
     if reply:
         why = _REPLIES.get(reply, f"reply {reply}")
         raise BrokerConnectionError(f"proxy {proxy} cannot connect to {address(host, port)}: {why}")
     _, kind = second = await line.read(2)
     if kind not in (_IPV4, _NAME, _IPV6):
         raise _no_proxy(proxy, second + line.seen)
-    # The proxy's own address, which nobody needs: only its length counts.
+    # This is the proxy's own address. Only its length counts.
     size = {_IPV4: 4, _IPV6: 16}.get(kind)
     await line.read((size if size is not None else (await line.read(1))[0]) + 2)
 
@@ -258,7 +259,7 @@ async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
         head.append(f"Proxy-Authorization: Basic {credentials}")
     line.write("\r\n".join([*head, "", ""]).encode("ascii"))
     code, text, response = await _response(line, proxy)
-    # Interim responses, which any request can have (RFC 9110, section 15.2); 101 is a final one.
+    # Any request can have interim responses (RFC 9110, section 15.2); 101 is a final one.
     while 100 <= code < 200 and code != 101:
         code, text, response = await _response(line, proxy)
     if code == 407:
@@ -280,6 +281,6 @@ async def _response(line: Handshake, proxy: Proxy) -> tuple[int, str, bytes]:
     status = _STATUS.match(response)
     if status is None:
         raise _no_proxy(proxy, response)
-    # Into an error, and so into logs: no control characters.
+    # The text goes into an error, and so into logs: it must have no control characters.
     words = "".join(each if each.isprintable() else "?" for each in status[2][:80].decode("latin-1"))
     return int(status[1]), f"{status[1].decode()}{words}", response

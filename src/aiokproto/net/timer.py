@@ -44,7 +44,7 @@ class Timer:
             if self._when <= when:
                 return
             self._timer.cancel()
-        # Stored here: uvloop's TimerHandle.when() is wrong for a time that has passed.
+        # It is stored here because uvloop's TimerHandle.when() is wrong for a time that has passed.
         self._when = when
         self._timer = self._loop.call_at(when, self._run_at)
 
@@ -56,11 +56,11 @@ class Timer:
         self._soon = self._timer = None
 
     def _run_soon(self) -> None:
-        # Before the callback, which may schedule the timer again.
+        # Clear it before the callback, which may schedule the timer again.
         self._soon = None
         self._callback(self._loop.time())
 
     def _run_at(self) -> None:
-        # As above.
+        # As above, clear it before the callback.
         self._timer = None
         self._callback(max(self._loop.time(), self._when))

@@ -1,10 +1,9 @@
 """What failed TLS handshakes mean, and what to do about them (pure).
 
 OpenSSL has a code for each reason to reject the broker's certificate. If the broker ends the handshake, it sends an
-alert, whose name is all that it says: Java's brokers send CERTIFICATE_UNKNOWN or BAD_CERTIFICATE for most reasons. With
-TLS 1.3 the client's handshake is complete before the broker has seen the client's certificate, so that an alert about
-it arrives like a response to the first request.
-"""
+alert, and the alert's name is all that the client learns: Java's brokers send CERTIFICATE_UNKNOWN or BAD_CERTIFICATE
+for most reasons. With TLS 1.3 the client's handshake is complete before the broker has seen the client's certificate,
+so an alert about it arrives like a response to the first request."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _TRUST = (
     " options the system's authorities are trusted"
 )
 
-# By X509_V_ERR_* of OpenSSL's x509_vfy.h.
+# The keys are X509_V_ERR_* of OpenSSL's x509_vfy.h.
 _REJECTED = {
     3: "ssl_crlfile has no revocation list of the authority that signed it, or of one above (ssl_crl_check_chain)",
     9: "it is not valid yet: check this machine's clock, and the certificate's first day",
@@ -63,8 +62,8 @@ _REJECTED |= {**dict.fromkeys((66, 67, 68), _WEAK), 79: _NO_AUTHORITY, **dict.fr
 
 _OWN = "the client's certificate (ssl_certfile or ssl_keystore_location)"
 
-# Words in OpenSSL's names of TLS alerts about certificates and access, which a retry does not change. Others, such as
-# INTERNAL_ERROR, are the broker's own problem and can pass. The first match counts.
+# Words in OpenSSL's names of TLS alerts about certificates and access, which a retry doesn't change. Other alerts, such
+# as INTERNAL_ERROR, are the broker's own problem and can pass. The first match counts.
 _REFUSALS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: set ssl_certfile, or ssl_keystore_location",
     "BAD_CERTIFICATE": (
@@ -91,7 +90,7 @@ _REFUSALS = {
     "UNKNOWN_PSK": f"it does not accept {_OWN}",
 }
 
-# Reasons of this side.
+# Reasons why this side refuses.
 _LOCAL = {
     "UNSUPPORTED_PROTOCOL": "it offers only versions of TLS that are older than this client accepts, which is TLS 1.2",
     "VERSION_TOO_LOW": "it offers only versions of TLS that are older than this client accepts, which is TLS 1.2",
@@ -99,8 +98,8 @@ _LOCAL = {
     "WRONG_SIGNATURE_TYPE": "it signs with an algorithm that this client does not accept",
 }
 
-# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. So does a load
-# balancer without a backend: the error is not final.
+# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. A load balancer
+# without a backend closes it, too, so the error isn't final.
 CLOSED_IN_HANDSHAKE = (
     "; a listener without TLS does that: connect to it with security_protocol='PLAINTEXT' or 'SASL_PLAINTEXT'"
 )

@@ -2,9 +2,8 @@
 
 There are three ways to a broker: directly, by its addresses (:mod:`~aiokproto.net.addresses`); through a proxy
 (:mod:`~aiokproto.net.proxy`); and by the application's own ``dialer``. ``address_map`` changes where each of them
-leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another:
-what is in between is not trusted.
-"""
+leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another,
+because the client doesn't trust what is in between."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ from aiokproto.net.foreign_protocols import describe_bytes
 from aiokproto.net.proxy import TLS_HANDSHAKE, Handshake, negotiate
 from aiokproto.net.tls_errors import BROKER, PROXY, tls_error
 from aiokproto.runtime.timeouts import apart, deadline_at, timeout_at
-from aiokproto.security.tls.anonymous import is_anonymous
 from aiokproto.security.tls.contexts import TlsContexts
+from aiokproto.security.tls.defaults import is_anonymous
 from aiokproto.texts import address, repr_of, text_of
 
 
@@ -41,14 +40,15 @@ class Dialled(asyncio.BaseProtocol):
 P = TypeVar("P", bound=Dialled)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
+"""Idle seconds before the first probe, seconds between probes, and the number of lost probes that ends the
+connection."""
 
 _EXPECTED = {
     "address_map": "a host and a port",
     "dialer": "a connected stream socket without TLS",
     "ssl_server_hostname": "a host name",
 }
-"""What the functions of the application return, by option."""
+"""What the application's functions return, by option."""
 
 _SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
 
@@ -111,13 +111,13 @@ class _Dial(Generic[P]):
     async def run(self) -> P:
         config, host, port = self._config, self._host, self._port
         if config.tls is not None:
-            # First: a mistake in the options is there whatever the address is.
+            # Check the options first: a mistake in them doesn't depend on the address.
             self._context = await self._certificates(config.tls)
             name = host
             if config.server_hostname is not None:
                 name = await self._ask("ssl_server_hostname", config.server_hostname, host, port, _is_name)
             self._server_hostname = self._tls_name(name)
-        # Only the connection goes elsewhere; the host stays what the certificate is verified against.
+        # The connection alone goes elsewhere; the certificate is still verified against the host.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
             if (host, port) != (self._host, self._port):
@@ -138,8 +138,8 @@ class _Dial(Generic[P]):
 
     def _tls_name(self, name: str) -> str:
         """Return the name that TLS sends and verifies."""
-        # The zone is this machine's, and no part of a certificate (RFC 6874); nor is the dot that ends a name which the
-        # resolver shall not complete (RFC 6066, section 3).
+        # The zone belongs to this machine, and is no part of a certificate (RFC 6874). Nor is the dot at the end of a
+        # name that the resolver must not complete (RFC 6066, section 3).
         host = name.partition("%")[0].removesuffix(".")
         try:
             host.encode("idna")
@@ -191,7 +191,7 @@ class _Dial(Generic[P]):
         return None
 
     async def _simple(self, endpoint: Endpoint) -> P | None:
-        """Connect in one step of the event loop's own, which a simulation has too."""
+        """Connect in one step of the event loop's own, which a simulation has, too."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -206,10 +206,10 @@ class _Dial(Generic[P]):
             self._failures.append(f"{endpoint.host}: {reason(error)}")
         return None
 
-    async def _attach(self, opened: socket.socket, where: str) -> P | None:
-        """Make a connected socket a connection, after the TLS handshake if there is one; None if that failed."""
+    async def _attach(self, opened: socket.socket, address: str) -> P | None:
+        """Turn a connected socket into a connection, after the TLS handshake if there is one; None if that failed."""
         loop = asyncio.get_running_loop()
-        # An event loop may have transports of their own for these.
+        # An event loop may have transports of its own for these.
         local = opened.family == getattr(socket, "AF_UNIX", None)
         create: Any = loop.create_unix_connection if local else loop.create_connection
         made: list[P] = []
@@ -230,19 +230,19 @@ class _Dial(Generic[P]):
                 )
             check_certificate(self._peer, transport)
             protocol = attached
-        # Another address does not change it.
+        # Another address doesn't change it.
         except AuthenticationError:
             raise
         except ssl.SSLError as error:
             raise tls_error(self._peer, error) from error
         except asyncio.TimeoutError:
-            self._failures.append(f"{where}: {_SILENT_IN_HANDSHAKE}")
+            self._failures.append(f"{address}: {_SILENT_IN_HANDSHAKE}")
         except OSError as error:
             hint = BROKER.closed if self._context is not None else ""
-            self._failures.append(f"{where}: closed in the TLS handshake: {reason(error)}{hint}")
+            self._failures.append(f"{address}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
-            # Also after a cancellation. If that comes when the handshake is complete, the transport still reads from
-            # the socket, and the number of a closed one is that of the next.
+            # This runs after a cancellation, too. If that comes when the handshake is complete, the transport still
+            # reads from the socket, and the next socket may get the number of the closed one.
             if protocol is None:
                 for begun in made:
                     begun.abort()
@@ -250,7 +250,7 @@ class _Dial(Generic[P]):
         return protocol
 
     async def _through(self, proxy: Proxy, host: str, port: int) -> P | None:
-        # Of several addresses the proxy gets one after the other: it alone knows which it can reach.
+        # The proxy gets one address after the other: it alone knows which it can reach.
         names = [host]
         if proxy.scheme == "socks5":
             try:
@@ -260,7 +260,7 @@ class _Dial(Generic[P]):
         for name in names:
             try:
                 return await self._tunnel(proxy, name, port)
-            # Another address does not change these.
+            # Another address doesn't change it.
             except (AuthenticationError, NotKafkaError):
                 raise
             except BrokerConnectionError as error:
@@ -295,7 +295,7 @@ class _Dial(Generic[P]):
                 protocol = self._make()
                 check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
                 return protocol
-        # Also a cancellation: nobody else holds the socket.
+        # This includes a cancellation: no other code has the socket.
         except BaseException as error:
             found[0].close()
             line.abort()
@@ -349,11 +349,10 @@ def check_certificate(peer: str, transport: asyncio.BaseTransport, option: str =
 def set_socket_options(transport: asyncio.BaseTransport) -> None:
     """Send small requests at once (``TCP_NODELAY``), and keep idle connections alive.
 
-    asyncio does the first only for sockets that name their protocol, which a ``dialer`` need not. NAT gateways and
-    firewalls drop idle connections silently; where the operating system does not have the options of TCP keepalive,
-    its own times apply.
-    """
-    # None in the simulation, whose transports have no socket; and a dialer's may be of another family.
+    asyncio sets the first only for sockets that name their protocol, which the socket of a ``dialer`` may not do. NAT
+    gateways and firewalls drop idle connections silently. If the operating system lacks the options of TCP keepalive,
+    its own times apply."""
+    # It is None in the simulation, whose transports have no socket; and a dialer's socket may be of another family.
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -23,10 +23,10 @@ _METADATA, _VOTE = 3, 52
 SOFTWARE_NAME = "aiokproto"
 
 BY_OPTION = "by broker_version"
-"""Why versions are assumed that the application has given."""
+"""Why versions are assumed: the application has given the release."""
 
 BEFORE_0_10 = ("0.8.2", "0.9")
-"""Releases without ApiVersions, whose versions are therefore those of :mod:`aiokproto.codec.releases`."""
+"""Releases without ApiVersions. :mod:`aiokproto.codec.releases` has their versions."""
 
 
 class BrokerVersions:
@@ -55,7 +55,7 @@ class BrokerVersions:
 
     @classmethod
     def assume(cls, release: str, peer: str, why: str = "as it has no ApiVersions") -> BrokerVersions:
-        """Return the versions of a broker that is not asked, by its release."""
+        """Return the versions of a release, for a broker that isn't asked."""
         return cls(versions_of(release), peer, assumed=why)
 
     @property
@@ -98,10 +98,11 @@ class BrokerVersions:
         Raises:
             UnsupportedVersionError: There is none. The text has both ranges.
         """
-        # Remembered, as this runs for every request; a call with a limit of its own is rare and computed anew.
+        # The result is cached because this runs for every request. A call with a limit of its own is rare, so its
+        # result is computed each time.
         if max_version is None and request_type.api_key in self._picked:
             return self._picked[request_type.api_key]
-        # An empty range for an API that the broker does not list: the comparison below then fails by itself.
+        # An API that the broker doesn't list has an empty range, so the comparison below fails by itself.
         theirs = self.ranges.get(request_type.api_key, Versions(0, -1))
         ours = request_type.versions if max_version in request_type.unstable else stable(request_type)
         limit = ours.highest if max_version is None else min(ours.highest, max_version)
@@ -119,7 +120,7 @@ class BrokerVersions:
         if _METADATA not in self.ranges and _VOTE in self.ranges:
             has += " (it is a listener of KRaft controllers: connect to one of brokers)"
         limit = "" if max_version is None else f", this call at most {max_version}"
-        # Only of a broker that is too old: one that is too new needs another client.
+        # The remedy helps only if the broker is too old; if it is too new, another client is needed.
         need = need_of(request_type.api_key, ours.lowest) if theirs.highest < ours.lowest else None
         older = f"; {need}, and the broker is like {self._like()}" if need else ""
         return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}{older}"
@@ -151,7 +152,7 @@ class Identity(NamedTuple):
 
 
 ANYONE = Identity()
-"""Of a peer that may be any broker: that of a bootstrap address."""
+"""The identity of a bootstrap address, which may lead to any broker."""
 
 
 class Negotiation:
@@ -186,8 +187,8 @@ class Negotiation:
             DecodeError: The response is malformed.
         """
         response = decode_api_versions(frame, self.version)
-        # The one comparison of a code outside of failures: this error selects the response's schema (KIP-511), and is
-        # part of the exchange.
+        # This is the one comparison of a code outside of failures: the error selects the response's schema (KIP-511),
+        # and is part of the exchange.
         unsupported = response.error_code == ErrorCode.UNSUPPORTED_VERSION
         if not unsupported and response.error_code:
             error = error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
@@ -200,9 +201,10 @@ class Negotiation:
             return BrokerVersions(ranges, self.peer, features=features)
         if self.version == 0:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
-        # Brokers from 0.10 to 2.3 list nothing in this response: version 0 then, which all of them have.
+        # Brokers from 0.10 to 2.3 list nothing in this response, so use version 0, which all of them have.
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))
-        # Strictly lower each time: a broker that lists the version it has just rejected must not cause an endless loop.
+        # The version is strictly lower each time: a broker that lists the version it has just rejected must not cause
+        # an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))
         return None
 

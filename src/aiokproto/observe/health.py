@@ -1,4 +1,4 @@
-"""Health: whether a client works, and what is wrong in words. Pure."""
+"""Health: whether a client works, and a description of what is wrong. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-_NAMED = 3
-"""How many causes of one kind are named."""
+_MAX_NAMED = 3
+"""Maximum number of causes of one kind that are named."""
 
 
 class HealthStatus(Enum):
@@ -16,22 +16,22 @@ class HealthStatus(Enum):
     OK = "ok"
     """Nothing is wrong."""
     DEGRADED = "degraded"
-    """Some of the work is delayed, or a part of it impossible; the client mends it as far as it can."""
+    """Some of the work is delayed or impossible. The client recovers as far as it can."""
     FAILED = "failed"
-    """Nothing works: it is not started, closed, has failed, or reaches no broker."""
+    """Nothing works: the client isn't started, is closed, has failed, or reaches no broker."""
 
 
 @dataclass(frozen=True)
 class Health:
     """The health of a client.
 
-    For a readiness probe, test :attr:`ready`. A liveness probe should only restart a client that has ``ended``: one
-    that reaches no broker recovers by itself.
+    For a readiness probe, test :attr:`ready`. A liveness probe should only restart a client that has ``ended``, because
+    a client that reaches no broker recovers by itself.
 
     Attributes:
         status: The worst of all findings.
-        reasons: The findings, the worst first; empty if it is well.
-        ended: Whether it is closed or has failed for good, and has to be replaced.
+        reasons: The findings, the worst first; empty if nothing is wrong.
+        ended: Whether the client is closed or has failed for good, and has to be replaced.
     """
 
     status: HealthStatus
@@ -40,7 +40,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether it works, at least in part."""
+        """Whether the client works, at least in part."""
         return self.status is not HealthStatus.FAILED
 
     def __str__(self) -> str:
@@ -48,11 +48,11 @@ class Health:
 
 
 class Findings:
-    """Collects what is wrong.
+    """Collects the problems of a client.
 
     Attributes:
-        failed: Why nothing works.
-        degraded: What is wrong otherwise.
+        failed: The reasons why nothing works.
+        degraded: The other problems.
         ended: Whether the client has ended for good.
     """
 
@@ -62,7 +62,7 @@ class Findings:
         self.ended = False
 
     def add_member(self, state: str, problem: str, joining_for: float | None) -> None:
-        """Add what is wrong about a member of a group; ``joining_for``: seconds of a rebalance, None without one."""
+        """Add the problems of a group member. ``joining_for`` is the duration (s) of a rebalance; None without one."""
         if joining_for is not None:
             self.degraded.append(f"rebalancing for {joining_for:.0f} s: {state}")
         if problem:
@@ -70,12 +70,12 @@ class Findings:
 
     def add_some(self, causes: Sequence[str]) -> None:
         """Add the first of many causes, and the number of the others."""
-        self.degraded += causes[:_NAMED]
-        if len(causes) > _NAMED:
-            self.degraded.append(f"{len(causes) - _NAMED} other causes")
+        self.degraded += causes[:_MAX_NAMED]
+        if len(causes) > _MAX_NAMED:
+            self.degraded.append(f"{len(causes) - _MAX_NAMED} other causes")
 
     def health(self) -> Health:
-        """Return the whole."""
+        """Return the health that follows from the findings."""
         status = HealthStatus.OK
         if self.degraded:
             status = HealthStatus.DEGRADED

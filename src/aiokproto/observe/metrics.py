@@ -1,7 +1,7 @@
-"""The metrics that a client pushes to brokers (KIP-714), computed from what its observers count. Pure.
+"""The metrics that a client pushes to brokers (KIP-714), computed from the counters of its observers. Pure.
 
-Names, units (milliseconds) and attributes are those of the standard metrics of KIP-714, which the Java client pushes
-too. Averages, maxima and rates are of the time since the last push that a broker accepted.
+Names, units (milliseconds) and attributes come from the standard metrics of KIP-714, which the Java client pushes, too.
+Averages, maxima and rates cover the time since the last push that a broker accepted.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Kind = Literal["producer", "consumer", "admin.client"]
 
 
 class ShareMetrics(NamedTuple):
-    """What the metrics of a share consumer are computed from.
+    """The sources of a share consumer's metrics.
 
     Attributes:
         observer: Counts fetches and acknowledgements.
         delivered: Returns the number of delivered records.
-        rebalances: Returns how long the member's rebalances took.
-        heartbeats: Returns how long its heartbeats took.
+        rebalances: Returns the durations of the member's rebalances.
+        heartbeats: Returns the durations of its heartbeats.
     """
 
     observer: ShareObserver
@@ -51,12 +51,12 @@ class MetricSource:
         """Create a source.
 
         Args:
-            kind: The client, as the names of its metrics begin.
+            kind: The kind of client, with which the names of its metrics start.
             cluster: Counts requests.
             producer: Counts batches.
             consumer: Counts fetches and commits.
-            share: What a share consumer counts.
-            rebalances: Returns how long the member's rebalances took; None without a group.
+            share: The sources of a share consumer's metrics.
+            rebalances: Returns the durations of the member's rebalances; None without a group.
             assigned: Returns the number of assigned partitions.
             labels: Returns the client's attributes, such as its group.
         """
@@ -68,10 +68,10 @@ class MetricSource:
         self._share = share
         self._rebalances = rebalances
         self._assigned = assigned
-        # By metric: totals as of the last push that was accepted.
+        # The totals at the last accepted push, by metric.
         self._pushed: dict[object, float] = {}
         self._pushed_at: float | None = None
-        # What :meth:`pushed` stores there.
+        # The totals of the last collect(), which pushed() moves to _pushed.
         self._seen: dict[object, float] = {}
         self._seen_at = 0.0
         self._timings: list[Timing] = []
@@ -82,7 +82,8 @@ class MetricSource:
         Args:
             now: The time (s).
             delta: Whether sums are the increase since the last push.
-            application: Metrics of the application, with totals as sums; they follow under their own names (KIP-1076).
+            application: Metrics of the application, whose sums are totals. They follow under their own names
+                (KIP-1076).
         """
         self._seen, self._seen_at, self._timings = {}, now, []
         return [
@@ -92,7 +93,7 @@ class MetricSource:
         ] + [self._of_application(metric, delta) for metric in application]
 
     def pushed(self) -> None:
-        """A broker has accepted what :meth:`collect` returned last: the next one starts from there."""
+        """Note that a broker has accepted the last result of :meth:`collect`. The next one starts from there."""
         self._pushed, self._pushed_at = self._seen, self._seen_at
         for timing in self._timings:
             timing.forget_recent()
@@ -121,7 +122,7 @@ class MetricSource:
             yield Metric("connection.creation.rate", (opened - before) / passed)
         yield from self._sum("connection.creation.total", opened, delta)
         for node in self._cluster.nodes.values():
-            # Bootstrap addresses have no id that means anything to the operator of the brokers.
+            # Skip bootstrap addresses, whose ids mean nothing to the operator of the brokers.
             if node.node >= 0:
                 yield from self._duration("node.request.latency", node.latency, {"node_id": f"node-{node.node}"})
 
@@ -131,7 +132,7 @@ class MetricSource:
         yield from self._idle_ratio("poll.idle.ratio.avg", consumer.waited, now)
 
     def _fetching_shares(self, share: ShareMetrics, now: float, delta: bool) -> Iterator[Metric]:
-        # Names of the Java client: KIP-714 has no standard metrics for share consumers.
+        # Use the Java client's names: KIP-714 has no standard metrics for share consumers.
         prefix, seen = "share.fetch.manager.", share.observer
         yield from self._spread(f"{prefix}fetch.size", seen.sizes)
         yield from self._spread(f"{prefix}records.per.request", seen.acquired)
@@ -179,7 +180,7 @@ class MetricSource:
         key = (name, *attributes.values())
         count, total = self._since((*key, "count"), timing.count), self._since((*key, "total"), timing.total)
         self._timings.append(timing)
-        # Only what was recorded: KIP-714 recommends sparse metrics.
+        # KIP-714 recommends sparse metrics, so skip it if nothing was recorded.
         if count:
             yield Metric(f"{name}.avg", total / count * factor, attributes=attributes)
             yield Metric(f"{name}.max", timing.recent_max * factor, attributes=attributes)
@@ -193,7 +194,7 @@ class MetricSource:
             return metric
         key = ("application", metric.name, *sorted(metric.attributes.items()))
         increase = self._since(key, metric.value)
-        # A total that has fallen began anew, as that of an object that was replaced.
+        # A total that has fallen has started again, for instance with a new object.
         return metric._replace(value=max(increase, 0)) if delta else metric
 
     def _since(self, key: object, total: float) -> float:
@@ -201,5 +202,5 @@ class MetricSource:
         return total - self._pushed.get(key, 0)
 
     def _passed(self, now: float) -> float:
-        # Before the first push no interval is known to which a rate could refer.
+        # A rate needs an interval, and there is none before the first push.
         return 0.0 if self._pushed_at is None else now - self._pushed_at

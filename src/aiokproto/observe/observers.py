@@ -1,6 +1,6 @@
-"""Observers: what the parts of a client count, and how they call the hooks. Pure; the clock is passed in.
+"""Observers: the counters of a client's parts, and the calls of hooks. Pure; the clock is passed in.
 
-Each has one writer, the part that it observes; see the package.
+Each has one writer, the part that it observes. The package's docstring explains more.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from aiokproto.hooks import (
 )
 from aiokproto.types import TopicPartition
 
-# For events of each request or batch: the constructor of a NamedTuple is Python code, and takes twice as long.
-_made = tuple.__new__
+# This creates the events of each request or batch, because the constructor of a NamedTuple is Python code, and takes
+# twice as long.
+_new_event = tuple.__new__
 
 _API_AND_VERSION = Struct(">hh").unpack_from
 
 
 class Timing:
-    """Durations: how many, their sum, and the largest, all in seconds.
+    """Durations in seconds: their number, their sum, and the longest.
 
     Attributes:
-        count: How many.
+        count: The number of durations.
         total: Their sum.
-        max: The largest.
-        recent_max: The largest since :meth:`forget_recent`.
+        max: The longest.
+        recent_max: The longest since :meth:`forget_recent`.
     """
 
     __slots__ = ("count", "max", "recent_max", "total")
@@ -66,18 +67,18 @@ class Timing:
             self.max = max(self.max, seconds)
 
     def forget_recent(self) -> None:
-        """Start :attr:`recent_max` again. Only one reader may do this: the metrics that are pushed."""
+        """Reset :attr:`recent_max`. Only one reader may do this, the pushed metrics."""
         self.recent_max = 0.0
 
 
 class NodeObserver:
-    """Counts what is sent to one broker and received from it, over all its connections.
+    """Counts requests to one broker and its responses, over all connections.
 
     Attributes:
         node: The broker's id.
         opened: Connections that were opened.
-        closed: Of these, those that have ended.
-        failed: Connections that could not be opened.
+        closed: Of these, the ones that have ended.
+        failed: Connections that couldn't be opened.
         requests: Requests written.
         errors: Requests that got no response.
         bytes_sent: Bytes of requests.
@@ -115,7 +116,7 @@ class NodeObserver:
             self.hooks.connection_opened(ConnectionOpened(self.node, address, channel, latency))
 
     def not_connected(self, address: str, channel: str, attempts: int, error: KafkaError) -> None:
-        """A connection could not be opened."""
+        """A connection couldn't be opened."""
         self.failed += 1
         if self.hooks.connection_failed is not None:
             self.hooks.connection_failed(ConnectionFailed(self.node, address, channel, attempts, error))
@@ -131,9 +132,9 @@ class NodeObserver:
         self.requests += 1
         self.bytes_sent += len(data)
         if self.hooks.request_sent is not None:
-            # Read from the frame: the callers of this hot path have neither at hand.
+            # Read both from the frame, because the callers of this hot path don't have them at hand.
             api, version = _API_AND_VERSION(data, 4)
-            self.hooks.request_sent(_made(RequestSent, (self.node, api_name(api), version, len(data), queue_time)))
+            self.hooks.request_sent(_new_event(RequestSent, (self.node, api_name(api), version, len(data), queue_time)))
 
     def received(self, api: int, version: int, size: int, queue_time: float, latency: float) -> None:
         """A response has arrived."""
@@ -141,10 +142,10 @@ class NodeObserver:
         self.latency.add(latency)
         if self.hooks.response_received is not None:
             fields = (self.node, api_name(api), version, size, queue_time, latency, None)
-            self.hooks.response_received(_made(ResponseReceived, fields))
+            self.hooks.response_received(_new_event(ResponseReceived, fields))
 
     def unanswered(self, api: int, version: int, queue_time: float, latency: float, error: KafkaError) -> None:
-        """A request gets no response, or its caller waits no longer."""
+        """A request gets no response, or its caller no longer waits."""
         self.errors += 1
         if self.hooks.response_received is not None:
             event = ResponseReceived(self.node, api_name(api), version, 0, queue_time, latency, error)
@@ -158,12 +159,12 @@ class NodeObserver:
 
 
 class ClusterObserver:
-    """Counts what concerns no single broker, and has the brokers' observers.
+    """Counts events of the whole cluster, and has the brokers' observers.
 
     Attributes:
-        nodes: By broker id. A broker that has left the cluster stays: totals never decrease.
+        nodes: The brokers' observers, by id. A broker that has left the cluster stays, so totals never decrease.
         refreshes: Metadata refreshes.
-        failed_refreshes: Of these, those that failed.
+        failed_refreshes: Of these, the ones that failed.
         retries: Requests that calls have sent again.
     """
 
@@ -200,13 +201,13 @@ class ProducerObserver:
     Attributes:
         batches: Acknowledged batches.
         records: Their records.
-        bytes: Their bytes as sent.
+        bytes: Their bytes, as they were sent.
         failed_batches: Batches that were given up.
         failed_records: Their records.
         retries: Batches that were sent again.
         queue_time: From a batch's first record to its first request.
         latency: From a batch's first record to its acknowledgement.
-        throttle: The throttle time of each Produce response, 0 included.
+        throttle: The throttle time of each Produce response, including 0.
         committed: Transactions that were committed.
         aborted: Transactions that were aborted.
         clock: Returns the time (s) for durations; None before the start.
@@ -222,7 +223,7 @@ class ProducerObserver:
 
     def written(
         self,
-        where: TopicPartition,
+        partition: TopicPartition,
         base_offset: int,
         records: int,
         size: int,
@@ -230,37 +231,37 @@ class ProducerObserver:
         attempts: int,
         created: float,
     ) -> None:
-        """A batch was acknowledged, which was opened at ``created`` (s)."""
+        """A batch that was opened at ``created`` (s) was acknowledged."""
         latency = self._since(created)
         self.batches += 1
         self.records += records
         self.bytes += size
         self.latency.add(latency)
         if self.hooks.batch_written is not None:
-            fields = (where.topic, where.partition, base_offset, records, size, uncompressed, attempts, latency)
-            self.hooks.batch_written(_made(BatchWritten, fields))
+            fields = (partition.topic, partition.partition, base_offset, records, size, uncompressed, attempts, latency)
+            self.hooks.batch_written(_new_event(BatchWritten, fields))
 
-    def failed(self, where: TopicPartition, records: int, attempts: int, created: float, error: KafkaError) -> None:
-        """A batch was given up, which was opened at ``created`` (s)."""
+    def failed(self, partition: TopicPartition, records: int, attempts: int, created: float, error: KafkaError) -> None:
+        """A batch that was opened at ``created`` (s) was given up."""
         latency = self._since(created)
         self.failed_batches += 1
         self.failed_records += records
         if self.hooks.batch_failed is not None:
-            self.hooks.batch_failed(BatchFailed(*where, records, attempts, latency, error))
+            self.hooks.batch_failed(BatchFailed(*partition, records, attempts, latency, error))
 
-    def retried(self, where: TopicPartition, records: int, attempts: int, error: KafkaError) -> None:
+    def retried(self, partition: TopicPartition, records: int, attempts: int, error: KafkaError) -> None:
         """A batch will be sent again."""
         self.retries += 1
         if self.hooks.batch_retried is not None:
-            self.hooks.batch_retried(BatchRetried(*where, records, attempts, error))
+            self.hooks.batch_retried(BatchRetried(*partition, records, attempts, error))
 
     def begun(self, transactional_id: str) -> None:
-        """A transaction has begun."""
+        """A transaction has started."""
         if self.hooks.transaction_begun is not None:
             self.hooks.transaction_begun(TransactionBegun(transactional_id))
 
     def ended(self, transactional_id: str, committed: bool, begun: float) -> None:
-        """A transaction has ended, which began at ``begun`` (s)."""
+        """A transaction that started at ``begun`` (s) has ended."""
         if committed:
             self.committed += 1
         else:
@@ -276,18 +277,18 @@ class ConsumerObserver:
     """Counts fetches, delivery, commits and rebalances.
 
     Attributes:
-        fetches: From sending a Fetch request to its response, long polls included.
+        fetches: From sending a Fetch request to its response, including long polls.
         failed_fetches: Fetch requests that failed as a whole.
         bytes: Bytes of records that were fetched.
         batches: Batches that were delivered.
-        records: Records that were delivered; those of ``batches()`` are not decoded, and not counted.
-        resets: Positions that were not in the log any more.
+        records: Records that were delivered. The records of ``batches()`` aren't decoded, so they aren't counted.
+        resets: Positions that were no longer in the log.
         commits: Successful commits.
-        failed_commits: The others.
+        failed_commits: Failed commits.
         assigned: How often partitions were assigned.
         revoked: How often they were revoked.
         lost: How often they were lost.
-        waited: Seconds in which the application waited for records.
+        waited: Seconds that the application waited for records.
     """
 
     def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
@@ -297,17 +298,21 @@ class ConsumerObserver:
         self.waited = 0.0
         self.fetches, self.commits = Timing(), Timing()
 
-    def fetched(self, node: int, where: TopicPartition, offset: int, records: int, size: int) -> None:
+    def fetched(self, node: int, partition: TopicPartition, offset: int, records: int, size: int) -> None:
         """Records of a partition were buffered."""
         if self.hooks.batch_fetched is not None:
-            self.hooks.batch_fetched(_made(BatchFetched, (node, where.topic, where.partition, offset, records, size)))
+            self.hooks.batch_fetched(
+                _new_event(BatchFetched, (node, partition.topic, partition.partition, offset, records, size))
+            )
 
-    def delivered(self, where: TopicPartition, records: int, next_offset: int) -> None:
-        """The application has records that were decoded together, or a batch."""
+    def delivered(self, partition: TopicPartition, records: int, next_offset: int) -> None:
+        """The application has received records that were decoded together, or a batch."""
         self.batches += 1
         self.records += records
         if self.hooks.records_delivered is not None:
-            self.hooks.records_delivered(_made(RecordsDelivered, (where.topic, where.partition, records, next_offset)))
+            self.hooks.records_delivered(
+                _new_event(RecordsDelivered, (partition.topic, partition.partition, records, next_offset))
+            )
 
     def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition], latency: float) -> None:
         """A change of the assignment was carried out."""
@@ -324,34 +329,34 @@ class ConsumerObserver:
         if self.hooks.committed is not None:
             self.hooks.committed(Committed(partitions, latency, error))
 
-    def reset(self, where: TopicPartition, reason: str, position: int, offset: int, leader_epoch: int) -> None:
-        """A position was moved, because it is not in the log."""
+    def reset(self, partition: TopicPartition, reason: str, position: int, offset: int, leader_epoch: int) -> None:
+        """A position was moved because it isn't in the log."""
         self.resets += 1
         if self.hooks.offset_reset is not None:
-            self.hooks.offset_reset(OffsetReset(*where, reason, position, offset, leader_epoch))
+            self.hooks.offset_reset(OffsetReset(*partition, reason, position, offset, leader_epoch))
 
 
 class ShareObserver:
     """Counts fetches, delivery, acknowledgements and assignments of a share consumer.
 
     Attributes:
-        fetches: From sending a ShareFetch request to its response, long polls included.
+        fetches: From sending a ShareFetch request to its response, including long polls.
         failed_fetches: ShareFetch requests that failed as a whole.
-        throttle: The throttle time of each ShareFetch response, 0 included.
+        throttle: The throttle time of each ShareFetch response, including 0.
         sizes: Bytes of records in each response.
         acquired: Records acquired by each request.
-        redelivered: Of these, those that had been delivered before.
+        redelivered: Of these, the ones that had been delivered before.
         batches: Record batches that were delivered.
         sent: Records whose acknowledgements or renewals were sent.
-        settled: Records whose acknowledgement took effect, by its number in the protocol.
-        failed: Records whose acknowledgement has no effect, or an unknown one.
+        settled: Records whose acknowledgement took effect, by the acknowledgement's number in the protocol.
+        failed: Records whose acknowledgement had no effect, or an unknown one.
         expired: Records whose lock expired before they were acknowledged.
         assigned: How often partitions were assigned.
         revoked: How often they were revoked.
         lost: How often they were lost.
-        waited: Seconds in which the application waited for records.
+        waited: Seconds that the application waited for records.
         polls: From each request for records to the next one.
-        polled_at: When records were last requested (s); None before.
+        polled_at: The time of the last request for records (s); None before the first.
     """
 
     def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
@@ -369,19 +374,19 @@ class ShareObserver:
             self.polls.add(now - self.polled_at)
         self.polled_at = now
 
-    def fetched(self, node: int, where: TopicPartition, offset: int, records: int, size: int) -> None:
+    def fetched(self, node: int, partition: TopicPartition, offset: int, records: int, size: int) -> None:
         """Records of a partition were acquired."""
         if self.hooks.batch_fetched is not None:
-            self.hooks.batch_fetched(BatchFetched(node, *where, offset, records, size))
+            self.hooks.batch_fetched(BatchFetched(node, *partition, offset, records, size))
 
-    def delivered(self, where: TopicPartition, records: int, next_offset: int) -> None:
-        """The application has records that were decoded together."""
+    def delivered(self, partition: TopicPartition, records: int, next_offset: int) -> None:
+        """The application has received records that were decoded together."""
         self.batches += 1
         if self.hooks.records_delivered is not None:
-            self.hooks.records_delivered(RecordsDelivered(*where, records, next_offset))
+            self.hooks.records_delivered(RecordsDelivered(*partition, records, next_offset))
 
     def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
-        """The assignment has changed, which takes effect at once."""
+        """The assignment has changed, with immediate effect."""
         setattr(self, kind, getattr(self, kind) + 1)
         if self.hooks.rebalanced is not None:
             self.hooks.rebalanced(Rebalanced(kind, tuple(partitions), 0.0))

@@ -13,12 +13,12 @@ from aiokproto.observe.observers import Timing
 
 @dataclass(frozen=True)
 class Durations:
-    """How long something took, over all times.
+    """The durations of something that happens repeatedly.
 
     Attributes:
         count: How often it happened.
-        total: The sum (s).
-        max: The longest (s).
+        total: The sum of the durations (s).
+        max: The longest duration (s).
     """
 
     count: int = 0
@@ -32,7 +32,7 @@ class Durations:
 
     @classmethod
     def of(cls, timing: Timing) -> Durations:
-        """Return a copy of what was measured so far."""
+        """Return a copy of the durations so far."""
         return cls(timing.count, timing.total, timing.max)
 
 
@@ -41,8 +41,8 @@ class ConnectionStats:
     """An open connection.
 
     Attributes:
-        channel: What it is for: ``"main"``, ``"fetch"``, ``"group"``.
-        in_flight: Requests without a response, and those held back for a throttle.
+        channel: The purpose: ``"main"``, ``"fetch"`` or ``"group"``.
+        in_flight: Requests without a response, including the ones that are held back for a throttle.
         silent_for: How long the oldest of them has been waiting (s).
     """
 
@@ -53,17 +53,17 @@ class ConnectionStats:
 
 @dataclass(frozen=True)
 class BrokerStats:
-    """What happened between the client and one broker.
+    """The statistics of the client and one broker.
 
     Attributes:
         node: The broker's id; negative for a bootstrap address.
         address: Host and port, and the rack if it has one; empty after the broker has left the cluster.
         connections: The open connections.
-        connections_opened: How many were opened so far.
-        connections_closed: How many of these have ended.
-        connection_failures: How often the broker could not be reached.
+        connections_opened: Connections that were opened so far.
+        connections_closed: Of these, the ones that have ended.
+        connection_failures: How often the broker couldn't be reached.
         failures_in_a_row: The same since it was last reached.
-        last_error: Why it could not be reached the last time; empty while it can be reached.
+        last_error: Why it couldn't be reached the last time; empty while it can be reached.
         requests: Requests written.
         request_errors: Requests without a response: deadlines, and lost connections.
         bytes_sent: Bytes of requests.
@@ -89,7 +89,7 @@ class BrokerStats:
 
     @property
     def state(self) -> str:
-        """``"connected"``, ``"unreachable"``, or ``"idle"``: no connection is needed at the moment."""
+        """``"connected"``, ``"unreachable"``, or ``"idle"`` if no connection is needed at the moment."""
         if self.connections:
             return "connected"
         return "unreachable" if self.failures_in_a_row else "idle"
@@ -102,16 +102,17 @@ class BrokerStats:
 
 @dataclass(frozen=True)
 class ClientStats:
-    """What every client has: connections, requests, metadata.
+    """The statistics that every client has: connections, requests, metadata.
 
     Attributes:
         client_id: The option ``client_id``.
-        client_instance_id: The id under which the brokers know its metrics (KIP-714); empty before they have given it.
-        brokers: By id, also those that have left the cluster; bootstrap addresses have negative ids.
+        client_instance_id: The id of its metrics at the brokers (KIP-714); empty until they have assigned it.
+        brokers: The brokers by id, including the ones that have left the cluster. Bootstrap addresses have negative
+            ids.
         metadata_age: Seconds since a broker last sent metadata; None before the first.
         metadata_refreshes: Metadata refreshes, whether or not they succeeded.
-        metadata_failures: Those that failed.
-        retries: Requests that calls have sent again.
+        metadata_failures: Of these, the ones that failed.
+        retries: Requests that were sent again by calls.
     """
 
     client_id: str
@@ -129,7 +130,7 @@ class ClientStats:
 
     @property
     def connections(self) -> int:
-        """Number of open connections."""
+        """Open connections."""
         return sum(len(broker.connections) for broker in self.brokers.values())
 
     @property

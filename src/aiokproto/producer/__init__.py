@@ -3,7 +3,7 @@
 The life of a record::
 
     post()/send()      appender      append to the partition's open batch: no await, no lock, for nearly every record
-       │ no room       buffer        wait for metadata, memory (buffer_memory) and earlier calls (append_order)
+       │ no room       buffer        wait for metadata, memory (buffer_memory) and earlier calls (AppendOrder)
        ▼
     open batch         accumulator   closed when it is full, linger_ms has passed, or flush() is called
        ▼
@@ -18,42 +18,42 @@ The life of a record::
 With a ``transactional_id``, ``transaction_manager`` stands beside the sender: it assigns epochs and sequence numbers,
 says which partitions may be sent, and ends the transaction.
 
-**Who owns what.** A batch is in exactly one place: ``open``, ``closed`` (waiting) or ``in_flight`` of its partition's
-queue. The accumulator alone moves it, and alone accounts for its bytes (``used``) from its first record to its
-outcome. All of it runs in one event loop; the only threads are those that compress, and they see one closed batch.
+**Who owns what.** A batch is in exactly one collection of its partition's queue: ``open``, ``closed`` (waiting) or
+``in_flight``. The accumulator alone moves it, and alone accounts for its bytes (``used``) from its first record to its
+outcome. Everything runs in one event loop. Only compression has threads, and each of them sees one closed batch.
 
-**Linger.** It is decided in ``accumulator`` (``drain`` and ``append``) and nowhere else: a batch is ready
-``linger_ms`` after its first record, at once if it is full, if memory is short, or on a flush.
+**Linger.** Only ``accumulator`` (``drain`` and ``append``) decides about it: a batch is ready ``linger_ms`` after its
+first record, or at once if it's full, if memory is short, or on a flush.
 
-**Order and idempotence (KIP-98, KIP-360).** A batch gets its sequence number when it is first drained, and keeps it for
-all retries; the broker drops what it has already written. A partition has several batches in flight only to a leader
-that has acknowledged one: a broker without state for this producer accepts *any* first sequence number, so if it
-rejected the first of several batches and then accepted the second, the first could never be written in order. For the
-same reason nothing is sent to a new leader while the old one still has batches, and a retry is in flight alone. When
-a batch that was sent fails, its sequence numbers are a gap: the partition waits for its other numbered batches and then
-restarts at 0 in the next epoch (:class:`~aiokproto.producer.queue.SequenceRestart`).
+**Order and idempotence (KIP-98, KIP-360).** A batch gets its sequence number when it's first drained, and keeps it for
+all retries; the broker drops batches that it has already written. A partition has several batches in flight only to a
+leader that has acknowledged one. The reason is that a broker without state for this producer accepts *any* first
+sequence number: if it rejected the first of several batches and then accepted the second, the first could never be
+written in order. For the same reason nothing is sent to a new leader while the old one still has batches, and a retry
+is in flight alone. When a batch that was sent fails, its sequence numbers are a gap. The partition then waits for its
+other numbered batches and restarts at 0 in the next epoch (:class:`~aiokproto.producer.queue.SequenceRestart`).
 
 **Transactions (KIP-98, KIP-890).** Producer and :class:`~aiokproto.producer.transaction.Transaction` have the same
-methods (``record_sender``) over one buffer, in which one *writer* at a time may append. Its ``WriteSession`` is that
-right: whoever closes it, be it the application or a failed batch, also ends the calls that wait. A failed batch does
-not restart its partition's numbers; it fails the transaction, and the next one has another epoch.
+methods (``record_sender``) on one buffer, to which one *writer* at a time may append. Its ``WriteSession`` is the right
+to do so. When the application or a failed batch closes the session, the calls that wait end, too. A failed batch
+doesn't restart its partition's numbers: it fails the transaction, and the next one has another epoch.
 
-**What can never happen.** With idempotence: a record written twice (unless the broker lost its state of the producer
-id), or records of one partition in another order than the calls'. In any mode: a batch with two outcomes, a delivery
-that never ends (``delivery_timeout_ms`` ends every batch), or more than ``buffer_memory`` bytes buffered, save for
-parts of a compressed batch that had to be split.
+**What can never happen.** With idempotence, no record is written twice (unless the broker has lost its state for the
+producer id), and the records of a partition are in the order of the calls. In any mode, no batch has two outcomes,
+every delivery ends (``delivery_timeout_ms`` ends every batch), and no more than ``buffer_memory`` bytes are buffered,
+except for parts of a compressed batch that had to be split.
 
-**Deadlines.** ``max_block_ms`` bounds the wait before a record is buffered; ``delivery_timeout_ms`` counts from the
-batch's first record and covers linger, retries and backoff; ``request_timeout_ms`` bounds one attempt.
-Requests about a transaction have ``default_api_timeout_ms`` each.
+**Deadlines.** ``max_block_ms`` bounds the wait before a record is buffered. ``delivery_timeout_ms`` counts from the
+batch's first record and covers linger, retries and backoff. ``request_timeout_ms`` bounds one attempt. Each request
+about a transaction has ``default_api_timeout_ms``.
 """
 
 from __future__ import annotations
 
 from aiokproto.producer.delivery import BatchDelivery, Delivery
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner, murmur2
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.producer import Producer
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.report import ProducerStats

@@ -3,7 +3,7 @@
 
 cimport cython
 
-from aiokproto.accelerator.awaiting cimport Call, answers_directly
+from aiokproto.accelerator.awaiting cimport DirectCoroutine, register
 from aiokproto.accelerator.layout cimport bytes_of
 from aiokproto.accelerator.naming cimport name_type
 from aiokproto.producer._delivery cimport BatchSlice, Delivery, new_delivery
@@ -43,36 +43,36 @@ cdef class RecordAppender:
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
     # None is the system clock, which is read without a Python call.
-    cdef public object _wall
-    # The last lookup: most records follow one of the same topic.
-    cdef object topic
-    cdef TopicQueues queues
+    cdef public object _milliseconds
+    # The result of the last lookup, because most records follow one of the same topic.
+    cdef object last_topic
+    cdef TopicQueues last_queues
 
     def __init__(self, partitioner):
         self._ready_topics = {}
         self._partitioner = partitioner
         self._has_pipeline = False
         self._thread = 0
-        self._wall = None
+        self._milliseconds = None
 
     __class_getitem__ = classmethod(GenericAlias)
 
     def _set_ready(self, topic, TopicQueues queues):
         # The remembered lookup must not outlive the right to append.
-        self.topic = self.queues = None
+        self.last_topic = self.last_queues = None
         if queues is None:
             self._ready_topics.pop(topic, None)
         else:
             self._ready_topics[topic] = queues
 
-    cdef inline long long wall(self):
-        return now_ms() if self._wall is None else self._wall()
+    cdef inline long long now(self):
+        return now_ms() if self._milliseconds is None else self._milliseconds()
 
     def _now_ms(self):
-        return self.wall()
+        return self.now()
 
     def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
-        cdef Post call = Post.__new__(Post)
+        cdef PostCall call = PostCall.__new__(PostCall)
         call.appender = self
         call.topic = topic
         call.value = value
@@ -91,9 +91,11 @@ cdef class RecordAppender:
     def _append(self, topic, value, key, headers, partition, timestamp):
         return self.append(topic, value, key, headers, partition, timestamp)
 
-    cdef object append(self, object topic, object value, object key, object headers, object partition, object timestamp):
+    cdef object append(
+        self, object topic, object value, object key, object headers, object partition, object timestamp
+    ):
         cdef long long when
-        cdef OpenBatchSlot opening
+        cdef OpenBatchSlot slot
         cdef TopicQueues queues
         cdef Py_ssize_t index
         if type(value) is not bytes and value is not None:
@@ -102,38 +104,38 @@ cdef class RecordAppender:
             key = as_bytes("key", key)
         if headers or headers is None:
             headers = check_headers(headers)
-        when = self.wall() if timestamp is None else check_timestamp(timestamp)
-        # Before the remembered lookup, which the event loop's thread alone reads and writes.
+        when = self.now() if timestamp is None else check_timestamp(timestamp)
+        # This comes before the remembered lookup, which only the event loop's thread may read and write.
         if self._thread != PyThread_get_thread_ident():
             return PendingRecord(topic, partition, when, key, value, headers)
-        # Identity: callers mostly pass the same string object; an equal one takes the dict. None is what a fresh
-        # appender remembers.
-        if topic is self.topic and topic is not None:
-            queues = self.queues
+        # It compares identities, since callers mostly pass the same string object; an equal one takes the dict. A new
+        # appender remembers None.
+        if topic is self.last_topic and topic is not None:
+            queues = self.last_queues
         else:
             queues = self._ready_topics.get(topic)
             if queues is not None:
-                self.topic = topic
-                self.queues = queues
+                self.last_topic = topic
+                self.last_queues = queues
         if queues is None:
             return PendingRecord(topic, partition, when, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
-            partition = self.choose(queues, partition, key, value)
-        opening = queues.sticky if partition is None else queues.queues[partition]
-        if opening.batch is not None:
+            partition = self.choose_partition(queues, partition, key, value)
+        slot = queues.sticky if partition is None else queues.queues[partition]
+        if slot.batch is not None:
             if headers:
-                packed = encode_headers(headers)
-                index = opening.batch.put(when, bytes_of(key), bytes_of(value), bytes_of(packed))
+                encoded = encode_headers(headers)
+                index = slot.batch.put(when, bytes_of(key), bytes_of(value), bytes_of(encoded))
             else:
-                index = opening.batch.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
+                index = slot.batch.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
             if index >= 0:
-                return new_delivery(opening.outcome, index, when)
+                return new_delivery(slot.outcome, index, when)
         return PendingRecord(topic, partition, when, key, value, headers)
 
     def _choose_partition(self, TopicQueues queues not None, partition, key, value):
-        return self.choose(queues, partition, key, value)
+        return self.choose_partition(queues, partition, key, value)
 
-    cdef object choose(self, TopicQueues queues, object partition, object key, object value):
+    cdef object choose_partition(self, TopicQueues queues, object partition, object key, object value):
         count = len(queues.queues)
         if partition is not None:
             return check_partition(partition, queues.name, count)
@@ -151,27 +153,27 @@ cdef class RecordAppender:
         cdef TopicQueues queues
         cdef RecordWriter batch
         cdef long long now
-        cdef Py_ssize_t place, first
-        # First, as in `append`.
+        cdef Py_ssize_t position, first
+        # As in `append`, this comes first.
         if self._thread != PyThread_get_thread_ident():
             return None
         queues = self._ready_topics.get(topic)
         if queues is None or self._partitioner is not None or queues.sticky.batch is None:
             return None
         batch = queues.sticky.batch
-        now = self.wall()
+        now = self.now()
         first = batch.count
-        for place in range(start, len(records)):
-            value = records[place]
-            # Only exact bytes: the pure form takes subclasses in a run too, here they take the single path, with the
-            # same result.
+        for position in range(start, len(records)):
+            value = records[position]
+            # A run takes exact bytes only. The pure form takes subclasses in a run too; here they take the single path,
+            # with the same result.
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
         return BatchSlice(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
 
 
 @cython.final
-cdef class Post(Call):
+cdef class PostCall(DirectCoroutine):
     cdef RecordAppender appender
     cdef object topic
     cdef object value
@@ -180,17 +182,17 @@ cdef class Post(Call):
     cdef object partition
     cdef object timestamp
 
-    cdef object begin(self):
+    cdef object run(self):
         if self.appender._has_pipeline:
             record = ProducerRecord(self.value, self.key, self.headers, self.partition, self.timestamp)
-            self.inner = self.appender._append_in_pipeline(self.topic, record)
+            self.continuation = self.appender._append_in_pipeline(self.topic, record)
             return None
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:
             return appended
-        # Only now a coroutine: nearly every post() ends without one.
-        self.inner = self.appender._append_later(appended)
+        # A coroutine is made only now, since nearly every post() returns without one.
+        self.continuation = self.appender._append_later(appended)
 
 
-answers_directly(Post)
+register(PostCall)
 name_type(RecordAppender, b"aiokproto.producer.appender.RecordAppender")

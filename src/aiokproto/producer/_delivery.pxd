@@ -8,8 +8,8 @@ cdef class Delivery:
     cdef ProduceResult _outcome
     cdef int _index
     cdef readonly long long timestamp
-    cdef object get(self)
-    cdef object known(self)
+    cdef object get_result(self)
+    cdef object get_outcome(self)
 
 
 cdef class BatchSlice:
@@ -20,8 +20,8 @@ cdef class BatchSlice:
 
 
 cdef inline Delivery new_delivery(ProduceResult outcome, int index, long long timestamp):
-    cdef Delivery made = Delivery.__new__(Delivery)
-    made._outcome = outcome
-    made._index = index
-    made.timestamp = timestamp
-    return made
+    cdef Delivery delivery = Delivery.__new__(Delivery)
+    delivery._outcome = outcome
+    delivery._index = index
+    delivery.timestamp = timestamp
+    return delivery

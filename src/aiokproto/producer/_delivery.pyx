@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
 from aiokproto._types cimport RecordMetadata
-from aiokproto.accelerator.awaiting cimport Call, answers_by, answers_directly, sendfunc
+from aiokproto.accelerator.awaiting cimport DirectCoroutine, register, sendfunc, set_am_send
 from aiokproto.accelerator.naming cimport name_type
 from aiokproto.producer._outcome cimport ProduceResult, metadata_of, record_result
 
@@ -17,8 +17,8 @@ from aiokproto.accelerator import Documentation, Signature
 from aiokproto.producer.waiting import wait_done
 
 
-# Millions may be held, so the collector is not to look through them. A cycle takes a task that waits for a delivery that
-# it alone holds: the batch's outcome, which always comes, ends it.
+# Millions of them may be held, so the collector doesn't track them. There can be a cycle if a task waits for a delivery
+# that it alone holds, but the outcome of the batch, which always comes, ends it.
 @cython.final
 @cython.no_gc
 cdef class Delivery:
@@ -33,14 +33,14 @@ cdef class Delivery:
     def __await__(self):
         if self._outcome.done:
             return self
-        return delivered(self).__await__()
+        return wait_for_result(self).__await__()
 
     def __iter__(self):
         # asyncio.gather and others write `yield from awaitable.__await__()` until Python 3.12.
         return self
 
     def outcome(self):
-        cdef Waiting call = Waiting.__new__(Waiting)
+        cdef OutcomeCall call = OutcomeCall.__new__(OutcomeCall)
         call.result = self._outcome
         call.index = self._index
         call.timestamp = self.timestamp
@@ -53,22 +53,22 @@ cdef class Delivery:
         return BatchSlice(self._outcome, self._index, 1, self.timestamp)
 
     def result(self):
-        return self.get()
+        return self.get_result()
 
-    cdef object get(self):
-        # The common case without a look at the type of the result.
+    cdef object get_result(self):
+        # The common case needs no look at the type of the result.
         if self._outcome.written:
             return record_result(self._outcome, self._index, self.timestamp)
-        outcome = self.known()
+        outcome = self.get_outcome()
         if type(outcome) is RecordMetadata:
             return outcome
         raise outcome.with_traceback(None)
 
     def exception(self):
-        outcome = self.known()
+        outcome = self.get_outcome()
         return None if type(outcome) is RecordMetadata else outcome
 
-    cdef object known(self):
+    cdef object get_outcome(self):
         if not self._outcome.done:
             raise InvalidStateError(f"the outcome of {self._outcome} is not known yet")
         return record_result(self._outcome, self._index, self.timestamp)
@@ -79,38 +79,38 @@ cdef class Delivery:
 
 
 cdef int send_result(PyObject *me, PyObject *arg, PyObject **result) except -1:
-    """``am_send``: the result, once it is known."""
-    metadata = (<Delivery> me).get()
+    """``am_send``: return the result, once it is known."""
+    metadata = (<Delivery> me).get_result()
     Py_INCREF(metadata)
     result[0] = <PyObject *> metadata
     return 0
 
 
-answers_by(Delivery, <sendfunc> <void *> send_result)
+set_am_send(Delivery, <sendfunc> <void *> send_result)
 
 
-async def delivered(Delivery delivery):
+async def wait_for_result(Delivery delivery):
     """Wait for a delivery's result."""
     await wait_done(delivery._outcome)
     return delivery.result()
 
 
-async def awaited(Waiting call):
-    """Wait for what a call is after."""
+async def wait_for_outcome(OutcomeCall call):
+    """Wait until the outcome is known, then return it."""
     await wait_done(call.result)
     return call.outcome()
 
 
-cdef class Waiting(Call):
+cdef class OutcomeCall(DirectCoroutine):
     """Waits for a record's outcome."""
     cdef ProduceResult result
     cdef int index
     cdef long long timestamp
 
-    cdef object begin(self):
+    cdef object run(self):
         if self.result.done:
             return self.outcome()
-        self.inner = awaited(self)
+        self.continuation = wait_for_outcome(self)
 
     cdef object outcome(self):
         return record_result(self.result, self.index, self.timestamp)
@@ -131,25 +131,25 @@ cdef class BatchSlice:
     def __len__(self):
         return self.count
 
-    def __getitem__(self, int place):
-        return record_result(self.outcome, self.first + place, self._timestamp)
+    def __getitem__(self, int index):
+        return record_result(self.outcome, self.first + index, self._timestamp)
 
     def results(self):
         cdef ProduceResult result = self.outcome
-        cdef list found
-        cdef Py_ssize_t place
-        # Failed or split batches have a result of their own for each record.
+        cdef list results
+        cdef Py_ssize_t index
+        # Each record has a result of its own if the batch failed or was split.
         if not result.written:
-            return [result.record_result(self.first + place, self._timestamp) for place in range(self.count)]
+            return [result.record_result(self.first + index, self._timestamp) for index in range(self.count)]
         result.observed = True
-        found = PyList_New(self.count)
-        for place in range(self.count):
-            one = metadata_of(result, self.first + place, self._timestamp)
-            Py_INCREF(one)
-            PyList_SET_ITEM(found, place, one)
-        return found
+        results = PyList_New(self.count)
+        for index in range(self.count):
+            metadata = metadata_of(result, self.first + index, self._timestamp)
+            Py_INCREF(metadata)
+            PyList_SET_ITEM(results, index, metadata)
+        return results
 
 
-answers_directly(Waiting)
+register(OutcomeCall)
 name_type(Delivery, b"aiokproto.producer.delivery.Delivery")
 name_type(BatchSlice, b"aiokproto.producer.delivery.BatchSlice")

@@ -15,13 +15,13 @@ cdef class ProduceResult:
 
 
 cdef inline RecordMetadata metadata_of(ProduceResult result, long long index, long long timestamp):
-    """Return where a record of a batch that was written is."""
-    cdef RecordMetadata found = RecordMetadata.__new__(RecordMetadata)
-    found.topic = result.topic
-    found.partition = result.partition
-    found.offset = result.base_offset + index if result.base_offset >= 0 else -1
-    found.timestamp = timestamp if result.append_time < 0 else result.append_time
-    return found
+    """Return where a record of a written batch is."""
+    cdef RecordMetadata metadata = RecordMetadata.__new__(RecordMetadata)
+    metadata.topic = result.topic
+    metadata.partition = result.partition
+    metadata.offset = result.base_offset + index if result.base_offset >= 0 else -1
+    metadata.timestamp = timestamp if result.append_time < 0 else result.append_time
+    return metadata
 
 
 cdef inline object record_result(ProduceResult result, long long index, long long timestamp):
@@ -29,5 +29,5 @@ cdef inline object record_result(ProduceResult result, long long index, long lon
     if result.written:
         result.observed = True
         return metadata_of(result, index, timestamp)
-    # A method of the Python subclass: batches that failed or were split are rare.
+    # This is a method of the Python subclass, because batches that failed or were split are rare.
     return result.record_result(index, timestamp)

@@ -7,7 +7,7 @@ from aiokproto.records._writer cimport RecordWriter
 
 cdef class OpenBatchSlot:
     cdef RecordWriter batch
-    # The batch's own, read for every record of it.
+    # The outcome of `batch`, which is read for each of its records.
     cdef ProduceResult outcome
 
 

@@ -21,7 +21,8 @@ cdef class OpenBatchSlot:
 
     @open.setter
     def open(self, RecordWriter batch):
-        # Read once per batch: the appender needs it for every record, and it is an attribute of the Python subclass.
+        # The outcome is read once per batch, because the appender needs it for every record, and it's an attribute of
+        # the Python subclass.
         self.outcome = None if batch is None else batch.outcome
         self.batch = batch
 

@@ -1,15 +1,15 @@
-"""Buffered records: batches per partition, the memory budget, linger and expiry (pure; the clock is passed in).
+"""Buffered records: batches per partition, the memory budget, linger and expiry (pure: callers pass in the time).
 
-**Linger.** A batch becomes ready (``_ready``) when it is closed, or while still open when its linger ends:
-``_lingering`` has the open batches in the order of their first records, so its first entry is the next to end. With
-``linger_ms=0`` a batch is ready with its first record, and collects records only until the sender runs.
-:meth:`Accumulator.end_linger` ends all at once: on a flush, and when memory is short.
+**Linger.** A batch becomes ready (``_ready``) when it's closed, or while it's still open when its linger ends.
+``_lingering`` has the open batches in the order of their first records, so the linger of its first entry ends next.
+With ``linger_ms=0`` a batch is ready with its first record, and collects records only until the sender runs.
+:meth:`Accumulator.end_linger` ends the linger of all batches at once: on a flush, and when memory is short.
 
 **Memory.** A batch reserves little and doubles as it fills, so that thousands of slow partitions fit in
-``buffer_memory``. ``used`` is the sum of all reservations; it is released when a batch has its outcome.
+``buffer_memory``. ``used`` is the sum of all reservations. A batch gives its reservation back when it has its outcome.
 
 **Expiry.** ``_incomplete`` has every batch without an outcome, oldest first. ``delivery_timeout_ms`` counts from a
-batch's first record, so the first entry is always the next to expire, in whatever state it is.
+batch's first record, so the first entry is always the next to expire, whatever its state is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
 from aiokproto.observe.observers import ProducerObserver
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
-from aiokproto.producer.batch_sizes import BatchSizes
-from aiokproto.producer.limits import BATCH_OVERHEAD, BufferLimits
+from aiokproto.producer.limits import BATCH_OVERHEAD, BatchSizes, BufferLimits
 from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
 from aiokproto.producer.sticky import StickyPartitioner
@@ -86,7 +85,7 @@ class Accumulator:
         self.used = 0
         self.delivery_context = DeliveryContext()
         self.limits = limits
-        # What is larger can never be sent: it is refused at the call, or it would wait for memory for ever.
+        # A larger record can never be sent, so the call refuses it; otherwise it would wait for memory forever.
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._sizes = BatchSizes(limits)
         self._compression = compression
@@ -95,15 +94,14 @@ class Accumulator:
         self.transactions: TransactionManager | None = None
         self.producer_ids: ProducerIds | None = None
         self.sticky = sticky
-        # By partition, and removed by forget() only: a queue holds the sequence numbers, which must not start again in
-        # the same epoch.
+        # A queue holds sequence numbers, which must not start again in the same epoch. So only forget() removes it.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
-        # even after many removals; a dict scans the entries that were deleted before it.
+        # The batches are in the order in which they were opened, which is the order of expiry. An OrderedDict finds its
+        # first entry in constant time even after many removals; a dict scans the entries that were deleted before it.
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        # In the order of opening too. Closed batches stay in it until they are first: drain() drops them.
+        # These are in the order of opening, too. A closed batch stays until it's the first: then drain() drops it.
         self._lingering: deque[ProducerBatch] = deque()
-        # A dict as an ordered set: partitions take turns in requests that cannot hold all (_take).
+        # This dict serves as an ordered set: partitions take turns if a request can't hold all of them (_take).
         self._ready: dict[PartitionQueue, None] = {}
 
     # -- topics
@@ -122,21 +120,22 @@ class Accumulator:
         if queues is None:
             queues = self.topics[topic] = TopicQueues(topic)
         for number, leader in enumerate(leaders):
-            where = TopicPartition(topic, number)
-            queue = self._queues.get(where)
+            topic_partition = TopicPartition(topic, number)
+            queue = self._queues.get(topic_partition)
             if queue is None:
-                queue = self._queues[where] = PartitionQueue(where, leader)
-            # Partitions are only appended, in order: the index of a queue is its partition number.
+                queue = self._queues[topic_partition] = PartitionQueue(topic_partition, leader)
+            # Partitions are only appended, in order, so the index of a queue is its partition number.
             if number == len(queues.queues):
                 queues.queues.append(queue)
-            # A partition that a recreated topic has again takes records again: its queue was failed, not forgotten.
-            queue.leader, queue.gone = leader, None
-            # The new topic's leader has no state for the producer id, even if it is the same broker.
+            # A partition that a recreated topic has again takes records again, because its queue was failed and not
+            # forgotten.
+            queue.leader, queue.removal_error = leader, None
+            # The new topic's leader has no state for the producer id, even if it's the same broker.
             # guard: a topic that was created again is a new one
             if recreated:
                 queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
-            # Fewer partitions without a new topic id: an outdated response. Their batches wait.
+            # A response with fewer partitions but without a new topic id is outdated. Their batches wait.
             queue.leader = None
         if recreated:
             for queue in queues.queues[len(leaders) :]:
@@ -146,27 +145,29 @@ class Accumulator:
         return queues
 
     def _remove(self, queue: PartitionQueue) -> None:
-        queue.gone = error_for(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(queue.where), "the topic was created again with fewer partitions"
+        queue.removal_error = error_for(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            str(queue.topic_partition),
+            "the topic was created again with fewer partitions",
         )
-        # Not those in flight: their response decides (retry() fails them then).
+        # Batches in flight stay, since their response decides about them (retry() fails them then).
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
-            self.fail(batch, queue.gone)
+            self.fail(batch, queue.removal_error)
 
     def forget(self, topic: str) -> bool:
-        """Forget a topic that is not in the metadata any more; return whether that is possible.
+        """Forget a topic that isn't in the metadata any more, and return whether that was possible.
 
-        It is not while a batch of it has no outcome, or while its sequence numbers are needed.
+        It isn't possible while a batch of the topic has no outcome, or while its sequence numbers are needed.
         """
         queues = list(self.topics[topic].queues)
-        # Behind them those that a new topic of that name does not have.
-        while (gone := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
-            queues.append(gone)
+        # The next numbers belong to partitions that a new topic of that name doesn't have.
+        while (removed := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
+            queues.append(removed)
         if not all(queue.is_empty and self._may_forget(queue) for queue in queues):
             return False
         for queue in queues:
-            del self._queues[queue.where]
-            # There may be a batch that has failed since.
+            del self._queues[queue.topic_partition]
+            # A batch that was ready may have failed since.
             self._ready.pop(queue, None)
         del self.topics[topic]
         self._sizes.forget(topic)
@@ -176,23 +177,23 @@ class Accumulator:
         return self.producer_ids is None or self.producer_ids.may_forget(queue)
 
     def clear_leaders(self, topic: str, now: float) -> None:
-        """Clear the leaders of a topic that is not in the metadata any more. Its queues and sequence numbers stay."""
+        """Clear the leaders of a topic that isn't in the metadata any more. Its queues and sequence numbers stay."""
         queues = self.topics[topic]
         for queue in queues.queues:
             queue.leader = None
         self._update_available(queues, now)
 
     def _update_available(self, queues: TopicQueues, now: float) -> None:
-        available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
+        available = [queue.topic_partition.partition for queue in queues.queues if queue.leader is not None]
         # The slot is unset until the first metadata has partitions to choose from.
         sticky: PartitionQueue | None = getattr(queues, "sticky", None)
-        if available != queues.available or sticky is None or sticky.where.partition >= len(queues.queues):
+        if available != queues.available or sticky is None or sticky.topic_partition.partition >= len(queues.queues):
             queues.available = available
             self._switch(queues, now)
 
     def _switch(self, topic: TopicQueues, now: float) -> None:
         sticky: PartitionQueue | None = getattr(topic, "sticky", None)
-        current = None if sticky is None else sticky.where.partition
+        current = None if sticky is None else sticky.topic_partition.partition
         topic.sticky = topic.queues[self.sticky.choose(topic, current, self._ready, now)]
         topic.sticky_bytes = 0
 
@@ -225,7 +226,8 @@ class Accumulator:
         Raises:
             MessageTooLargeError: The record alone exceeds ``max_request_size`` or ``buffer_memory``.
         """
-        # An upper bound: the exact size is known only when the record is written, and memory must be reserved before.
+        # This is an upper bound. The exact size is known only when the record is written, and memory must be reserved
+        # before.
         need = estimate_size(key, value, headers)
         queue = topic.sticky if partition is None else topic.queues[partition]
         batch = queue.open
@@ -234,35 +236,35 @@ class Accumulator:
                 index = batch.append(timestamp, key, value, headers)
                 if index is not None:
                     return batch, index
-            # The batch has room, memory has not. A new batch would not help: wait until one is done.
+            # The batch has room, but there is no memory. A new batch wouldn't help, so wait until one is done.
             elif batch.size + need <= self._sizes.most(topic.name):
-                # Calls wait for memory from now on: what lingers is sent, or nothing would ever be freed.
+                # Calls wait for memory from now on. Unless lingering batches are sent, nothing would ever be freed.
                 self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
-            self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
-        # The sticky partition changes when its batch is full (KIP-480), and after as many bytes (KIP-794): a
-        # partition whose batches are sent before they are full would otherwise stay the sticky one.
+            self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.topic_partition)
+        # The sticky partition changes when its batch is full (KIP-480), and after as many bytes (KIP-794), because a
+        # partition whose batches are sent before they are full would otherwise stay sticky.
         if partition is None and (batch is not None or topic.sticky_bytes >= self._sizes.most(topic.name)):
             self._close(queue)
             self._switch(topic, now)
             queue = topic.sticky
             if queue.open is not None:
-                # With a partition given, the recursion cannot switch again.
-                return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
+                # The partition is given now, so the recursion can't switch again.
+                return self.append(topic, queue.topic_partition.partition, timestamp, key, value, headers, now)
         batch = self._new_batch(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
             self.end_linger()
             return None
-        # Before anything refers to the batch: an append that raises, for want of memory, must leave no empty one, which
-        # cannot be sent.
+        # The record is appended before anything refers to the batch. If append() raises since memory is short, it
+        # must not leave an empty batch behind, which can't be sent.
         index = batch.append(timestamp, key, value, headers)
         assert index is not None, "the first record of a batch always fits"
         self._open(queue, batch)
         return batch, index
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
-        """Append an encoded batch as it is, after the records appended before. It does not linger.
+        """Append an encoded batch as it is, after the records that were appended before. It doesn't linger.
 
         Args:
             queue: The partition's queue.
@@ -275,14 +277,14 @@ class Accumulator:
         Raises:
             MessageTooLargeError: As :meth:`check_size`.
         """
-        self.check_size(stored, queue.where)
+        self.check_size(stored, queue.topic_partition)
         if stored.size_in_bytes > self.limits.buffer_memory - self.used:
             self.end_linger()
             return None
-        # Closed first: this batch follows the records that were appended before it.
+        # The open batch is closed first, because this batch follows the records that were appended before it.
         self._close(queue)
         batch = EncodedBatch(
-            queue.where, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
+            queue.topic_partition, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
         )
         batch.reserved = batch.wire_size
         self.used += batch.reserved
@@ -291,31 +293,32 @@ class Accumulator:
         self._ready[queue] = None
         return batch
 
-    def check_size(self, stored: RecordBatch, where: TopicPartition) -> None:
+    def check_size(self, stored: RecordBatch, topic_partition: TopicPartition) -> None:
         """Raise if the batch can never be sent.
 
         Raises:
             MessageTooLargeError: The batch exceeds ``max_request_size`` or ``buffer_memory``.
         """
         if stored.size_in_bytes > self._largest:
-            self._refuse("the record batch takes", stored.size_in_bytes, where)
+            self._refuse("the record batch takes", stored.size_in_bytes, topic_partition)
 
-    def _refuse(self, what: str, size: int, where: TopicPartition) -> NoReturn:
+    def _refuse(self, what: str, size: int, topic_partition: TopicPartition) -> NoReturn:
         limits = self.limits
         option = "max_request_size" if size > limits.max_request_size else "buffer_memory"
         text = f"{what} {size} bytes, {option} is {getattr(limits, option)}"
-        raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
+        raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(topic_partition), text)
 
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve ``need`` more bytes for an open batch; return whether that was possible."""
-        wanted, most = batch.size + need, self._sizes.most(batch.where.topic)
+        wanted, most = batch.size + need, self._sizes.most(batch.topic_partition.topic)
         if wanted > most:
             return False
         if wanted <= batch.max_bytes:
             return True
-        # What the batch holds already counts as room for itself.
+        # The bytes that the batch has reserved already are room for itself.
         room = self.limits.buffer_memory - self.used + batch.reserved
-        # Doubling: a slow partition never reserves a whole `batch_size`, a fast one reserves it after few steps.
+        # The reservation doubles: a slow partition never reserves a whole `batch_size`, and a fast one does after few
+        # steps.
         size = min(max(wanted, 2 * batch.max_bytes), most, room)
         if size < wanted:
             return False
@@ -325,25 +328,25 @@ class Accumulator:
         return True
 
     def _new_batch(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
-        """Return a batch that is to reserve at least ``need`` bytes; None if memory is short."""
+        """Return a batch that reserves at least ``need`` bytes; None if memory is short."""
         if queue.open is not None:
             self._close(queue)
         room = self.limits.buffer_memory - self.used
         if need > room:
             return None
-        # Batches of a partition resemble each other: starting near the last size saves the doublings, and the copies of
+        # Batches of a partition resemble each other. Starting near the last size saves the doublings, and the copies of
         # a growing buffer.
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
-        most = self._sizes.most(queue.where.topic)
+        most = self._sizes.most(queue.topic_partition.topic)
         size = max(need, min(likely, most, room))
         batch = ProducerBatch(
-            queue.where,
+            queue.topic_partition,
             queue.number(),
             now,
             self.delivery_context,
-            # A record larger than batch_size reserves its size, but the limit stays: no second record joins it.
+            # A record larger than batch_size reserves its size, but the limit stays, so that no second record joins it.
             max_bytes=min(size, most),
             compression=self._compression,
             level=self._level,
@@ -365,13 +368,14 @@ class Accumulator:
         batch = queue.close_open()
         if batch is None:
             return
-        # A closed batch does not grow: what it reserved and did not fill is free at once, before it is sent.
+        # A closed batch doesn't grow, so the bytes that it has reserved and not filled are free at once, before it's
+        # sent.
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         queue.last_size = batch.size
         self._ready[queue] = None
-        topic = self.topics[queue.where.topic]
-        # Keyed records in the sticky partition count too: the choice balances what partitions receive.
+        topic = self.topics[queue.topic_partition.topic]
+        # Keyed records in the sticky partition count too, since the choice balances what partitions receive.
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size
 
@@ -381,8 +385,9 @@ class Accumulator:
             self._due(self._lingering.popleft())
 
     def _due(self, batch: ProducerBatch) -> None:
-        queue = self._queues.get(batch.where)
-        # Otherwise it was filled, and is closed and ready already; or it is done, and its topic forgotten.
+        queue = self._queues.get(batch.topic_partition)
+        # If the test fails, the batch was filled, and is closed and ready already; or it's done, and its topic was
+        # forgotten.
         if queue is not None and queue.open is batch:
             queue.due = True
             self._ready[queue] = None
@@ -392,15 +397,15 @@ class Accumulator:
     def drain(self, now: float, sinks: Sinks) -> Drained:
         """Take the batches that can be sent now: at most one request per node, and one batch per partition.
 
-        Here the linger of open batches ends (``linger_ms``).
+        The linger of open batches ends here (``linger_ms``).
 
         Args:
             now: The time (s).
             sinks: The brokers' sinks. A batch is taken only if its broker's sink has capacity for another request.
         """
         while self._lingering and (
-            # Batches that were filled and closed meanwhile are still in the deque: removing them there would cost a
-            # scan.
+            # Batches that were filled and closed meanwhile are still in the deque, because removing them there would
+            # take a scan.
             self._lingering[0].created + self.limits.linger <= now or not self._is_open(self._lingering[0])
         ):
             self._due(self._lingering.popleft())
@@ -414,15 +419,17 @@ class Accumulator:
             if batch is None:
                 del self._ready[queue]
             elif queue.retry_at > now:
-                # Still ready: a ready queue costs one look per round until then.
+                # The queue stays ready, and costs one look per round until then.
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
-                leaderless.append(queue.where)
-            elif queue.sendable(self.limits.in_flight) and (transactions is None or transactions.may_send(queue.where)):
+                leaderless.append(queue.topic_partition)
+            elif queue.sendable(self.limits.in_flight) and (
+                transactions is None or transactions.may_send(queue.topic_partition)
+            ):
                 node = queue.leader
                 size = sizes.get(node, 0)
-                # A batch that does not fit waits for the next request, but the first is always taken, or it would never
-                # be sent. Smaller batches of other partitions may still fit, so the scan goes on.
+                # A batch that doesn't fit waits for the next request. But the first one is always taken, or it would
+                # never be sent. Smaller batches of other partitions may still fit, so the scan goes on.
                 if size and size + batch.wire_size > self.limits.max_request_size:
                     continue
                 if not size:
@@ -431,15 +438,16 @@ class Accumulator:
                     if not has_capacity:
                         continue
                 sizes[node] = size + batch.wire_size
-                # Taken only when it is certain that the request will be sent: a batch in flight without a request would
-                # never end.
+                # A batch is taken only when it's certain that the request will be sent, since a batch in flight
+                # without a request would never end.
                 requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
 
     def _take(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         if not queue.closed:
             self._close(queue)
-        # Re-added at the end: if a request has no space for all partitions, the next one starts with the others.
+        # The queue is added again at the end: if a request has no space for all partitions, the next one starts with
+        # the others.
         del self._ready[queue]
         batch = queue.take(now)
         if batch.attempts == 1:
@@ -449,7 +457,7 @@ class Accumulator:
         return batch
 
     def _is_open(self, batch: ProducerBatch) -> bool:
-        queue = self._queues.get(batch.where)
+        queue = self._queues.get(batch.topic_partition)
         return queue is not None and queue.open is batch
 
     def next_deadline(self) -> float:
@@ -465,8 +473,8 @@ class Accumulator:
 
     def has_due(self, now: float) -> bool:
         """Whether a batch is ready, whether or not its broker can take it."""
-        # Batches that have failed since. Without a producer id nothing is drained, which else drops them: they would be
-        # a reason to request one for ever.
+        # These batches have failed since. A drain would drop them, but without a producer id nothing is drained, and
+        # they would be a reason to request one forever.
         for queue in [queue for queue in self._ready if _next_batch(queue) is None]:
             del self._ready[queue]
         while self._lingering and not self._is_open(self._lingering[0]):
@@ -480,41 +488,48 @@ class Accumulator:
 
     def queue(self, batch: ProducerBatch) -> PartitionQueue:
         """Return a batch's queue."""
-        return self._queues[batch.where]
+        return self._queues[batch.topic_partition]
 
     # -- outcomes
 
     def complete(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
         """Complete a batch: it is in the log."""
         queue = self._release(batch)
-        # The broker has state for the producer id now: it rejects a gap, so several batches can be in flight.
+        # The broker has state for the producer id now and rejects a gap, so several batches can be in flight.
         queue.confirmed_by = queue.sent_to
-        # Before complete(), which drops the bytes. What a closed batch reserves is its size before compression.
+        # This is reported before complete() drops the bytes. A closed batch reserves its size before compression.
         self.observer.written(
-            batch.where, base_offset, batch.count, batch.wire_size, batch.reserved, batch.attempts, batch.created
+            batch.topic_partition,
+            base_offset,
+            batch.count,
+            batch.wire_size,
+            batch.reserved,
+            batch.attempts,
+            batch.created,
         )
         if self._compression and not isinstance(batch, EncodedBatch):
-            self._sizes.written(batch.where.topic, batch.reserved, batch.wire_size)
+            self._sizes.written(batch.topic_partition.topic, batch.reserved, batch.wire_size)
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """Fail a batch: it will not be sent (again)."""
+        """Fail a batch: it won't be sent (again)."""
         queue = self._release(batch)
-        # It may be missing in the log while a later one is there: prove the leader with one batch again.
+        # It may be missing in the log while a later one is there, so the leader has to prove itself with one batch
+        # again.
         queue.confirmed_by = None
         if batch.sequence >= 0:
-            # The broker may or may not have written it. Its sequence number can never be used for another batch.
+            # The broker may or may not have written it, so its sequence number can never be used for another batch.
             # guard: a failed batch leaves a gap, so the sequence numbers restart
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
-        self.observer.failed(batch.where, batch.count, batch.attempts, batch.created, error)
-        # After the queue is consistent: callbacks of waiting tasks may append at once.
+        self.observer.failed(batch.topic_partition, batch.count, batch.attempts, batch.created, error)
+        # The queue is consistent before the batch fails, because callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
-        # Last: it may close the session, and the batch already has its outcome.
+        # This comes last: it may close the session, and the batch has its outcome by then.
         if self.transactions is not None:
             self.transactions.batch_failed(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
-        queue = self._queues[batch.where]
+        queue = self._queues[batch.topic_partition]
         queue.discard(batch)
         # A batch behind it may be sendable now.
         if queue.closed or queue.due:
@@ -525,28 +540,30 @@ class Accumulator:
         return queue
 
     def retry(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
-        """Return a batch in flight to its queue, to be sent again not before ``at`` (s)."""
-        queue = self._queues[batch.where]
-        if queue.gone is not None:
-            self.fail(batch, queue.gone)
+        """Return a batch in flight to its queue. It's sent again at ``at`` (s) or later."""
+        queue = self._queues[batch.topic_partition]
+        if queue.removal_error is not None:
+            self.fail(batch, queue.removal_error)
             return
-        # For the error of a batch that expires: what kept it from being written.
+        # If the batch expires, its error says what kept it from being written.
         batch.last_error = error
-        self.observer.retried(batch.where, batch.count, batch.attempts, error)
+        self.observer.retried(batch.topic_partition, batch.count, batch.attempts, error)
         queue.in_flight.remove(batch)
         queue.requeue(batch)
-        # One backoff per partition, not per batch: a younger batch must not be sent while an older one waits.
+        # The backoff belongs to the partition and not to the batch, since a younger batch must not be sent while an
+        # older one waits.
         queue.retry_at = max(queue.retry_at, at)
         self._ready[queue] = None
 
     def restart(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
         """Retry a batch whose sequence number the broker rejected.
 
-        If an older batch has no outcome yet, the broker misses that one, and the sequence number stays valid. Otherwise
-        the broker has lost its state of this producer, or a failed batch left a gap: sequence numbers restart.
+        If an older batch has no outcome yet, the broker lacks that one, and the sequence number stays valid. Otherwise
+        the broker has lost its state for this producer, or a failed batch has left a gap: then the sequence numbers
+        restart.
         """
-        queue = self._queues[batch.where]
-        # Only the oldest: of a younger one the broker says the same while an older one is merely being retried.
+        queue = self._queues[batch.topic_partition]
+        # A younger batch doesn't count: the broker says the same about it while an older one is merely being retried.
         # guard: the sequence numbers restart only when the oldest batch is rejected -> True
         if queue.oldest_sequenced is batch:
             queue.require_restart(SequenceRestart.NOW)
@@ -555,14 +572,15 @@ class Accumulator:
     def split(self, batch: ProducerBatch) -> None:
         """Replace a batch in flight that is too large for the broker by two halves (KIP-126).
 
-        The halves of an encoded batch occupy their uncompressed size, if necessary beyond ``buffer_memory``.
+        The halves of an encoded batch take their uncompressed size, if necessary beyond ``buffer_memory``.
 
         Raises:
-            KafkaError: The records of an encoded batch cannot be decoded. The batch is still in flight.
+            KafkaError: The records of an encoded batch can't be decoded. The batch is still in flight.
         """
-        self._sizes.too_large(batch.where.topic)
-        queue = self._queues[batch.where]
-        # Decoded from the sent bytes: the builder's buffer was given away when the batch was sealed.
+        self._sizes.too_large(batch.topic_partition.topic)
+        queue = self._queues[batch.topic_partition]
+        # The records are decoded from the bytes that were sent, because the builder gave its buffer away when the batch
+        # was sealed.
         records = batch.records()
         middle = len(records) // 2
         parts = [
@@ -572,15 +590,15 @@ class Accumulator:
         reserved = batch.reserved
         if isinstance(batch, EncodedBatch):
             reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
-            # Decoded records of a compressed batch take more than the batch did. Refusing the memory would fail records
-            # that were accepted already.
+            # The decoded records of a compressed batch take more memory than the batch did. Refusing that memory would
+            # fail records that were accepted already.
             self.used += reserved - batch.reserved
         parts[0].reserved = min(parts[0].size, reserved)
         parts[1].reserved = reserved - parts[0].reserved
         queue.in_flight.remove(batch)
         queue.requeue(*parts)
         self._ready[queue] = None
-        # Replaced, not failed: its outcome follows from those of the parts.
+        # The batch is replaced and has not failed: its outcome follows from the outcomes of the parts.
         del self._incomplete[batch]
         # The parts are as old as the batch, so they are the first to expire.
         for part in reversed(parts):
@@ -596,7 +614,7 @@ class Accumulator:
             if batch.created + self.limits.delivery_timeout > now:
                 break
             expired.append(batch)
-            queue = self._queues[batch.where]
+            queue = self._queues[batch.topic_partition]
             self.fail(batch, self._expired(batch, queue))
         return expired
 
@@ -614,8 +632,8 @@ class Accumulator:
         return error
 
     def fail_unsent(self, error: KafkaError) -> list[ProducerBatch]:
-        """Fail every batch that was never sent, and return them. The application knows of it already."""
-        # attempts counts from take(): 0 means that no byte of it was ever on the way.
+        """Fail every batch that was never sent, and return them. The application knows about it already."""
+        # take() counts the attempts, so 0 means that no byte of the batch was ever on its way.
         unsent = [batch for batch in self._incomplete if not batch.attempts]
         for batch in unsent:
             batch.outcome.observed = True
@@ -642,5 +660,5 @@ class Accumulator:
 
 def _next_batch(queue: PartitionQueue) -> ProducerBatch | None:
     """Return the batch that a queue would send next; None if none is ready."""
-    # Retries first: `closed` has them at its head, and an open batch is always the youngest.
+    # Retries come first: they are at the head of `closed`, and an open batch is always the youngest.
     return queue.closed[0] if queue.closed else queue.open if queue.due else None

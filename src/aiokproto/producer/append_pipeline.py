@@ -48,8 +48,8 @@ class AppendPipeline(Generic[K, V]):
         self.versions: BrokerVersions | None = None
 
     async def append(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """Append a record; the errors are those of :meth:`Producer.post`. Cancelled, the record is never sent."""
-        # Before the serializers: it is the time of the event.
+        """Append a record; it raises as :meth:`Producer.post`. If it's cancelled, the record is never sent."""
+        # The time is taken before the serializers run, because it's the time of the event.
         now = self._appender._now_ms()
         if self._serializers.is_async:
             key, value = await self._serializers.apply_later(record.key, record.value)
@@ -89,7 +89,7 @@ class AppendPipeline(Generic[K, V]):
             appended = self._append_now(topic, record, now)
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
-        # Also a cancellation: the record is never sent, and a span that was begun for it has to end.
+        # This also covers a cancellation: the record is never sent, and a span that was started for it has to end.
         except BaseException as error:
             self._report(outgoing, error)
             raise
@@ -97,7 +97,7 @@ class AppendPipeline(Generic[K, V]):
         return appended
 
     def _append_now(self, topic: str, record: Serialized, now: int) -> Delivery | PendingRecord:
-        # After the interceptors, because they may add headers.
+        # This comes after the interceptors, since they may add headers.
         if self.versions is not None:
             check_record(self.versions, record)
         value, key, headers, partition, timestamp = record
@@ -106,7 +106,8 @@ class AppendPipeline(Generic[K, V]):
     # -- interceptors
 
     def _intercept(self, topic: str, record: Serialized) -> tuple[str, Serialized, OutgoingRecord | None]:
-        """Return the topic and record to append, and what the interceptors have made of it; None without any."""
+        """Return the topic and record to append, and the record that the interceptors returned; None without
+        interceptors."""
         if self._interceptors is None:
             return topic, record, None
         value, key, headers, partition, timestamp = record
@@ -126,12 +127,12 @@ class AppendPipeline(Generic[K, V]):
         interceptors = self._interceptors
         if interceptors is None or outgoing is None:
             return
-        # As a slice, which gives the result without counting as a caller that awaits the delivery.
+        # A slice gives the result without counting as a caller that awaits the delivery.
         part = delivery.run()
         outcome = part.outcome
 
         def done() -> None:
-            # The interceptor does not answer for the failure: one that no task awaits is still logged.
+            # An interceptor doesn't take responsibility for the failure: if no task awaits it, it's still logged.
             observed = outcome.observed
             result = part[0]
             outcome.observed = observed

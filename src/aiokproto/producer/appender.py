@@ -1,9 +1,8 @@
 """The hot path of the producer: the code that runs for every record, which has a compiled form.
 
-A record takes one synchronous call if its topic is in ``_ready_topics`` and the partition's open batch has space. A
-topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per
-record.
-Everything else is for :class:`~aiokproto.producer.record_sender.RecordSender`.
+A record takes one synchronous call if its topic is in ``_ready_topics`` and its partition's open batch has space. A
+topic is in there only while the producer is open and no earlier call waits to append to it, so neither has to be
+checked for each record. :class:`~aiokproto.producer.record_sender.RecordSender` does everything else.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ class RecordAppender(Generic[K, V]):
 
     def __init__(self, partitioner: Partitioner | None) -> None:
         """Create an appender without topics; None is the built-in partitioner."""
-        # Topics to which a record can be appended without waiting. A topic is removed while the producer is closed or
-        # an earlier call waits to append to it, so this one lookup is also those two checks.
+        # The topics to which a record can be appended without waiting. A topic is removed while the producer is closed
+        # or an earlier call waits to append to it, so one lookup replaces these two checks.
         self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
-        # Whether each record goes through _append_in_pipeline().
+        # True if each record goes through _append_in_pipeline().
         self._has_pipeline = False
-        # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError:
-        # reading a thread's id is far cheaper than asking asyncio for the running loop.
+        # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError.
+        # Reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
-        # Replaced in simulations. None is the system clock, which the compiled form reads without a Python call.
-        self._wall: Callable[[], int] | None = None
+        # Simulations replace it. None is the system clock, which the compiled form reads without a Python call.
+        self._milliseconds: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
         """Allow (or with None forbid) appending to a topic without waiting."""
@@ -52,7 +51,7 @@ class RecordAppender(Generic[K, V]):
             self._ready_topics[topic] = queues
 
     def _now_ms(self) -> int:
-        return (self._wall or SYSTEM.wall)()
+        return (self._milliseconds or SYSTEM.milliseconds)()
 
     async def post(
         self,
@@ -64,9 +63,9 @@ class RecordAppender(Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Buffer a record. Suspends while the topic's metadata is requested, and while the buffer is full.
+        """Buffer a record. It suspends while the topic's metadata is requested, and while the buffer is full.
 
-        The arguments are those of :meth:`~aiokproto.producer.Producer.send`. Cancelled while it is suspended, the
+        It has the same arguments as :meth:`~aiokproto.producer.Producer.send`. Cancelled while it is suspended, the
         record is never sent.
 
         Returns:
@@ -79,7 +78,7 @@ class RecordAppender(Generic[K, V]):
         """
         if self._has_pipeline:
             return await self._append_in_pipeline(topic, ProducerRecord(value, key, headers, partition, timestamp))
-        # Without serializers K and V are bytes; anything else is refused.
+        # K and V are bytes without serializers; anything else is refused.
         appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
         if isinstance(appended, Delivery):
             return appended
@@ -90,7 +89,7 @@ class RecordAppender(Generic[K, V]):
         raise NotImplementedError
 
     async def _append_in_pipeline(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """Append a record with which more is to be done first, see :mod:`aiokproto.producer.append_pipeline`."""
+        """Append a record after the steps of :mod:`aiokproto.producer.append_pipeline`."""
         raise NotImplementedError
 
     def _append(
@@ -103,34 +102,34 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None,
     ) -> Delivery | PendingRecord:
         """Check a record and, if its partition's open batch has room, append it there."""
-        # `__class__ is`: the usual case without a call; subclasses of bytes take the check.
+        # `__class__ is` handles the usual case without a call; subclasses of bytes take the check.
         if value.__class__ is not bytes and value is not None:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
             key = as_bytes("key", key)
-        # () is the default and by far the most frequent, so it is not checked. None is a mistake that check_headers
+        # () is the default and by far the most frequent, so it isn't checked. None is a mistake that check_headers
         # reports.
         if headers or headers is None:
             headers = check_headers(headers)
         if timestamp is None:
-            # Taken at the call, also for a record that then waits for memory: it is the time of the event, not of the
-            # append.
+            # The time is taken at the call, even if the record then waits for memory, because it's the time of the
+            # event and not of the append.
             timestamp = self._now_ms()
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._ready_topics.get(topic)
         if queues is None or self._thread != thread_id():
             return PendingRecord(topic, partition, timestamp, key, value, headers)
-        # All three tests false is the usual case of a value alone: no call at all.
+        # All three tests are false in the usual case of a value alone, and nothing is called.
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self._choose_partition(queues, partition, key, value)
         batch = (queues.sticky if partition is None else queues.queues[partition]).open
         if batch is not None:
             index = batch.append(timestamp, key, value, headers)
-            # None: the batch is full, or reserved less than it may take. Growing it is the business of the slow path.
+            # None means that the batch is full, or has reserved less than it may take. The slow path grows it.
             if index is not None:
                 return Delivery(batch.outcome, index, timestamp)
-        # The chosen partition is kept: a sticky choice (None) is made again, a partition stays.
+        # A partition that was chosen stays. None, the sticky partition, is chosen again.
         return PendingRecord(topic, partition, timestamp, key, value, headers)
 
     def _choose_partition(
@@ -141,7 +140,7 @@ class RecordAppender(Generic[K, V]):
         if partition is not None:
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
-            # The caller's code, so its choice is checked; a wrong one fails this record alone.
+            # The partitioner is the caller's code, so its choice is checked; a wrong one fails this record alone.
             try:
                 chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
             except Exception:
@@ -154,18 +153,18 @@ class RecordAppender(Generic[K, V]):
     def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:
         """Append plain values from ``start`` to the sticky partition's open batch, in one call.
 
-        Stops at the first item that is not bytes or does not fit. Returns None if none was appended.
+        It stops at the first item that isn't bytes or doesn't fit, and returns None if none was appended.
         """
         queues = self._ready_topics.get(topic)
         # A partitioner may choose differently for each value.
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None or self._thread != thread_id():
             return None
-        # One for the whole run: its results then need a single timestamp (BatchSlice).
+        # The whole run has one timestamp, since its results then need only one (BatchSlice).
         timestamp = self._now_ms()
         first = batch.count
-        for place in range(start, len(records)):
-            value = records[place]
+        for position in range(start, len(records)):
+            value = records[position]
             if not isinstance(value, bytes) or batch.append(timestamp, None, value, ()) is None:
                 break
         count = batch.count - first

@@ -65,8 +65,8 @@ class TableAppender:
         if partition is not None:
             check_partition(partition, topic, len(queues.queues))
         now = self._appender._now_ms()
-        # All pieces are checked before the first row is appended: a wrong partition in the last one must not leave half
-        # a table written.
+        # All pieces are checked before the first row is appended, because a wrong partition in the last one must not
+        # leave half a table written.
         pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
         if self.versions is not None:
             try:
@@ -85,53 +85,54 @@ class TableAppender:
     async def _append_rows(
         self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
     ) -> tuple[ScatteredRecords, KafkaError | None]:
-        """Append rows, partition by partition. An error is returned if no further records can be appended."""
+        """Append rows, partition by partition. Return an error, too, if no further records can be appended."""
         import numpy as np
 
         from aiokproto.records.rows import append_rows
 
-        where: list[Outcome | KafkaError] = []
-        which = np.empty(len(rows), np.int32)
-        index = np.empty(len(rows), np.int32)
+        sources: list[Outcome | KafkaError] = []
+        source_of_row = np.empty(len(rows), np.int32)
+        index_in_source = np.empty(len(rows), np.int32)
         stop: KafkaError | None = None
-        for number, places in assigned:
+        for number, row_numbers in assigned:
             done = 0
-            while done < len(places):
+            while done < len(row_numbers):
                 if stop is not None:
-                    which[places[done:]] = len(where)
-                    where.append(stop)
+                    source_of_row[row_numbers[done:]] = len(sources)
+                    sources.append(stop)
                     break
-                # Looked at for every run and not once: a row that waited for memory let other tasks run.
-                # By identity: meanwhile the topic may have been forgotten, and have other queues now.
+                # This is looked up for every run and not once, since a row that waited for memory has let other tasks
+                # run. Identities are compared, because the topic may have been forgotten meanwhile, and have other
+                # queues now.
                 ready = self._appender._ready_topics.get(queues.name) is queues
                 # The topic may have been created again with fewer partitions while a row waited for memory.
                 ready = ready and (number is None or number < len(queues.queues))
                 batch = (queues.sticky if number is None else queues.queues[number]).open if ready else None
                 first = 0 if batch is None else batch.count
-                written = 0 if batch is None else append_rows(batch, rows, places[done:])
+                written = 0 if batch is None else append_rows(batch, rows, row_numbers[done:])
                 if batch is not None and written:
-                    chosen = places[done : done + written]
-                    which[chosen] = len(where)
-                    index[chosen] = np.arange(first, first + written)
-                    where.append(batch.outcome)
+                    chosen = row_numbers[done : done + written]
+                    source_of_row[chosen] = len(sources)
+                    index_in_source[chosen] = np.arange(first, first + written)
+                    sources.append(batch.outcome)
                     done += written
                     continue
-                # What does not fit into the open batch takes the way of a single record: it opens the next batch, and
-                # may wait.
-                place = int(places[done])
+                # A row that doesn't fit into the open batch takes the path of a single record, which opens the next
+                # batch and may wait.
+                row = int(row_numbers[done])
                 done += 1
-                which[place] = len(where)
+                source_of_row[row] = len(sources)
                 try:
-                    record = _record(queues.name, number, rows, place)
-                    one = (await self._buffer.append(self._session, record)).run()
-                    where.append(one.outcome)
-                    index[place] = one.first
+                    record = _record(queues.name, number, rows, row)
+                    delivered = (await self._buffer.append(self._session, record)).run()
+                    sources.append(delivered.outcome)
+                    index_in_source[row] = delivered.first
                 except (InvalidRecordError, MessageTooLargeError) as error:
-                    where.append(error)
+                    sources.append(error)
                 except KafkaError as error:
-                    where.append(error)
+                    sources.append(error)
                     stop = error
-        return ScatteredRecords(where, which, index, rows.timestamp), stop
+        return ScatteredRecords(sources, source_of_row, index_in_source, rows.timestamp), stop
 
     def _assigned(self, queues: TopicQueues, rows: Rows, partition: int | None) -> list[tuple[int | None, Int64s]]:
         """Return pairs of a partition (None: the sticky one) and its row numbers, in row order.
@@ -144,7 +145,7 @@ class TableAppender:
         from aiokproto.records.rows import NO_PARTITION
 
         count = len(queues.queues)
-        # A copy: the column is a view of Arrow's memory, which belongs to the caller.
+        # The column is copied, since it's a view of Arrow's memory, which belongs to the caller.
         numbers = np.full(len(rows), NO_PARTITION, np.int64) if rows.partition is None else rows.partition.copy()
         for number in numbers[numbers >= count][:1].tolist():
             check_partition(number, queues.name, count)
@@ -152,14 +153,14 @@ class TableAppender:
         if partition is not None:
             numbers[free] = partition
         elif self._appender._partitioner is not None:
-            for place in free.nonzero()[0].tolist():
-                chosen = self._appender._choose_partition(queues, None, rows.key[place], rows.value[place])
-                numbers[place] = NO_PARTITION if chosen is None else chosen
+            for row in free.nonzero()[0].tolist():
+                chosen = self._appender._choose_partition(queues, None, rows.key[row], rows.value[row])
+                numbers[row] = NO_PARTITION if chosen is None else chosen
         else:
             keyed = free & rows.key.valid
             if keyed.any():
                 numbers[keyed] = key_hashes(rows.key)[keyed] % count
-        # Stable: rows of one partition stay in their order.
+        # The sort is stable, so rows of one partition stay in their order.
         order = np.argsort(numbers, kind="stable")
         edges = (np.diff(numbers[order]).nonzero()[0] + 1).tolist()
         groups = np.split(order, edges) if len(order) else []
@@ -167,9 +168,9 @@ class TableAppender:
         return [(None if number == NO_PARTITION else number, group) for number, group in found]
 
 
-def _record(topic: str, partition: int | None, rows: Rows, place: int) -> PendingRecord:
+def _record(topic: str, partition: int | None, rows: Rows, row: int) -> PendingRecord:
     from aiokproto.records.record import read_headers
 
-    encoded = None if rows.headers is None else rows.headers[place]
+    encoded = None if rows.headers is None else rows.headers[row]
     headers = read_headers(encoded, 0)[0] if encoded else ()
-    return PendingRecord(topic, partition, int(rows.timestamp[place]), rows.key[place], rows.value[place], headers)
+    return PendingRecord(topic, partition, int(rows.timestamp[row]), rows.key[row], rows.value[row], headers)

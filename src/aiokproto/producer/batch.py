@@ -17,11 +17,11 @@ from aiokproto.types import TopicPartition
 class ProducerBatch(BatchBuilder):
     """A record batch of one partition (Java's ``ProducerBatch``).
 
-    It inherits from the builder instead of having one: that is one object less per batch, and one call per record.
+    It inherits from the builder instead of having one, which saves an object per batch and a call per record.
 
     Attributes:
-        where: The partition it goes to.
-        number: Its place among the partition's batches.
+        topic_partition: The partition it goes to.
+        number: Its position among the partition's batches.
         created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
         reserved: Bytes of ``buffer_memory`` that it occupies.
         data: The encoded batch; None before it is sealed and after it is done.
@@ -31,7 +31,8 @@ class ProducerBatch(BatchBuilder):
         producer: Producer id and epoch, valid while ``sequence`` is not -1.
         sequence: Sequence number of its first record; -1 before it is first sent, and without idempotence.
         outcome: The result of its records.
-        timestamps: Those of its records (ms) while ``data`` has magic 0, which has none; else None. A leader of a later
+        timestamps: The timestamps of its records (ms) while ``data`` has magic 0, which can't store them; else None.
+            They are needed because the next leader may have a later release.
             release can get the batch next.
         transactional: Whether its records are part of a transaction.
     """
@@ -48,13 +49,13 @@ class ProducerBatch(BatchBuilder):
         "reserved",
         "sequence",
         "timestamps",
+        "topic_partition",
         "transactional",
-        "where",
     )
 
     def __init__(
         self,
-        where: TopicPartition,
+        topic_partition: TopicPartition,
         number: int,
         created: float,
         context: DeliveryContext,
@@ -64,13 +65,13 @@ class ProducerBatch(BatchBuilder):
         level: int | None = None,
         transactional: bool = False,
     ) -> None:
-        # In the attributes from the start: a batch is encoded once, and its flag is covered by the checksum.
+        # The flag is set from the start, because a batch is encoded once and the checksum covers the flag.
         super().__init__(compression=compression, level=level, max_bytes=max_bytes, is_transactional=transactional)
         self.transactional = transactional
-        self.where = where
+        self.topic_partition = topic_partition
         self.number = number
         self.created = created
-        self.outcome = Outcome(where, context)
+        self.outcome = Outcome(topic_partition, context)
         self.reserved = 0
         self.data: bytearray | None = None
         self.magic = 2
@@ -81,7 +82,7 @@ class ProducerBatch(BatchBuilder):
         self.sequence = -1
 
     def __str__(self) -> str:
-        return f"{counted(self.count, 'record')} for {self.where}"
+        return f"{counted(self.count, 'record')} for {self.topic_partition}"
 
     def grow(self, max_bytes: int) -> None:
         """Accept records up to ``max_bytes``."""
@@ -93,21 +94,21 @@ class ProducerBatch(BatchBuilder):
         return self.size if self.data is None else len(self.data)
 
     def seal(self) -> bytearray:
-        """Return the encoded batch with its current producer id and sequence. Slow if it ``compresses``."""
+        """Return the encoded batch with its current producer id and sequence. It's slow if the batch ``compresses``."""
         producer_id, epoch = self.producer
-        # Sealed once: a retry sends the same bytes, in which stamp() may have changed the header.
+        # It's sealed once: a retry sends the same bytes, in which stamp() may have changed the header.
         if self.data is None:
             self.data = self.close(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence)
         return self.data
 
     def convert(self, magic: int) -> bytearray:
-        """Encode it in another format, as it is or what was encoded before. Slow.
+        """Encode it in another format, whether or not it was encoded before. This is slow.
 
-        Records are written in magic 2, whatever the broker: which of them leads the partition is known for certain only
-        when the batch is sent, and a retry can go to a broker of another release. Java converts likewise.
+        Records are written in magic 2 whatever the broker is, because the leader of the partition is known for certain
+        only when the batch is sent, and a retry can go to a broker of another release. Java converts in the same way.
 
         Raises:
-            UnsupportedVersionError: A record has headers, or the batch zstd, which magic 0 and 1 cannot carry.
+            UnsupportedVersionError: A record has headers, or the batch has zstd, which magic 0 and 1 can't carry.
         """
         if self.data is None:
             self.data = self.close(compressed=False)
@@ -130,7 +131,7 @@ class ProducerBatch(BatchBuilder):
                 (ZSTD, self._compression is Compression.ZSTD),
             ):
                 if used:
-                    # Produce version 2 was the last with magic 1, and version 1 with magic 0.
+                    # Version 2 of Produce was the last with magic 1, and version 1 the last with magic 0.
                     raise UnsupportedVersionError(f"{self}: {feature.refused('the leader', magic + 1)}")
             self.timestamps = None if magic else [record.timestamp for record in records]
             data = encode(records, magic=magic, compression=self._compression, level=self._level)
@@ -154,7 +155,7 @@ class ProducerBatch(BatchBuilder):
         return self.data is None and self._compression is not Compression.NONE
 
     def stamp(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Set producer id, epoch and sequence. In a sealed batch only the header changes, and the checksum."""
+        """Set producer id, epoch and sequence. In a sealed batch only the header and the checksum change."""
         self.producer = (producer_id, epoch)
         self.sequence = sequence
         if self.data is not None and self.magic == 2:
@@ -163,8 +164,8 @@ class ProducerBatch(BatchBuilder):
     # -- outcome
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
-        """Complete it: it is in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms): LogAppendTime."""
-        # Megabytes that nobody needs any more, while deliveries may keep the outcome for long.
+        """Complete it: it's in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms) is for LogAppendTime."""
+        # This frees megabytes that aren't needed any more, while deliveries may keep the outcome for long.
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)
 
@@ -179,11 +180,11 @@ class ProducerBatch(BatchBuilder):
         Number, age, attempts and sequence numbers carry over: the parts replace the batch.
         """
         part = ProducerBatch(
-            self.where,
+            self.topic_partition,
             self.number,
             self.created,
             context,
-            # No limit: these records were accepted as one batch already.
+            # It has no limit: these records were accepted as one batch already.
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
@@ -193,7 +194,7 @@ class ProducerBatch(BatchBuilder):
             part.append(record.timestamp, record.key, record.value, record.headers)
         part.attempts = self.attempts
         if self.sequence >= 0:
-            # The numbers that the records had: the broker rejected the batch, so none of them is in its log.
+            # These are the numbers that the records had: the broker rejected the batch, so none of them is in its log.
             part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
         return part
 
@@ -209,7 +210,7 @@ class ProducerBatch(BatchBuilder):
 
 
 class EncodedBatch(ProducerBatch):
-    """A batch that was encoded elsewhere and is sent as it is. Its records are not decoded, and it accepts no others.
+    """A batch that was encoded elsewhere and is sent as it is. Its records aren't decoded, and it accepts no others.
 
     Attributes:
         count: Number of its records, which shadows the builder's count of 0.
@@ -219,7 +220,7 @@ class EncodedBatch(ProducerBatch):
 
     def __init__(
         self,
-        where: TopicPartition,
+        topic_partition: TopicPartition,
         number: int,
         created: float,
         context: DeliveryContext,
@@ -229,7 +230,7 @@ class EncodedBatch(ProducerBatch):
     ) -> None:
         """Copy the bytes of ``stored``, which is often a view of a whole Fetch response."""
         super().__init__(
-            where,
+            topic_partition,
             number,
             created,
             context,
@@ -244,11 +245,11 @@ class EncodedBatch(ProducerBatch):
 
 def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
     """Return an error for each record of a batch in which the broker rejected those in ``messages`` (KIP-467)."""
-    # One object for all of them: a batch can have a hundred thousand records.
+    # They share one object, since a batch can have a hundred thousand records.
     others = InvalidRecordError(
-        f"{batch.where}: not written, because the broker rejected other records of its batch: {why}"
+        f"{batch.topic_partition}: not written, because the broker rejected other records of its batch: {why}"
     )
     errors: dict[int, KafkaError] = dict.fromkeys(range(batch.count), others)
     for index, message in messages.items():
-        errors[index] = InvalidRecordError(f"{batch.where}: the broker rejected the record: {message or why}")
+        errors[index] = InvalidRecordError(f"{batch.topic_partition}: the broker rejected the record: {message or why}")
     return errors

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,6 @@ from aiokproto.errors import (
 from aiokproto.interceptors import NO_INTERCEPTORS, Interceptors
 from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.append_order import AppendOrder
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.batch import EncodedBatch, ProducerBatch
 from aiokproto.producer.config import ProducerConfig
@@ -42,43 +42,96 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOPICS = 10_000
-"""Most topics that are remembered, but for those in the metadata, and what waits."""
+"""Most topics that are remembered, apart from topics in the metadata and topics that have batches or calls."""
 
 MAX_LOOP_HOLD = 0.001
-"""Longest time a task posts records without letting other tasks run (s): the sender needs the event loop too."""
+"""Longest time (s) in which a task posts records without letting other tasks run: the sender needs the loop, too."""
+
+Waiter = asyncio.Future[None]
+"""Done when the call is the first of its topic."""
 
 
 class WriteSession:
     """The right to append: of the producer, or of one of its transactions.
 
     Attributes:
-        closed: The error that its calls raise; None while it may append.
-        transactions: Learns which records were not buffered; None for the producer's own session, whose calls raise
-            the error and nothing else follows.
+        close_error: The error that its calls raise; None while it may append.
+        transactions: Learns which records weren't buffered. None for the producer's own session: its calls merely raise
+            the error.
     """
 
-    __slots__ = ("closed", "transactions")
+    __slots__ = ("close_error", "transactions")
 
-    def __init__(self, closed: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
-        self.closed = closed
+    def __init__(self, close_error: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
+        self.close_error = close_error
         self.transactions = transactions
 
     def missing(self, error: KafkaError) -> None:
-        """Note that a record was not buffered. Not of a wrong call, or one that can be repeated at once."""
+        """Note that a record wasn't buffered. A wrong call isn't counted, nor one that can be repeated at once."""
         wrong = isinstance(error, InvalidRecordError) and not isinstance(error, MessageTooLargeError)
         if self.transactions is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
             self.transactions.record_missing(self, error)
 
 
-class Buffer:
-    """Appends to the accumulator in the order of the calls, waiting where necessary.
+class AppendOrder:
+    """A FIFO queue per topic of calls that can't append at once.
 
-    One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. Only topics
-    in the writer's ``_ready_topics`` can be appended to that way, so emptying these is what stops a writer.
+    A call waits for its topic's metadata, for memory, or for other tasks to run. No later call appends to the topic
+    before it, so records are in the log in the order of the calls, even if different tasks make them.
+
+    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then each waits
+    until it's the first, and it stays the first until it leaves.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        """``buffer`` learns when the first call enters a topic's queue, and when the last has left."""
+        self._buffer = buffer
+        # This dict serves as an ordered set: a cancelled call leaves from the middle in constant time.
+        self._calls: dict[str, dict[Waiter, None]] = {}
+
+    def waits(self, topic: str) -> bool:
+        """Whether a call waits to append to this topic."""
+        return topic in self._calls
+
+    @contextmanager
+    def entered(self, topic: str) -> Iterator[Waiter]:
+        """Queue up behind the topic's earlier calls while the block runs; await the value to be the first of them.
+
+        Cancelling leaves the queue, and lets the next call proceed.
+        """
+        call: Waiter = asyncio.get_running_loop().create_future()
+        calls = self._calls.setdefault(topic, {})
+        calls[call] = None
+        # The first call has its turn at once; it still has to wait for metadata or memory.
+        # guard: the calls of a new topic keep their order -> True
+        if len(calls) == 1:
+            call.set_result(None)
+            # The synchronous path is closed to this topic from now on, or a later record would overtake this one.
+            self._buffer.order_changed(topic)
+        try:
+            # One task alone awaits it, so cancelling that task cancels no future of another.
+            yield call
+        finally:
+            del calls[call]
+            if not calls:
+                del self._calls[topic]
+                self._buffer.order_changed(topic)
+            else:
+                # A call that leaves from the middle gets here, too; then the first one is done already.
+                first = next(iter(calls))
+                if not first.done():
+                    first.set_result(None)
+
+
+class Buffer:
+    """Appends to the accumulator in the order of the calls, and waits where necessary.
+
+    One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. It can
+    append that way only to topics in its ``_ready_topics``, so emptying these is what stops a writer.
 
     Attributes:
         accumulator: The batches.
-        closed: The error that every call raises; None while it is open.
+        close_error: The error that every call raises; None while it is open.
         interceptors: Called for each record.
         home: Where the producer was started.
     """
@@ -88,10 +141,11 @@ class Buffer:
     ) -> None:
         self.accumulator = accumulator
         self.interceptors = interceptors
-        self.closed: KafkaError | None = ClientClosedError(
+        self.close_error: KafkaError | None = ClientClosedError(
             "the producer is not started: use async with, or await start()"
         )
-        # Who may append without this class; set once the producer is open, replaced by each transaction.
+        # The writer that may append without this class. It's set once the producer is open, and each transaction
+        # replaces it.
         self._writer: RecordAppender[Any, Any] | None = None
         # guard: a forked child appends nothing to the open batches of its parent -> Home("producer")
         self.home = Home("producer", self._stop_writer)
@@ -106,13 +160,13 @@ class Buffer:
         self._loop: asyncio.AbstractEventLoop
         # When the running task last let others run; 0.0 makes the first slow append yield.
         self._yielded = 0.0
-        # Calls that wait for memory take turns: the oldest gets the first free bytes, or small records would starve a
-        # large one for ever.
+        # Calls that wait for memory take turns: the oldest call gets the first free bytes, or small records would
+        # starve a large one forever.
         self._turn = asyncio.Lock()
         self._order = AppendOrder(self)
-        # Set when batches get their outcome; cleared by the one call that holds the turn.
+        # It's set when batches get their outcome, and cleared by the one call that has the turn.
         self._room = asyncio.Event()
-        # Topic ids of the last applied metadata: a new id under the same name is a new topic (KIP-516).
+        # The topic ids of the metadata that was applied last: a new id under the same name is a new topic (KIP-516).
         self._ids: dict[str, bytes] = {}
         # The snapshot that was last applied to each topic.
         self._generations: dict[str, int] = {}
@@ -129,13 +183,13 @@ class Buffer:
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._timer = sender.timer
-        self.closed = None
+        self.close_error = None
 
     def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
         """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
         self._stop_writer()
         runtime = current()
-        writer._wall = None if runtime is SYSTEM else runtime.wall
+        writer._milliseconds = None if runtime is SYSTEM else runtime.milliseconds
         writer._thread = thread_id()
         self._writer, self._session = writer, session
 
@@ -146,15 +200,15 @@ class Buffer:
 
     def close_session(self, session: WriteSession, why: KafkaError) -> None:
         """Accept no more records of a session; its waiting calls raise ``why``."""
-        session.closed = why
+        session.close_error = why
         if session is self._session:
             self._stop_writer()
-        # Wakes the call that waits for memory, which finds the error in check_open().
+        # This wakes the call that waits for memory, which finds the error in check_open().
         self._room.set()
 
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
-        self.closed = why
+        self.close_error = why
         # Records take the slow path from here on, where check_open() raises `why`.
         self._stop_writer()
         self._room.set()
@@ -164,18 +218,18 @@ class Buffer:
 
         Raises:
             ConfigurationError: The running event loop is not the producer's.
-            KafkaError: The producer is not started, is closed, or has failed; or what ended the session.
+            KafkaError: The producer isn't started, is closed, or has failed; or the error that has ended the session.
         """
-        if self.closed is None:
+        if self.close_error is None:
             # The gate; see aiokproto.application.gates.
             self.check_loop()
             self._cluster.check()
-            if session is not None and session.closed is not None:
-                # Raised by many calls: without this each would add its frames to the one instance.
-                raise session.closed.with_traceback(None)
+            if session is not None and session.close_error is not None:
+                # Many calls raise the same instance. Without this, each would add its frames to its traceback.
+                raise session.close_error.with_traceback(None)
             return
         self.check_loop()
-        raise self.closed.with_traceback(None)
+        raise self.close_error.with_traceback(None)
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if the running event loop is not the producer's."""
@@ -213,25 +267,27 @@ class Buffer:
             assert self._writer is not None, "an open session has a writer"
             now = self._loop.time()
             queues = self._writer._ready_topics.get(record.topic)
-            # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds
-            # how long a task can stay here without letting the sender run.
-            # A locked turn means that an earlier call waits for memory: small records must not take what it waits for.
+            # This is the common slow path: the open batch is full, and the next one can be opened at once.
+            # MAX_LOOP_HOLD bounds how long a task can stay here without letting the sender run. A locked turn means
+            # that an earlier call waits for memory, and small records must not take the bytes that it waits for.
             if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
                 appended = self._add(queues, record, now)
                 if appended is not None:
                     return appended
             deadline = now + self._max_block
-            # Entered before the first await: from here on no later call can come before this one.
+            # The call enters before the first await, so from here on no later call can get ahead of it.
             with self._order.entered(record.topic) as turn:
                 async with self._waiting_calls.scope(_aborted):
-                    # Yield before the record is appended: a call cancelled here has not sent anything.
+                    # It yields before the record is appended, because a call that is cancelled here must not have sent
+                    # anything.
                     await self._yield_to_others()
-                    # Not under the deadline: it has max_block_ms of its own, and its error names the metadata.
+                    # This isn't under the deadline: it has max_block_ms of its own, and its error names the metadata.
                     queues = await self.topic(record.topic)
                     await self._until(turn, deadline)
-                    # The producer may have been closed, or the transaction ended, during the waits.
+                    # During the waits the producer may have been closed, or the transaction may have ended.
                     self.check_open(session)
-                    # Chosen only now: the number of partitions may have changed while the call waited.
+                    # The partition is chosen only now, since the number of partitions may have changed while the call
+                    # waited.
                     chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
                     record = record._replace(partition=chosen)
                     return await self._when_memory_free(
@@ -249,10 +305,10 @@ class Buffer:
         """
         try:
             self.check_open(session)
-            # Not _ready_topics: that lacks topics for other reasons too, each of which has an error of its own here.
+            # A topic can be missing in _ready_topics for other reasons too, each of which has an error of its own here.
             queues = self.accumulator.topics.get(record.topic)
             if queues is None:
-                # Else it would be tried again for ever.
+                # This refuses a wrong argument, which would be tried again forever.
                 check_topic(record.topic)
                 raise BufferFullError(
                     f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
@@ -271,7 +327,8 @@ class Buffer:
         """Append a record that needs a new or a larger batch; None if memory is short."""
         _, partition, timestamp, key, value, headers = record
         if partition is not None:
-            # Checked again: while the record waited, the topic may have been created again with fewer partitions.
+            # The partition is checked again: while the record waited, the topic may have been created again with fewer
+            # partitions.
             check_partition(partition, queues.name, len(queues.queues))
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
         if added is None or self.accumulator.has_ready:
@@ -295,21 +352,23 @@ class Buffer:
             with self._order.entered(topic) as turn:
                 async with self._waiting_calls.scope(_aborted):
                     queues = await self.topic(topic)
-                    where = _queue(queues, partition).where
-                    for one in batches:
-                        # All are checked before the first is appended: either every batch can be sent or none is.
-                        self.accumulator.check_size(one, where)
-                    # Behind earlier calls, but its own batches are appended without giving up the place: nothing comes
-                    # between them.
+                    topic_partition = _queue(queues, partition).topic_partition
+                    for stored in batches:
+                        # All are checked before the first one is appended, so either every batch can be sent or none
+                        # is.
+                        self.accumulator.check_size(stored, topic_partition)
+                    # This call waits behind earlier ones. But it keeps its turn while it appends its batches, so
+                    # nothing gets between them.
                     await self._until(turn, deadline)
                     appended: list[tuple[Outcome, int]] = []
-                    for one in batches:
-                        # Here and not between check_open() and add(): what was checked must still hold.
+                    for stored in batches:
+                        # The yield comes before check_open(), because what that checks must still hold when the batch
+                        # is added.
                         await self._yield_to_others()
                         self.check_open(session)
-                        add = partial(self._add_encoded, queues, partition, one)
+                        add = partial(self._add_encoded, queues, partition, stored)
                         batch = await self._when_memory_free(session, add, deadline)
-                        appended.append((batch.outcome, one.max_timestamp))
+                        appended.append((batch.outcome, stored.max_timestamp))
                     return appended
         except KafkaError as error:
             session.missing(error)
@@ -327,12 +386,13 @@ class Buffer:
         """Return a topic's queues, requesting its metadata if necessary."""
         check_topic(name)
         self.check_open()
-        # A topic that was written to can be missing from the snapshot: it expired, or was deleted. Then it is requested
-        # again.
+        # A topic that was written to can be missing in the snapshot since it expired or was deleted. Then it's
+        # requested again.
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
-            # Once per snapshot: thousands of calls can have waited for a topic with thousands of partitions.
+            # The update runs once per snapshot, because thousands of calls can have waited for a topic with thousands
+            # of partitions.
             if self._generations.get(name) != self._cluster.snapshot.generation:
                 self._update_topic(name, self._cluster.snapshot)
         return self.accumulator.topics[name]
@@ -346,7 +406,8 @@ class Buffer:
         self._generations[name] = snapshot.generation
         info = snapshot.topics.get(name)
         if info is None:
-            # Deleted, or expired from the metadata. A call that waits has its queues.
+            # The topic was deleted, or has expired from the metadata. It stays while a call waits, which has its
+            # queues.
             if self._may_forget(name) and not self._order.waits(name) and self.accumulator.forget(name):
                 self._ids.pop(name, None)
                 del self._generations[name]
@@ -358,7 +419,7 @@ class Buffer:
                 local = frozenset(node.id for node in snapshot.brokers.values() if node.rack == rack)
                 self.accumulator.sticky.local_nodes = local
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
-            # The ids are compared before they are replaced below.
+            # The ids are compared before the line below replaces them.
             recreated = bool(snapshot.recreated(self._topic_ids(name)))
             self.accumulator.update(name, leaders, self._loop.time(), recreated=recreated)
             self._ids[name] = info.topic_id
@@ -367,7 +428,8 @@ class Buffer:
         self.order_changed(name)
 
     def _may_forget(self, name: str) -> bool:
-        # One that was merely not used for long can be written to without a wait: of these only the oldest of very many.
+        # A topic that merely wasn't used for long can be written to without a wait. So of these only the oldest of very
+        # many are forgotten.
         return bool(self._cluster.metadata.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
@@ -375,9 +437,9 @@ class Buffer:
 
     def order_changed(self, topic: str) -> None:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
-        # All conditions of the synchronous path in one place; whatever changes one of them calls this.
+        # All conditions of the synchronous path are here, and every change of one of them calls this method.
         queues = self.accumulator.topics.get(topic)
-        is_open = self.closed is None and self._session.closed is None
+        is_open = self.close_error is None and self._session.close_error is None
         # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:
@@ -397,23 +459,23 @@ class Buffer:
             self.task_has_waited()
 
     async def _when_memory_free(self, session: WriteSession, add: Callable[[], T | None], deadline: float) -> T:
-        """Call ``add`` until it returns a result, which it does once memory is free; waiting calls proceed in order."""
-        # While another call waits for memory, this one queues behind it.
-        # The free path takes no lock: acquiring one would cost each record an await.
+        """Call ``add`` until it returns a result, which it does once memory is free. Waiting calls proceed in order."""
+        # This call queues up behind another one that waits for memory. The free path takes no lock: acquiring one would
+        # cost each record an await.
         added = None if self._turn.locked() else add()
         if added is not None:
             return added
         try:
-            # asyncio.Lock wakes in the order of arrival.
+            # asyncio.Lock wakes waiters in the order of their arrival.
             async with timeout_at(deadline), self._turn:
                 while True:
-                    # Checked after each wait: closing sets _room too.
+                    # It's checked after each wait, since closing sets _room too.
                     self.check_open(session)
                     added = add()
                     if added is not None:
                         return added
-                    # Cleared after the failed attempt and before the wait, with no await between: a release cannot be
-                    # missed.
+                    # The event is cleared after the failed attempt and before the wait, with no await in between, so a
+                    # release can't be missed.
                     self._room.clear()
                     await self._room.wait()
         except asyncio.TimeoutError:

@@ -41,7 +41,7 @@ async def append_all(
             if stop is not None:
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
-            # With a partition given each record takes the single path: the run knows only the sticky batch.
+            # If a partition is given, each record takes the single path, because a run goes to the sticky batch only.
             plain = partition is None and not appender._has_pipeline
             run = appender._append_run(topic, chunk, start) if plain else None
             if run is not None:
@@ -50,31 +50,31 @@ async def append_all(
                 continue
             record = chunk[start]
             start += 1
-            value, key, headers, where, timestamp = (
+            value, key, headers, own_partition, timestamp = (
                 record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
             )
-            where = partition if where is None else where
+            own_partition = partition if own_partition is None else own_partition
             try:
                 if appender._has_pipeline:
-                    one = await appender._append_in_pipeline(
-                        topic, ProducerRecord(value, key, headers, where, timestamp)
+                    delivery = await appender._append_in_pipeline(
+                        topic, ProducerRecord(value, key, headers, own_partition, timestamp)
                     )
                 else:
-                    appended = appender._append(topic, value, key, headers, where, timestamp)  # type: ignore[arg-type]
-                    one = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
-                # As a slice, without the Delivery: the results of millions of records need no object each.
-                parts.append(one.run())
+                    appended = appender._append(topic, value, key, headers, own_partition, timestamp)  # type: ignore[arg-type]
+                    delivery = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
+                # The slice replaces the Delivery, since the results of millions of records need no object each.
+                parts.append(delivery.run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
                 parts.append(RejectedRecords(error))
-                # Unknown topic, no memory, closed: see the docstring.
+                # The topic is unknown, there is no memory, or the producer is closed: see the docstring.
                 stop = error
     return parts
 
 
 def _check_records(records: object) -> None:
-    """Reject what is iterable by accident: bytes (of ints), str, a ProducerRecord (of its fields), a dict (of keys)."""
+    """Reject objects that are iterable by accident: bytes, a str, a ProducerRecord (a tuple), a dict (of keys)."""
     if isinstance(records, bytes | bytearray | memoryview | str | ProducerRecord):
         hint = "; for one record use send()"
     elif isinstance(records, Mapping) or not isinstance(records, Iterable):
@@ -87,9 +87,9 @@ def _check_records(records: object) -> None:
 
 
 def _chunks(records: Iterable[T]) -> Iterator[Sequence[T]]:
-    """Yield ``records`` as sequences. An iterator is consumed in chunks, as it can be larger than memory."""
+    """Yield ``records`` as sequences. An iterator is read in chunks, because it can be larger than memory."""
     if isinstance(records, list | tuple):
-        # A list is taken as it is; copying it would double what the caller holds.
+        # A list is taken as it is, because copying it would double what the caller holds.
         yield records
         return
     left = iter(records)

@@ -14,7 +14,7 @@ from aiokproto.records.varint import INT32_MAX
 
 BATCH_SIZE = 128 * 1024
 """Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch
-grows with its records, and the cost of a batch in Python is spread over eight times as many."""
+grows with its records, and eight times as many records share the cost of a batch in Python."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """Default of ``transaction_timeout_ms``."""
 MAX_IN_FLIGHT = 5
@@ -111,7 +111,8 @@ class ProducerConfig(NamedTuple):
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
         memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
         limits = BufferLimits(
-            # Silently, as the default of batch_size must not forbid a small max_request_size or buffer_memory.
+            # This is silent, because the default of batch_size must not forbid a small max_request_size or
+            # buffer_memory.
             batch_size=min(integer("batch_size", batch_size), request_size, memory),
             buffer_memory=memory,
             max_request_size=request_size,
@@ -142,7 +143,7 @@ class ProducerConfig(NamedTuple):
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
-            # Checked as the others, kept in milliseconds: close() takes milliseconds.
+            # It's checked as the others, but kept in milliseconds, since close() takes milliseconds.
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=_partitioner(partitioner, partitioner_ignore_keys),
             ignore_keys=boolean("partitioner_ignore_keys", partitioner_ignore_keys),
@@ -225,7 +226,7 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
             f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MAX_IN_FLIGHT}, "
             f"not {in_flight}"
         )
-    # None: on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
+    # None means on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
     return acks == -1 and in_flight <= MAX_IN_FLIGHT if wanted is None else wanted
 
 
@@ -235,7 +236,7 @@ def _compression(name: str, level: int | None) -> tuple[Compression, int | None]
         if codec is Compression.NONE:
             raise ConfigurationError(f"compression_level={level!r}: there is no compression; set compression_type")
         integer("compression_level", level, LOWEST_LEVEL)
-    # Tried here, so that a missing library or an invalid level is an error before any record is accepted.
+    # The codec is tried here, so that a missing library or an invalid level is an error before any record is accepted.
     try:
         compress(codec, b"aiokproto", level)
     except UnsupportedCompressionError as error:

@@ -19,10 +19,10 @@ from aiokproto.types import RecordMetadata
 class Delivery:
     """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
-    It is not an asyncio future but two numbers and a reference to the outcome that all records of a batch share.
-    It can be awaited more than once, by several tasks, or never. A failure that is never retrieved is logged, once per
-    batch, and counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on
-    the record.
+    It isn't an asyncio future but two numbers and a reference to the outcome that all records of a batch share. It can
+    be awaited more than once, by several tasks, or never. A failure that is never retrieved is logged, once per batch,
+    and counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on the
+    record.
 
     Attributes:
         timestamp: The record's timestamp, in milliseconds since the epoch.
@@ -41,7 +41,8 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._outcome.done:
-            # A generator and not `async def`: awaiting a delivery that is done creates no coroutine.
+            # This is a generator and not `async def`, because awaiting a delivery that is done then creates no
+            # coroutine.
             yield from wait_done(self._outcome).__await__()
         return self.result()
 
@@ -68,7 +69,7 @@ class Delivery:
         outcome = self._known()
         if isinstance(outcome, RecordMetadata):
             return outcome
-        # One error serves all records of the batch: each raise starts with a clean traceback.
+        # One error serves all records of the batch, so each raise starts with a clean traceback.
         raise outcome.with_traceback(None)
 
     def exception(self) -> KafkaError | None:
@@ -91,7 +92,7 @@ class Delivery:
 
 
 class BatchDelivery:
-    """Buffered record batches: ``await`` it for where each was written.
+    """Buffered record batches: ``await`` it to learn where each was written.
 
     The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's
     greatest, or the broker's if the topic has LogAppendTime.
@@ -108,7 +109,7 @@ class BatchDelivery:
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
         for outcome, _ in self._batches:
-            # One after the other: the slowest decides anyway, and no task is needed.
+            # It awaits one after the other: the slowest decides anyway, and no task is needed.
             yield from wait_done(outcome).__await__()
         return self.result()
 
@@ -126,12 +127,13 @@ class BatchDelivery:
         for outcome, _ in self._batches:
             if not outcome.done:
                 raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
-        # All before any is raised: each counts as retrieved, or the others' failures would be logged as unobserved.
-        found = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
-        for one in found:
-            if isinstance(one, KafkaError):
-                raise one.with_traceback(None)
-        return [one for one in found if isinstance(one, RecordMetadata)]
+        # All results are read before one is raised, since each counts as retrieved then. Otherwise the others'
+        # failures would be logged as unobserved.
+        results = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
+        for result in results:
+            if isinstance(result, KafkaError):
+                raise result.with_traceback(None)
+        return [result for result in results if isinstance(result, RecordMetadata)]
 
     def __repr__(self) -> str:
         state = "done" if self.done() else "pending"
@@ -160,10 +162,10 @@ class BatchSlice:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
+    def __getitem__(self, index: int) -> RecordMetadata | KafkaError:
         """Return the result of one record, counted from 0."""
-        return self.outcome.record_result(self.first + place, self._timestamp)
+        return self.outcome.record_result(self.first + index, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:
         """Return the result of each record."""
-        return [self[place] for place in range(self.count)]
+        return [self[index] for index in range(self.count)]

@@ -1,4 +1,4 @@
-"""Encoded record batches: which can be produced without decoding them (``send_batch``, ``post_batch``)."""
+"""Which encoded record batches can be produced without decoding them (``send_batch``, ``post_batch``)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
         found = [_only_batch(given)]
     elif hasattr(given, "record_batches"):
         found = given.record_batches
-        # A consumer that sought into the middle of a batch got the whole of it: sent unchanged, it would bring back the
-        # records before.
+        # A consumer that has sought into the middle of a batch got the whole batch. Sent unchanged, it would bring back
+        # the records before that offset.
         if found and found[0].magic == 2 and found[0].base_offset < given.base_offset:
             _refuse(found[0], f"it starts before offset {given.base_offset}, the first to be sent")
     else:
@@ -49,7 +49,8 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
 
 
 def _only_batch(data: Bytes) -> RecordBatch:
-    # Verified here: from the broker it would be CORRUPT_MESSAGE, which is retriable, and retried until the deadline.
+    # The checksum is verified here. A broker would respond with CORRUPT_MESSAGE, which is retriable, and the batch
+    # would be retried until the deadline.
     first = next(decode(data), None)
     if first is None:
         raise CorruptRecordError(f"{len(data)} bytes are not one whole record batch")
@@ -63,16 +64,16 @@ def _only_batch(data: Bytes) -> RecordBatch:
 def _check(batch: RecordBatch) -> None:
     if batch.magic != 2:
         _refuse(batch, f"its format is magic {batch.magic}, and only 2 can be sent")
-    # Markers end a transaction of the cluster that they were read from.
+    # A marker ends a transaction of the cluster that it was read from.
     if batch.is_control:
         raise InvalidRecordError(f"{_name(batch)} cannot be sent: only brokers write control batches")
-    # Brokers reject a producer's batch with gaps: offsets inside a batch must be consecutive.
+    # Brokers reject a producer's batch with gaps, because the offsets in a batch must be consecutive.
     if batch.count != batch.last_offset_delta + 1:
         _refuse(batch, f"compaction has left {batch.count} of its {batch.last_offset_delta + 1} records")
-    # A producer's batch must have CreateTime; clearing the flag would bring back the producer's old timestamps.
+    # A producer's batch must have CreateTime. Clearing the flag would bring back the producer's old timestamps.
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _refuse(batch, "its timestamps are a broker's (LogAppendTime)")
-    # Raises for an unknown codec here, where the caller sees which batch it is.
+    # This raises for an unknown codec here, where the caller sees which batch it is.
     _ = batch.compression
 
 
@@ -81,5 +82,5 @@ def _refuse(batch: RecordBatch, why: str) -> None:
 
 
 def _name(batch: RecordBatch) -> str:
-    # The base offset of a message set (magic 0 or 1) is known only after decompressing it.
+    # The base offset of a message set (magic 0 or 1) is known only after it's decompressed.
     return f"record batch at offset {batch.base_offset}" if batch.magic == 2 else "message set"

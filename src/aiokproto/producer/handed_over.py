@@ -1,23 +1,57 @@
-"""Transactions that one process writes and another one ends.
+"""Transactions that one process writes and another one ends: their names, which outlive the process, and their ends.
 
 The coordinator knows a transaction by its transactional id, producer id and epoch, not by a connection. So a process
 can write everything (:meth:`Transaction.hand_over <aiokproto.producer.Transaction.hand_over>`) and exit, and any other
-one that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
+process that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
 transaction after its timeout.
 
 **A repeated end is executed once.** A transaction of version 2 has an epoch of its own, and EndTxn returns the next
-one: a repeat names the epoch before, and gets the same response. In version 1 it names a transaction that is complete,
-which is confirmed again. Both hold until a producer starts with the transactional id.
+one: a repeat names the epoch before, and gets the same response. In version 1 a repeat names a transaction that is
+complete, and is confirmed again. Both hold until a producer starts with the transactional id.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from aiokproto.cluster import ClusterClient
+from aiokproto.errors import ConfigurationError
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import EndTxnExchange
 from aiokproto.producer.transactional_id import TransactionalId
+
+_TEXT = re.compile(r"(\d{1,19}):(\d{1,5})")
+_MAX_STATE = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction that waits for its decision. Store ``str(state)`` together with the decision.
+
+    The text is the same as Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
+
+    Attributes:
+        producer_id: The producer id that wrote its records.
+        epoch: The epoch of these records.
+    """
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """Return the transaction that ``str()`` has given this name.
+
+        Raises:
+            ConfigurationError: The text has another form.
+        """
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None or (state := cls(int(found[1]), int(found[2]))) > _MAX_STATE or state.epoch > _MAX_STATE[1]:
+            raise ConfigurationError(f'{text!r} names no prepared transaction: expected "producer_id:epoch"')
+        return state
 
 
 class HandedOver(NamedTuple):

@@ -20,7 +20,7 @@ _SIGN = 0x80000000
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the absolute value of the signed 32-bit FNV-1a hash of a key, as librdkafka and Sarama have it."""
+    """Return the absolute value of the signed 32-bit FNV-1a hash of a key, as librdkafka and Sarama compute it."""
     h = _FNV_OFFSET
     for byte in key:
         h = (h ^ byte) * _FNV_PRIME & _MASK
@@ -46,7 +46,7 @@ class KeyHashPartitioner:
     ) -> int | None:
         if self._without_key is not None and self._without_key(key):
             return None
-        # Of all partitions, with or without a leader: a key must not move while a broker is down.
+        # The hash counts all partitions, with or without a leader, because a key must not move while a broker is down.
         return self._hash(key or b"") % len(partitions)
 
 
@@ -65,13 +65,13 @@ def ignore_keys(
 
 
 MAX_TOPICS = 10_000
-"""Most topics whose turns are counted: a partitioner does not learn which topics were deleted."""
+"""Most topics whose turns are counted, because a partitioner doesn't learn which topics were deleted."""
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, without regard to the key: only partitions with a leader, if any has one.
+    """One partition after the other, whatever the key is: only partitions with a leader, if any has one.
 
-    It counts for the newest :data:`MAX_TOPICS` topics, and begins again with the others.
+    It counts for the newest :data:`MAX_TOPICS` topics, and starts again with the others.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _is_none(key: bytes | None) -> bool:
 
 
 def _is_empty(key: bytes | None) -> bool:
-    # librdkafka's consistent_random alone takes an empty key for none.
+    # librdkafka treats an empty key like a missing one in consistent_random alone.
     return not key
 
 

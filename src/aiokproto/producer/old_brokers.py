@@ -1,11 +1,11 @@
-"""What a producer does differently with old brokers: decided when it starts, by the versions it has seen.
+"""What a producer does differently with old brokers. It decides when it starts, by the versions that it has seen.
 
-* Idempotence is new in 0.11. By default it is switched off, and each partition has one batch in flight instead, which
-  keeps the order of records; a retry can then write a record twice. If it was demanded, it is an error.
-* Headers are new in 0.11, and timestamps in 0.10. A record or table that has any is refused by the call that would
-  buffer it. (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
-* zstd is new in 2.1. An encoded batch with it is refused likewise, and one with headers before 0.11. The timestamps
-  that every encoded batch has are no reason: before 0.10 they are not stored.
+* Idempotence is new in 0.11. By default it's switched off, and each partition has one batch in flight instead, which
+  keeps the order of records; a retry can then write a record twice. If the application demanded it, it's an error.
+* Headers are new in 0.11, and timestamps in 0.10. The call that would buffer a record or table which has any refuses
+  it. (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
+* zstd is new in 2.1. An encoded batch that has it is refused in the same way, and before 0.11 one with headers. The
+  timestamps that every encoded batch has are no reason to refuse it: before 0.10 they aren't stored.
 
 Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto.producer.batch.ProducerBatch.convert`).
 """
@@ -29,7 +29,7 @@ log = logging.getLogger("aiokproto.producer")
 
 
 def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfig:
-    """Return the options as they can be used with these brokers.
+    """Return the options that can be used with these brokers.
 
     Raises:
         UnsupportedVersionError: The brokers lack something that the options require.
@@ -57,7 +57,7 @@ def check_table(versions: BrokerVersions, table: Any, pieces: Iterable[Rows]) ->
         pieces: Its rows.
 
     Raises:
-        UnsupportedVersionError: A row has headers, or a timestamp and the brokers have none.
+        UnsupportedVersionError: A row has headers, or it has a timestamp and the brokers have none.
     """
     # The encoding of no headers is one byte, their number.
     if any(piece.headers is not None and (piece.headers.end - piece.headers.start > 1).any() for piece in pieces):
@@ -89,7 +89,7 @@ def check_record(versions: BrokerVersions, record: ProducerRecord[bytes, bytes])
     """Refuse a record that the brokers cannot store.
 
     Raises:
-        UnsupportedVersionError: It has headers, or a timestamp and the brokers have none.
+        UnsupportedVersionError: It has headers, or it has a timestamp and the brokers have none.
     """
     if record.headers:
         versions.require(HEADERS)

@@ -1,8 +1,8 @@
-"""The result of a batch, shared by the deliveries of all its records.
+"""The result of a batch, which the deliveries of all its records share.
 
-A delivery is two numbers and a reference to the batch's outcome: millions of records need no future each. The outcome
-outlives the batch, whose bytes are freed when it is done. A failure that no task has retrieved is logged and counted
-when the outcome is garbage-collected: an error that passes silently is data lost silently.
+A delivery is two numbers and a reference to the batch's outcome, because millions of records can't have a future each.
+The outcome outlives the batch, whose bytes are freed when it's done. If no task has retrieved a failure, it's logged
+and counted when the outcome is garbage-collected, because an error that passes silently is data lost silently.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Outcome(ProduceResult):
 
     __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "context", "count", "error")
 
-    def __init__(self, where: TopicPartition, context: DeliveryContext) -> None:
-        super().__init__(*where)
+    def __init__(self, topic_partition: TopicPartition, context: DeliveryContext) -> None:
+        super().__init__(*topic_partition)
         self.count = 0
         self.error: KafkaError | None = None
         self.context = context
-        # A dict as an ordered set: thousands of callbacks can be removed at once.
+        # This dict serves as an ordered set: thousands of callbacks can be removed at once.
         self._waiting: dict[Callable[[], object], None] = {}
         self._record_errors: dict[int, KafkaError] = {}
         self._parts: Sequence[Outcome] = ()
@@ -105,7 +105,7 @@ class Outcome(ProduceResult):
         self._close()
 
     def split_into(self, parts: Sequence[tuple[Outcome, int]]) -> None:
-        """Replace this outcome by those of the batch's parts, given with their record counts."""
+        """Replace this outcome by the outcomes of the batch's parts, given with their record counts."""
         self._parts = [part for part, _ in parts]
         for part, count in parts:
             part.count = count
@@ -113,9 +113,9 @@ class Outcome(ProduceResult):
 
     def _close(self) -> None:
         self.done = True
-        # Taken out first: a callback may add another, or drop the last reference to this outcome.
+        # The callbacks are taken out first, because one may add another, or drop the last reference to this outcome.
         waiting, self._waiting = self._waiting, {}
-        # In the order of waiting: tasks that awaited in order go on in order.
+        # They run in the order of waiting, so tasks that have awaited in order continue in order.
         for wake in waiting:
             wake()
         parent, self._parent = self._parent, None
@@ -124,7 +124,7 @@ class Outcome(ProduceResult):
             self.observed = True
             # The first failure stands for the batch; each record's own result comes from its part.
             parent.error = parent.error or self.error
-            # The parent has no result of its own before: half of its records may still be in flight.
+            # The parent has no result of its own before, since half of its records may still be in flight.
             if all(part.done for part in parent._parts):
                 parent.count = sum(part.count for part in parent._parts)
                 parent._close()
@@ -147,7 +147,7 @@ class Outcome(ProduceResult):
     def record_result(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """Return the result of the record at ``index``, which had ``timestamp``. The outcome must be done."""
         self.observed = True
-        # After a split the index still counts from the start of the original batch.
+        # The index counts from the start of the original batch, even after a split.
         for part in self._parts:
             if index < part.count:
                 return part.record_result(index, timestamp)
@@ -166,15 +166,16 @@ class Outcome(ProduceResult):
         self.observed = True
         return self.record_result(0, timestamp) if self.error is None else self.error
 
-    # The only moment at which it is known that no task will retrieve the failure; asyncio does the same for futures.
+    # This is the first moment when it's certain that no task will retrieve the failure. asyncio does the same for
+    # futures.
     def __del__(self) -> None:
-        # getattr: __init__ may not have run.
+        # __init__ may not have run, hence getattr.
         if getattr(self, "error", None) is not None and not self.observed:
-            failed, where = self.failed, TopicPartition(self.topic, self.partition)
+            failed, topic_partition = self.failed, TopicPartition(self.topic, self.partition)
             self.context.unobserved_failures += failed
             log.error(
                 "failed to deliver %s for %s; no task awaited them: %s",
                 counted(failed, "record"),
-                where,
+                topic_partition,
                 self.error,
             )

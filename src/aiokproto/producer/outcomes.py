@@ -23,7 +23,7 @@ class IntArray(Protocol):
     """A sequence of integers, such as a numpy array."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, place: int, /) -> SupportsIndex: ...
+    def __getitem__(self, index: int, /) -> SupportsIndex: ...
 
 
 class RejectedRecords:
@@ -38,7 +38,7 @@ class RejectedRecords:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, place: int) -> KafkaError:
+    def __getitem__(self, index: int) -> KafkaError:
         return self.error
 
 
@@ -46,20 +46,20 @@ class ScatteredRecords:
     """Records of a table, which went to batches of several partitions.
 
     Attributes:
-        where: The batches' outcomes, and the errors of records that were not buffered.
+        sources: The batches' outcomes, and the errors of records that were not buffered.
     """
 
-    __slots__ = ("_index", "_timestamps", "_which", "where")
+    __slots__ = ("_index", "_timestamps", "_which", "sources")
 
     def __init__(
         self,
-        where: Sequence[Outcome | KafkaError],
+        sources: Sequence[Outcome | KafkaError],
         which: IntArray,
         index: IntArray,
         timestamps: IntArray,
     ) -> None:
-        """For each record: which of ``where`` it belongs to, its index there, and its timestamp."""
-        self.where = where
+        """Each array has an item per record: which of ``sources`` it belongs to, its index there, and its timestamp."""
+        self.sources = sources
         self._which = which
         self._index = index
         self._timestamps = timestamps
@@ -69,16 +69,16 @@ class ScatteredRecords:
 
     def rejections(self) -> list[KafkaError]:
         """Return the error of each record that was not buffered."""
-        if not any(isinstance(one, KafkaError) for one in self.where):
+        if not any(isinstance(source, KafkaError) for source in self.sources):
             return []
-        found = (self.where[operator.index(self._which[place])] for place in range(len(self)))
-        return [one for one in found if isinstance(one, KafkaError)]
+        found = (self.sources[operator.index(self._which[index])] for index in range(len(self)))
+        return [error for error in found if isinstance(error, KafkaError)]
 
-    def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
-        found = self.where[operator.index(self._which[place])]
+    def __getitem__(self, index: int) -> RecordMetadata | KafkaError:
+        found = self.sources[operator.index(self._which[index])]
         if isinstance(found, KafkaError):
             return found
-        return found.record_result(operator.index(self._index[place]), operator.index(self._timestamps[place]))
+        return found.record_result(operator.index(self._index[index]), operator.index(self._timestamps[index]))
 
 
 Part = BatchSlice | ScatteredRecords | RejectedRecords
@@ -89,7 +89,9 @@ def outcomes_of(part: Part) -> Iterable[Outcome]:
     """Return the batch outcomes that the records' results depend on."""
     if isinstance(part, BatchSlice):
         return (part.outcome,)
-    return (one for one in part.where if isinstance(one, Outcome)) if isinstance(part, ScatteredRecords) else ()
+    return (
+        (source for source in part.sources if isinstance(source, Outcome)) if isinstance(part, ScatteredRecords) else ()
+    )
 
 
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
@@ -112,25 +114,25 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, place: int) -> RecordMetadata | KafkaError: ...
+    def __getitem__(self, index: int) -> RecordMetadata | KafkaError: ...
     @overload
-    def __getitem__(self, place: slice) -> list[RecordMetadata | KafkaError]: ...
-    def __getitem__(self, place: int | slice) -> RecordMetadata | KafkaError | list[RecordMetadata | KafkaError]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        if place < 0:
-            place += len(self)
-        if not 0 <= place < len(self):
+    def __getitem__(self, index: slice) -> list[RecordMetadata | KafkaError]: ...
+    def __getitem__(self, index: int | slice) -> RecordMetadata | KafkaError | list[RecordMetadata | KafkaError]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
         self._observed = True
-        # The ends are cumulative, so the part with this record is the first whose end is greater.
-        part = bisect_right(self._ends, place)
-        return self._parts[part][place - (self._ends[part - 1] if part else 0)]
+        # The ends are cumulative, so the part that has this record is the first whose end is greater.
+        part = bisect_right(self._ends, index)
+        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
 
     def __iter__(self) -> Iterator[RecordMetadata | KafkaError]:
         self._observed = True
         for part in self._parts:
-            yield from part.results() if isinstance(part, BatchSlice) else (part[place] for place in range(len(part)))
+            yield from part.results() if isinstance(part, BatchSlice) else (part[index] for index in range(len(part)))
 
     @property
     def errors(self) -> dict[int, KafkaError]:
@@ -139,18 +141,18 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
-            # The usual part is good as a whole, which one flag says; only others are looked through.
+            # Usually all records of a part were written, which one flag says. Only other parts are looked through.
             if not _all_written(part):
-                results = ((place, part[place]) for place in range(len(part)))
-                found.update((start + place, one) for place, one in results if isinstance(one, KafkaError))
+                results = ((index, part[index]) for index in range(len(part)))
+                found.update((start + index, result) for index, result in results if isinstance(result, KafkaError))
         return found
 
     def __repr__(self) -> str:
         return f"<Outcomes of {counted(len(self), 'record')}, {len(self.errors)} of them not written>"
 
-    # Records that were buffered are reported by their batch's outcome; these never had one.
+    # The batch's outcome reports records that were buffered; these never had one.
     def __del__(self) -> None:
-        # True if __init__ has failed: there is nothing to report then.
+        # True means that __init__ has failed, and there is nothing to report.
         if getattr(self, "_observed", True):
             return
         rejected = [error for part in self._parts for error in _rejections(part)]
@@ -178,7 +180,7 @@ class BulkDelivery:
         self._outcomes = Outcomes(parts, context)
 
     def __await__(self) -> Generator[Any, None, Outcomes]:
-        # One after the other, as they come in about this order; failures are results here.
+        # It awaits one after the other, because they come in about this order; failures are results here.
         for part in self._parts:
             for outcome in outcomes_of(part):
                 yield from wait_done(outcome).__await__()
@@ -208,10 +210,10 @@ def _rejections(part: Part) -> list[KafkaError]:
 
 def _all_written(part: Part) -> bool:
     if isinstance(part, RejectedRecords) or (
-        isinstance(part, ScatteredRecords) and len(part.where) > sum(1 for _ in outcomes_of(part))
+        isinstance(part, ScatteredRecords) and len(part.sources) > sum(1 for _ in outcomes_of(part))
     ):
         return False
-    written = not isinstance(part, ScatteredRecords) or all(isinstance(one, Outcome) for one in part.where)
+    written = not isinstance(part, ScatteredRecords) or all(isinstance(source, Outcome) for source in part.sources)
     for outcome in outcomes_of(part):
         # The caller sees the result now, so a failure is no longer unobserved.
         outcome.observed = True

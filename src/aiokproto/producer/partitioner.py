@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
-# Together at most 1 MiB of keys.
+# Together these are at most 1 MiB of keys.
 _CACHED_KEYS = 8192
 _LONGEST_CACHED_KEY = 128
 
@@ -73,7 +73,7 @@ def _murmur2(data: bytes) -> int:
 
 
 def _positive_hash(key: bytes) -> int:
-    # Java's toPositive(): the sign bit is masked, not negated, or a key would get another partition than there.
+    # Java's toPositive() masks the sign bit. If it were negated, a key would get another partition than there.
     return _murmur2(key) & 0x7FFFFFFF
 
 
@@ -82,9 +82,9 @@ _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 @has_compiled_form
 def key_hash(key: bytes) -> int:
-    """Return the positive hash of a key: modulo the number of partitions it is the key's partition, as in Java.
+    """Return the positive hash of a key. Modulo the number of partitions it's the key's partition, as in Java.
 
-    Recent hashes are cached: streams repeat their keys, and hashing costs more than the rest of an append.
+    Recent hashes are cached, because streams repeat their keys and hashing costs more than the rest of an append.
     """
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
 
@@ -101,7 +101,7 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     """Return ``partition`` if the topic has it.
 
     Raises:
-        InvalidRecordError: It is not an int from 0 to ``count - 1``. ``chosen_by`` is part of the text.
+        InvalidRecordError: It isn't an int from 0 to ``count - 1``. The text includes ``chosen_by``.
     """
     # True would be partition 1.
     if not isinstance(partition, int) or isinstance(partition, bool):

@@ -10,8 +10,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import PRODUCER_METHODS, ForeignCalls, foreign_timeout, options_by_name
 from aiokproto.application.gates import PRODUCER, Obstacle, Use, gated, refuse
+from aiokproto.application.hints import METHODS, Hints, options_by_name
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import seconds
@@ -23,16 +23,23 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.config import BATCH_SIZE, PartitionerName, ProducerConfig
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.named_partitioners import by_name, ignore_keys
 from aiokproto.producer.old_brokers import adapted
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record_sender import RecordSender
-from aiokproto.producer.report import ProducerStats, add_findings, producer_stats
+from aiokproto.producer.report import (
+    ProducerStats,
+    aborted,
+    add_findings,
+    delivery_error,
+    producer_stats,
+    summary,
+    undelivered,
+)
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.sticky import StickyPartitioner
-from aiokproto.producer.summary import aborted, delivery_error, summary, undelivered
 from aiokproto.producer.transaction import Transaction
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
@@ -53,13 +60,13 @@ DISCONNECT = 5.0
 
 
 @gated(PRODUCER)
-class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
+class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"]):
     """Writes records to topics.
 
     ::
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
-            where = await producer.send("flights", b"UA 901", key=b"UA")
+            metadata = await producer.send("flights", b"UA 901", key=b"UA")
 
     There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
     buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` and :meth:`post_many` write many records, at
@@ -74,8 +81,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     Any number of tasks can share a producer, but only in one event loop: the one that runs :meth:`start`.
     """
-
-    foreign_methods = PRODUCER_METHODS
 
     @hiding_options
     @options_by_name
@@ -201,7 +206,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
             "await txn.send(...)"
         )
-        # With a transactional id the producer's own session never opens: each transaction brings one.
+        # The producer's own session never opens if there is a transactional id: each transaction brings its own.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
         serializers = Serializers(key_serializer, value_serializer, self._settings.max_block)
         buffer = Buffer(self._accumulator, self._settings, self._config.interceptors)
@@ -214,7 +219,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 self._buffer,
                 two_phase=self._settings.two_phase_commit,
             )
-        # A ClusterClient needs no event loop before its start; but one that failed to start cannot be used again.
+        # A ClusterClient needs no event loop before its start; but one that has failed to start can't be used again.
         self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         self._sender: Sender | None = None
         self._starting = False
@@ -233,11 +238,11 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     def _admit(self, use: Use) -> None:
         if use.obstacles:
             self._buffer.check_loop()
-        if self._buffer.closed is not None:
+        if self._buffer.close_error is not None:
             if self._sender is None:
-                refuse(use, Obstacle.NOT_STARTED, self._buffer.closed)
+                refuse(use, Obstacle.NOT_STARTED, self._buffer.close_error)
             else:
-                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.closed)
+                refuse(use, Obstacle.CLOSED if self._closing else Obstacle.FAILED, self._buffer.close_error)
         if self._in_session:
             refuse(use, Obstacle.SESSION)
 
@@ -270,16 +275,17 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             raise ClientClosedError(
                 "a producer can be started only once, which `async with` and an ExactlyOnce do: create a new one"
             )
-        # Set without an await since the test above: a second start() in the meantime is refused.
+        # Nothing is awaited between the test above and this line, so a second start() in the meantime is refused.
         self._starting = True
         self._accumulator.observer.clock = asyncio.get_running_loop().time
         try:
             await self._cluster.start()
             self._adapt()
             if self._transactions is not None:
-                # Before any record is accepted: this fences the predecessor, whose open transaction is aborted.
+                # This comes before any record is accepted: it fences the predecessor, whose open transaction is
+                # aborted.
                 await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
-        # Also a cancellation. _sender stays None, so close() has nothing left to do.
+        # This also covers a cancellation. _sender stays None, so close() has nothing left to do.
         except BaseException:
             await self._cluster.close()
             raise
@@ -288,7 +294,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._sender = Sender(
             self._cluster, self._buffer, self._settings, self._config.request_timeout, self._transactions
         )
-        # Opened last of all that can fail, before the sender's task: its first round may find records.
+        # The buffer opens after everything that can fail and before the sender starts, whose first round may find
+        # records.
         self._buffer.open(self._cluster, self._sender)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
@@ -299,11 +306,12 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         )
 
     def _adapt(self) -> None:
-        """Adapt to old brokers, for which nothing is decided before the first of them has answered."""
+        """Adapt to old brokers. Nothing is decided about them before the first broker has responded."""
         versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
-            # Of each partition, so that records stay in order; a broker can still have several requests.
+            # Each partition has one batch in flight, so that its records stay in order. A broker can still have several
+            # requests.
             self._accumulator.limits = wanted.limits._replace(in_flight=1)
         self._check_records(versions)
 
@@ -314,11 +322,10 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
     async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
-    @foreign_timeout
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all buffered records without linger, and wait until each is written or has failed.
 
-        Failures are not raised here but by the records' deliveries. Cancelling has no effect on the records.
+        Failures aren't raised here but by the records' deliveries. Cancelling has no effect on the records.
 
         Args:
             timeout_ms: Longest wait (ms). None waits until every record has an outcome, at most
@@ -329,17 +336,17 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
         _check_timeout(timeout_ms)
-        await self._settle("flush", timeout_ms)
+        await self._send_and_wait("flush", timeout_ms)
 
-    async def _settle(self, what: str, timeout_ms: float | None) -> None:
-        """Send all batches, and wait until each has an outcome; ``what`` begins the text of a DeadlineError."""
+    async def _send_and_wait(self, what: str, timeout_ms: float | None) -> None:
+        """Send all batches, and wait until each has an outcome; ``what`` opens the text of a DeadlineError."""
         batches = self._buffer.send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
             waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
             raise DeadlineError(f"{what}: {summary(pending)} without outcome after {waited:g} ms")
-        # A flush that close() overtook has its outcomes, and no reason to raise.
+        # If close() has overtaken a flush, all outcomes are known, and there is no reason to raise.
         if not self._closing:
             self._buffer.check_open()
 
@@ -369,17 +376,17 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         if not in_flight:
             dropped = [batch for batch in dropped if not batch.attempts]
         for batch in dropped:
-            # The application knows already: it is not logged as a failure that nobody looked at.
+            # The application knows about it, so it isn't logged as an unobserved failure.
             batch.outcome.observed = True
             self._accumulator.fail(batch, aborted(batch))
         self._buffer.memory_freed()
-        await self._settle("abort", timeout_ms)
+        await self._send_and_wait("abort", timeout_ms)
         return sum(batch.count for batch in dropped)
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
-        # None: the sender expires every batch after the delivery timeout, so this timeout only guards against a sender
-        # that has failed.
+        # The sender expires every batch after its delivery timeout. So the default only guards against a sender that
+        # has failed.
         timeout = self._outcome_timeout if timeout_ms is None else timeout_ms / 1000
         await wait_all([batch.outcome for batch in batches], timeout)
 
@@ -388,14 +395,14 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """Seconds in which every batch gets an outcome while the sender works."""
         return self._settings.limits.delivery_timeout + 1
 
-    @foreign_timeout
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        An open transaction is aborted. One whose end is under way is waited for. A prepared one stays prepared.
+        An open transaction is aborted. If the end of a transaction is under way, this call waits for it. A prepared
+        transaction stays prepared.
 
-        If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
-        fail, and the connections are closed.
+        If it waits for more than a second, it logs for which records. If it's cancelled, it stops waiting: undelivered
+        records fail, and the connections are closed.
 
         Args:
             timeout_ms: Longest time for deliveries and for flushing the connections (ms); 0 does not wait. None means
@@ -410,43 +417,45 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
-        # Never started, or still starting: start() raises, as its cluster is closed now.
+        # The producer was never started, or is still starting: then start() raises, because its cluster is closed now.
         if self._sender is None or self._closing:
             return
         self._closing = True
         timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         started = loop.time()
-        # Read before it is replaced: a producer that has failed has nothing left to wait for.
-        failure = self._buffer.closed
-        closed = ClientClosedError("the producer is closed")
-        closed.__cause__ = failure
-        # First: what is appended from here on would not be waited for.
-        self._buffer.close(closed)
+        # This is read before it's replaced. A producer that has failed has nothing left to wait for.
+        failure = self._buffer.close_error
+        close_error = ClientClosedError("the producer is closed")
+        close_error.__cause__ = failure
+        # The buffer closes first, since this call wouldn't wait for what is appended from here on.
+        self._buffer.close(close_error)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
             if self._transactions is not None and failure is None:
-                # It waits for its batches itself: those of an aborted transaction that were never sent fail at once.
+                # The manager waits for its batches itself: batches of an aborted transaction that were never sent fail
+                # at once.
                 await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)
             else:
                 await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
-            # Also after a cancellation: what has no outcome now will fail, and is reported.
+            # Batches that have no outcome now will fail, and are reported, even after a cancellation.
             late = {batch for batch in batches if not batch.done}
             try:
                 if self._transactions is not None:
-                    # Before the sender: the end of a transaction waits for batches that the sender delivers.
+                    # The manager stops before the sender, because the end of a transaction waits for batches that the
+                    # sender delivers.
                     await self._transactions.stop()
                 await self._sender.stop()
             finally:
-                # After the sender: no response can arrive for a batch that has failed here.
+                # The sender has stopped, so no response can arrive for a batch that fails here.
                 self._accumulator.fail_all(undelivered)
                 left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
                 await self._cluster.close(min(max(left, 0.0), DISCONNECT))
         failed = [batch for batch in batches if batch.outcome.error is not None]
-        # A failure that some task has seen is known, unless this close caused it.
+        # If a task has seen a failure, it's known, unless this close() has caused it.
         lost = [batch for batch in failed if batch in late or not batch.outcome.observed]
         if lost:
             raise delivery_error(lost)
@@ -457,7 +466,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             log.warning("closing the producer waits for %s", summary(pending))
 
     def __del__(self) -> None:
-        # getattr: __init__ may have raised because of an invalid option.
+        # __init__ may have raised since of an invalid option, hence getattr.
         sender = getattr(self, "_sender", None)
         if sender is not None and not self._closing:
             unsent = sender.unsent + sum(batch.count for batch in self._accumulator.incomplete)
@@ -465,7 +474,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
     def transaction(self) -> Transaction[K, V]:
-        """Return a transaction, which begins with ``async with``. One at a time can be open.
+        """Return a transaction, which starts with ``async with``. One at a time can be open.
 
         Raises:
             ConfigurationError: The producer has no ``transactional_id``.
@@ -473,7 +482,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         return self._transaction()
 
     def _transaction(self, session: object = None) -> Transaction[K, V]:
-        """Return a transaction, of a session or of the application."""
+        """Return a transaction of a session or of the application."""
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         transaction = Transaction(
@@ -489,8 +498,8 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits for :meth:`complete_transaction`: this process has prepared it, or an earlier one
-        with this ``transactional_id`` has left it, prepared or not. None if there is none."""
+        """The transaction that waits for :meth:`complete_transaction`; None if there is none. This process has prepared
+        it, or an earlier one with this ``transactional_id`` has left it, prepared or not."""
         return None if self._transactions is None else self._transactions.prepared
 
     async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
@@ -516,7 +525,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         """
         if self._transactions is None or not self._transactions.id.two_phase:
             raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
-        # The text of a transaction would equal none, and so abort it.
+        # A text would equal no transaction, and so abort it.
         if decided is not None and not isinstance(decided, PreparedTransaction):
             raise ConfigurationError(
                 f"complete_transaction() takes a PreparedTransaction or None, not {decided!r}; for its text use "
@@ -554,9 +563,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         or that records have been waiting for more than half of ``delivery_timeout_ms``.
         """
         findings = self._cluster.findings()
-        # Its own cause is the better text: a sender that failed leaves the connections open.
-        if self._buffer.closed is not None:
-            findings.failed = [str(self._buffer.closed)]
+        # This cause is the better text, because a sender that has failed leaves the connections open.
+        if self._buffer.close_error is not None:
+            findings.failed = [str(self._buffer.close_error)]
             findings.ended = self._sender is not None or findings.ended
         elif self._accumulator.observer.clock is not None:
             now = self._accumulator.observer.clock()

@@ -24,7 +24,7 @@ log = logging.getLogger("aiokproto.producer")
 class ProducerId(NamedTuple):
     """Producer id and first epoch. Each partition bumps the epoch for itself.
 
-    InitProducerId returns both; the first epoch grows beyond the epochs of forgotten partitions.
+    InitProducerId returns both. The first epoch grows beyond the epochs of forgotten partitions.
     """
 
     id: int
@@ -32,11 +32,11 @@ class ProducerId(NamedTuple):
 
 
 class ProducerIds(Protocol):
-    """The source of producer ids, epochs and sequence numbers: of an idempotent or of a transactional producer."""
+    """The source of producer ids, epochs and sequence numbers, of an idempotent or a transactional producer."""
 
     @property
     def current(self) -> ProducerId | None:
-        """The id and epoch; None if there is none, and nothing can be sent."""
+        """The id and epoch. If it's None, nothing can be sent."""
         ...
 
     def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -44,17 +44,17 @@ class ProducerIds(Protocol):
         ...
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Discard the id if the partition cannot continue with it."""
+        """Discard the id if the partition can't continue with it."""
         ...
 
     def may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether a partition's sequence numbers can be forgotten: none is used again in the same epoch, should
-        the partition be written to again."""
+        """Return whether a partition's sequence numbers can be forgotten, because none is used again in the same epoch
+        should the partition be written to again."""
         ...
 
 
 class ProducerIdManager:
-    """Acquires the producer id, and discards it when a partition cannot continue with it.
+    """Acquires the producer id, and discards it when a partition can't continue with it.
 
     Attributes:
         current: The id; None before it is acquired and after it is discarded.
@@ -74,14 +74,14 @@ class ProducerIdManager:
         Raises:
             KafkaError: The error ends the producer.
         """
-        # Without a transactional id the broker ignores the timeout; Java sends the largest value too.
+        # The broker ignores the timeout if there is no transactional id; Java sends the largest value too.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
-        # No deadline of its own: the waiting batches expire, and each names the last failure.
+        # The request needs no deadline: the waiting batches expire, and each names the last failure.
         while self.current is None:
             attempt += 1
             try:
-                # Any broker can assign an id, and an unused id costs nothing: so the request can be hedged.
+                # Any broker can assign an id, and an unused id costs nothing, so the request can be hedged.
                 response = await self._cluster.request(request, timeout=self._request_timeout, hedged=True)
                 if response.error_code:
                     asked = self._cluster.asked(InitProducerIdRequest)
@@ -92,7 +92,8 @@ class ProducerIdManager:
                 if action is Action.STOP:
                     raise _advised(error) from error
                 if action is Action.FAIL:
-                    # Fails what waits; the next batch asks again, as the ACL may have been granted.
+                    # The waiting batches fail. The next one asks again, because the ACL may have been granted
+                    # meanwhile.
                     self._fail_waiting(_advised(error))
                     return
                 # If batches expire without an id, their error names the cause.
@@ -111,17 +112,17 @@ class ProducerIdManager:
         queue.assign(batch, self.current)
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Discard the id if the partition cannot bump its epoch: it is exhausted, or the broker rejected the id."""
+        """Discard the id if the partition can't bump its epoch, or if the broker rejected the id."""
         current = self.current
-        # A partition that still uses an earlier id has nothing to say about the current one.
+        # A partition that still uses an earlier id says nothing about the current one.
         if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_exhausted):
             self.current = None
 
     def may_forget(self, queue: PartitionQueue) -> bool:
-        """Return True: partitions that have no sequence numbers yet start with a later epoch from now on.
+        """Return True. Partitions that have no sequence numbers yet start with a later epoch from now on.
 
-        The topic may be the same one, if it was merely not used for long. A broker that still has state for its
-        partitions would take the first sequence numbers, once more in the same epoch, for earlier batches.
+        The topic may be the same one, if it merely wasn't used for long. A broker that still has state for its
+        partitions would take batches whose sequence numbers started again in the same epoch for earlier batches.
         """
         current, (producer_id, epoch) = self.current, queue.producer
         if current is not None and current.id == producer_id and epoch >= current.epoch:
@@ -130,7 +131,7 @@ class ProducerIdManager:
 
 
 def _advised(error: KafkaError) -> KafkaError:
-    """Add a remedy to the error: idempotence is on by default, so users may not know that they use it."""
+    """Add advice to the error: idempotence is on by default, so users may not know that they use it."""
     advice = "use enable_idempotence=False, which needs no producer id"
     if isinstance(error, AuthorizationError):
         clearer: KafkaError = AuthorizationError(

@@ -1,9 +1,9 @@
 """The batches of one partition in order, and their sequence numbers (KIP-98, KIP-360).
 
-Batches move ``open`` → ``closed`` → ``in_flight``, and back to ``closed`` for a retry. ``number`` is a batch's place in
-the order of the calls; it never changes, so a retry finds its place again. Sequence numbers are assigned when a batch
-is first sent, not before: one that expires while waiting leaves no gap. The package says why several batches in
-flight need a leader that has acknowledged one.
+Batches move ``open`` → ``closed`` → ``in_flight``, and back to ``closed`` for a retry. A batch's ``number`` is its
+position in the order of the calls. It never changes, so a retry finds its position again. A batch gets its sequence
+number when it's first sent, and not before, so that one which expires while it waits leaves no gap. The package's
+docstring says why several batches in flight need a leader that has acknowledged one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_EPOCH = 0x7FFF
 CONFIRMED_FOR = 60.0
 """Seconds without a batch after which the leader counts as one without state for this producer id.
 
-Brokers expire it (``producer.id.expiration.ms``, a day by default); the client does not know their setting.
+A broker forgets it after ``producer.id.expiration.ms``, a day by default; the client doesn't know the setting.
 """
 
 
@@ -30,10 +30,11 @@ class SequenceRestart(Enum):
 
     NO = auto()
     AFTER_SEQUENCED = auto()
-    """Once every batch with a sequence number has an outcome. A batch that failed may or may not be in the log. Batches
-    sent after it keep their sequence numbers, because with new ones the broker could write them twice."""
+    """Restart once every batch with a sequence number has an outcome. A batch that failed may or may not be in the log.
+    Batches that were sent after it keep their sequence numbers, because with new ones the broker could write them
+    twice."""
     NOW = auto()
-    """Once nothing is in flight: the broker rejected the oldest batch, so those after it are not in the log either."""
+    """Restart once nothing is in flight. The broker rejected the oldest batch, so the log has no later one either."""
 
 
 @has_compiled_form
@@ -56,9 +57,9 @@ class PartitionQueue(OpenBatchSlot):
     Their order is: ``in_flight``, ``closed`` (retries first), ``open``.
 
     Attributes:
-        where: The partition.
+        topic_partition: The partition.
         leader: Node id of its leader, or None.
-        gone: Why the partition does not exist any more; None while it does.
+        removal_error: Why the partition does not exist any more; None while it does.
         closed: Batches that wait to be sent: full ones, and retries.
         in_flight: Batches sent, without a response.
         sent_to: Node id of the broker that the last batch was sent to.
@@ -77,27 +78,27 @@ class PartitionQueue(OpenBatchSlot):
         "closed",
         "confirmed_by",
         "due",
-        "gone",
         "in_flight",
         "last_size",
         "leader",
         "next_sequence",
         "numbered",
         "producer",
+        "removal_error",
         "restart",
         "retry_at",
         "sent_at",
         "sent_to",
-        "where",
+        "topic_partition",
     )
 
-    def __init__(self, where: TopicPartition, leader: int | None) -> None:
-        self.where = where
+    def __init__(self, topic_partition: TopicPartition, leader: int | None) -> None:
+        self.topic_partition = topic_partition
         self.leader = leader
-        self.gone: KafkaError | None = None
+        self.removal_error: KafkaError | None = None
         super().__init__()
         self.closed: deque[ProducerBatch] = deque()
-        # A list, as responses of several requests can come in any order of failure; it has at most five entries.
+        # It's a list because the responses of several requests can fail in any order. It has at most five entries.
         self.in_flight: list[ProducerBatch] = []
         self.sent_to: int | None = None
         self.sent_at = 0.0
@@ -111,7 +112,7 @@ class PartitionQueue(OpenBatchSlot):
         self.numbered = 0
 
     def number(self) -> int:
-        """Return a new batch's place in the order of the partition's batches."""
+        """Return a new batch's position in the order of the partition's batches."""
         self.numbered += 1
         return self.numbered
 
@@ -128,18 +129,19 @@ class PartitionQueue(OpenBatchSlot):
         return batch
 
     def requeue(self, *batches: ProducerBatch) -> None:
-        """Put batches that were in flight back at their place in the order. Parts of a split batch share its number."""
-        place = 0
-        # A linear search: only other retries have smaller numbers, and there are at most as many as were in flight.
+        """Put batches that were in flight back at their position. Parts of a split batch share its number."""
+        index = 0
+        # The search is linear: only other retries have smaller numbers, and there are at most as many as were in
+        # flight.
         # guard: batches that come back keep their order
-        while place < len(self.closed) and self.closed[place].number < batches[0].number:
-            place += 1
-        # Inserted at one place, so the last comes first.
+        while index < len(self.closed) and self.closed[index].number < batches[0].number:
+            index += 1
+        # All are inserted at one index, so the last one comes first.
         for batch in reversed(batches):
-            self.closed.insert(place, batch)
+            self.closed.insert(index, batch)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Remove a batch from wherever it is."""
+        """Remove a batch from the collection that has it."""
         if batch is self.open:
             self.open = None
             self.due = False
@@ -152,15 +154,15 @@ class PartitionQueue(OpenBatchSlot):
         """Whether the next batch can be sent without endangering the order.
 
         Several batches are in flight only to a leader that has acknowledged one of this partition. A broker without
-        state for the producer id accepts any first sequence number: if it rejected the first of several batches
-        (NOT_ENOUGH_REPLICAS, say), it would accept the second, and the first could only be written behind it. For the
-        same reason nothing is sent to a new leader while the old one has batches in flight.
+        state for the producer id accepts any first sequence number. If it rejected the first of several batches
+        (NOT_ENOUGH_REPLICAS, for example), it would accept the second, and the first could only be written after it.
+        For the same reason nothing is sent to a new leader while the old one has batches in flight.
 
         A retry is in flight alone: if it failed again, the batch behind it could overtake it.
         """
         if not self.in_flight:
             return True
-        # Numbers that will restart must not be given to further batches.
+        # Further batches must not get numbers that will restart.
         if len(self.in_flight) >= in_flight_limit or self.restart is not SequenceRestart.NO:
             return False
         # guard: a new leader gets nothing while the old one has batches -> self.confirmed_by is None
@@ -168,7 +170,7 @@ class PartitionQueue(OpenBatchSlot):
         if not self.leader == self.sent_to == self.confirmed_by:
             return False
         next_is_retry = bool(self.closed and self.closed[0].attempts)
-        # in_flight[0] is the oldest: if one of them is a retry, it is that.
+        # in_flight[0] is the oldest, so if one of them is a retry, it's that one.
         # guard: a retry is in flight alone -> True
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
@@ -176,13 +178,14 @@ class PartitionQueue(OpenBatchSlot):
         """Move the first waiting batch to those in flight, and return it. There must be one."""
         if not self.closed:
             self.close_open()
-        # With one in flight its response will confirm, or not.
+        # The response of a batch in flight says whether the leader is confirmed.
         # guard: a broker may forget an idle producer
         if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
             self.confirmed_by = None
         self.sent_at = now
         batch = self.closed.popleft()
-        # Counted when it is taken and not when it is written: from here on its fate is the request's.
+        # An attempt counts when the batch is taken and not when it's written, since from here on the batch shares the
+        # fate of its request.
         batch.attempts += 1
         self.in_flight.append(batch)
         self.sent_to = self.leader
@@ -198,8 +201,8 @@ class PartitionQueue(OpenBatchSlot):
             producer: The producer's current id and first epoch.
         """
         restart = self.restart
-        # AFTER_SEQUENCED waits for a batch without a number: it reaches assign() only when nothing numbered is before
-        # it (sendable).
+        # AFTER_SEQUENCED waits for a batch without a number: such a batch gets here only when nothing numbered is
+        # before it (sendable).
         if restart is not SequenceRestart.NO and (restart is SequenceRestart.NOW or batch.sequence < 0):
             self._restart_numbers(producer)
         if self.producer[0] < 0:
@@ -207,9 +210,9 @@ class PartitionQueue(OpenBatchSlot):
         self._stamp(batch)
 
     def assign_in_transaction(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
-        """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new one restarts the numbers."""
-        # Compared and not reset by whoever changed it: partitions notice with their next batch, and idle ones cost
-        # nothing.
+        """As :meth:`assign`, for a producer whose coordinator decides the epoch: a new epoch restarts the numbers."""
+        # Each partition compares, instead of a reset when the epoch changes. So a partition notices with its next
+        # batch, and idle partitions cost nothing.
         if self.producer != producer:
             self.producer = producer
             self.next_sequence = 0
@@ -217,7 +220,7 @@ class PartitionQueue(OpenBatchSlot):
         self._stamp(batch)
 
     def _stamp(self, batch: ProducerBatch) -> None:
-        # A retry keeps its number: only so does the broker recognize what it has written already.
+        # A retry keeps its number, because only then the broker recognizes what it has written already.
         # guard: a batch without a response is sent again with the same sequence number -> True
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
@@ -226,11 +229,11 @@ class PartitionQueue(OpenBatchSlot):
 
     def _restart_numbers(self, producer: tuple[int, int]) -> None:
         producer_id, epoch = self.producer
-        # The same producer id continues with the next epoch; that fences late batches of the epoch before.
+        # The same producer id continues with the next epoch, which fences late batches of the epoch before.
         self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
         self.next_sequence = 0
         self.restart = SequenceRestart.NO
-        # They are numbered anew when they are sent again. The one just taken is in `in_flight`.
+        # They get new numbers when they are sent again. The batch that was just taken is in `in_flight`.
         for batch in (*self.in_flight, *self.closed):
             batch.sequence = -1
 

@@ -14,7 +14,7 @@ INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 if TYPE_CHECKING:
-    # At run time a NamedTuple can be generic from Python 3.11 on only.
+    # A NamedTuple can be generic at run time only from Python 3.11 on.
     class ProducerRecord(NamedTuple, Generic[K, V]):
         value: V | None
         key: K | None = None
@@ -45,7 +45,7 @@ else:
 
 
 class PendingRecord(NamedTuple):
-    """A checked record that is not appended yet: its partition's open batch is full, or its topic is unknown."""
+    """A checked record that isn't appended yet, because its partition's open batch is full or its topic is unknown."""
 
     topic: str
     partition: int | None
@@ -109,7 +109,8 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         name, content = header
         if not isinstance(name, str):
             raise InvalidRecordError(f"a header's key must be str, got {type(name).__name__}")
-        # Found only when it is written, it would leave a batch without records behind, which ends the producer.
+        # If this were found only when the record is written, it would leave a batch without records behind, which ends
+        # the producer.
         if not name.isascii() and not is_unicode(name):
             raise InvalidRecordError(f"header {name!r}: UTF-8 cannot have the key, which has a lone surrogate")
         checked.append((name, as_bytes(f"header {name!r}", content)))

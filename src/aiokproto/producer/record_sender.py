@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import cast
 
-from aiokproto.application.foreign_calls import named_after
 from aiokproto.net.features import ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.append_pipeline import AppendPipeline
@@ -25,7 +25,6 @@ from aiokproto.records.compression import Bytes
 from aiokproto.types import Header, K, RecordMetadata, V
 
 
-@named_after("Producer")
 class RecordSender(RecordAppender[K, V]):
     """Writes records while its session may append to the buffer."""
 
@@ -38,7 +37,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> None:
         super().__init__(partitioner)
         self._buffer = buffer
-        # A call that waits in one transaction cannot append to the next.
+        # A call that waits in one transaction can't append to the next.
         self._session = session
         self._serializers = serializers
         self._pipeline = AppendPipeline(self, buffer, session, serializers)
@@ -48,7 +47,7 @@ class RecordSender(RecordAppender[K, V]):
         self._old_versions: BrokerVersions | None = None
 
     def _check_records(self, versions: BrokerVersions) -> None:
-        """Refuse from now on what the brokers cannot store: see :mod:`aiokproto.producer.old_brokers`."""
+        """Refuse from now on what the brokers can't store: see :mod:`aiokproto.producer.old_brokers`."""
         if not versions.supports(ZSTD):
             self._old_versions = versions
         if not lacks_parts_of_records(versions):
@@ -100,15 +99,15 @@ class RecordSender(RecordAppender[K, V]):
         """
         if self._has_pipeline:
             record = ProducerRecord(value, key, headers, partition, timestamp)
-            where = await (await self._pipeline.append(topic, record))
+            metadata = await (await self._pipeline.append(topic, record))
         else:
             appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
-            where = await appended
-        # Waiting has let the sender run, so the next slow append need not yield.
+            metadata = await appended
+        # The sender could run while this call waited, so the next slow append need not yield.
         self._buffer.task_has_waited()
-        return where
+        return metadata
 
     def try_post(
         self,
@@ -122,7 +121,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> Delivery:
         """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
 
-        The arguments are those of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
+        It has the arguments of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
         never awaits prevents the producer from sending.
 
         Raises:
@@ -190,7 +189,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BulkDelivery:
         """Buffer many records without waiting for their acknowledgement.
 
-        The arguments are those of :meth:`send_many`. It suspends when :meth:`post` does, so a caller that awaits one
+        It has the arguments of :meth:`send_many`, and suspends when :meth:`post` does, so a caller that awaits one
         call before the next has its records written in order, and no more in memory than ``buffer_memory`` and the
         records of one call. Cancelled, buffered records are still delivered, and the others are never sent.
 
@@ -253,7 +252,7 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BatchDelivery:
         """Buffer record batches without decoding them and without waiting for their acknowledgement.
 
-        The arguments are those of :meth:`send_batch`. It suspends when :meth:`post` does. Cancelled, it has buffered
+        It has the arguments of :meth:`send_batch`, and suspends when :meth:`post` does. Cancelled, it has buffered
         the batches before the one that waited for memory.
 
         Returns:
@@ -266,3 +265,9 @@ class RecordSender(RecordAppender[K, V]):
         if self._old_versions is not None:
             check_batches(self._old_versions, batches)
         return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, batches))
+
+
+# Python's own errors about a call name the public class.
+for _method in vars(RecordSender).values():
+    if isinstance(_method, FunctionType):
+        _method.__qualname__ = f"Producer.{_method.__name__}"

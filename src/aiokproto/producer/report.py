@@ -1,16 +1,19 @@
-"""A producer's statistics and health, read from its parts. No I/O."""
+"""A producer's statistics and health, read from its parts, and its errors about undelivered records. No I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, RecordAbortedError
 from aiokproto.observe.health import Findings
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.limits import BufferLimits
 from aiokproto.texts import counted
+from aiokproto.types import TopicPartition
 
 _NAMED = 3
 """How many partitions a finding names."""
@@ -93,16 +96,65 @@ def add_findings(
 ) -> None:
     """Add what is wrong with the delivery of records."""
     batches = list(accumulator.incomplete)
-    leaderless = Counter(str(batch.where) for batch in batches if accumulator.queue(batch).leader is None)
-    for where, count in leaderless.most_common(_NAMED):
-        findings.degraded.append(f"partition {where} has no leader ({counted(count, 'batch', 'batches')} wait for it)")
+    leaderless = Counter(str(batch.topic_partition) for batch in batches if accumulator.queue(batch).leader is None)
+    for partition, count in leaderless.most_common(_NAMED):
+        findings.degraded.append(
+            f"partition {partition} has no leader ({counted(count, 'batch', 'batches')} wait for it)"
+        )
     if len(leaderless) > _NAMED:
         findings.degraded.append(f"{counted(len(leaderless) - _NAMED, 'more partition')} with records without a leader")
     if short_of_memory:
         findings.degraded.append(f"calls wait for free memory: buffer_memory={limits.buffer_memory} is used up")
-    # Half of the time that records have is gone: what delays them may well outlast the other half.
+    # Half of the time that records have is gone, and their delay may well last for the other half.
     if batches and now - batches[0].created > limits.delivery_timeout / 2:
         oldest = batches[0]
         reason = f": {oldest.last_error}" if oldest.last_error is not None else ""
         age = now - oldest.created
         findings.degraded.append(f"{oldest} not acknowledged for {age:.0f} s{reason}")
+
+
+def undelivered(batch: ProducerBatch) -> KafkaError:
+    """Return the error of a batch that was not delivered before the producer was closed."""
+    reason = f", last: {batch.last_error}" if batch.last_error else ""
+    error = ClientClosedError(
+        f"{batch} not delivered before the producer was closed; {counted(batch.attempts, 'attempt')}{reason}"
+    )
+    error.__cause__ = batch.last_error
+    return error
+
+
+def aborted(batch: ProducerBatch) -> KafkaError:
+    """Return the error of a batch that the application has dropped."""
+    if not batch.attempts:
+        return RecordAbortedError(f"{batch} dropped by abort() before the batch was sent")
+    attempts = counted(batch.attempts, "attempt")
+    return RecordAbortedError(f"{batch} dropped by abort() after {attempts}: it may be in the log")
+
+
+def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
+    """Return the error of ``close()`` for batches that were not delivered, and mark them as observed."""
+    late = False
+    for batch in lost:
+        batch.outcome.observed = True
+        late = late or isinstance(batch.outcome.error, ClientClosedError | DeadlineError)
+    # It's late if close() or the timeout ended at least one batch; otherwise brokers refused all.
+    error = (DeadlineError if late else KafkaError)(f"the producer was closed with {summary(lost)} not delivered")
+    error.__cause__ = lost[0].last_error or lost[0].outcome.error
+    return error
+
+
+def summary(batches: Iterable[ProducerBatch]) -> str:
+    """Return the number of records per partition, with the last error of each."""
+    counts: Counter[TopicPartition] = Counter()
+    reasons: dict[TopicPartition, str] = {}
+    for batch in batches:
+        counts[batch.topic_partition] += batch.outcome.failed if batch.done else batch.count
+        why = batch.last_error or batch.outcome.error
+        if why is not None:
+            reasons[batch.topic_partition] = f" ({counted(batch.attempts, 'attempt')}, last: {why})"
+    shown = [
+        f"{topic_partition}: {count}{reasons.get(topic_partition, '')}"
+        for topic_partition, count in counts.most_common(10)
+    ]
+    more = f" and {counted(len(counts) - 10, 'more partition')}" if len(counts) > 10 else ""
+    return f"{counted(sum(counts.values()), 'record')} ({'; '.join(shown)}{more})"

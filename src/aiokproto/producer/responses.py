@@ -1,8 +1,8 @@
-"""Apply Produce responses, and errors without a response, to batches: complete, retry, split, restart or fail.
+"""Apply Produce responses, and errors without a response, to batches: complete, retry, split, restart or fail them.
 
-Which of these is decided by :func:`aiokproto.failures.classify` (table ``failures/producing.py``). This module carries
-it out: for NOT_LEADER_OR_FOLLOWER, ``_retry`` refreshes the metadata, and applies the new leader that the
-response may name (KIP-951).
+:func:`aiokproto.failures.classify` decides which of these it is (table ``failures/producing.py``), and this module
+carries it out. For NOT_LEADER_OR_FOLLOWER, ``_retry`` refreshes the metadata, and applies the new leader if the
+response names one (KIP-951).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class ProduceResponseHandler:
         Raises:
             KafkaError: The error ends the producer.
         """
-        # Batches that are done have expired meanwhile: their outcome was reported and cannot change any more.
+        # A batch that is done has expired meanwhile: its outcome was reported and can't change any more.
         # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)
         elif isinstance(result, KafkaError):
             self._failed(batches, result)
-        # acks=0: written to the socket is all that will ever be known.
+        # The request was written to the socket. That's all that will ever be known with acks=0.
         else:
             for batch in batches:
                 self._accumulator.complete(batch, -1)
@@ -67,9 +67,9 @@ class ProduceResponseHandler:
         self._producer_ids.discard_for(self._accumulator.queue(batch))
 
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """Handle an error without a response: the batches may or may not be in the log. A retry finds out."""
+        """Handle an error without a response: the batches may or may not be in the log, and a retry finds out."""
         action = classify(error, Situation(ProduceRequest.api_key, transactional=self._transactional))
-        # Raised out of the callback: the sender ends, and with it the producer.
+        # The error leaves the callback and ends the sender, and with it the producer.
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
@@ -78,27 +78,27 @@ class ProduceResponseHandler:
             if action in (Action.FAIL, Action.ABORT_TRANSACTION):
                 self.fail(batch, error)
             else:
-                # Without a backoff of the partition: the sink has one for the broker, and a new leader needs none.
+                # The partition has no backoff here: the sink has one for the broker, and a new leader needs none.
                 self._accumulator.retry(batch, error, self._loop.time())
 
     def _responded(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
-        # From version 13 the response has topic ids only (KIP-516); the request has both.
+        # The response has topic ids only from version 13 on (KIP-516); the request has both.
         names = {topic.topic_id: topic.name for topic in request.topic_data}
-        # What the response does not mention stays in it.
-        missing: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
+        # Batches that the response doesn't mention stay in it.
+        missing: dict[tuple[str | None, int], ProducerBatch] = {batch.topic_partition: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
             for partition in topic.partition_responses:
-                # A partition that was not sent, or appears twice, is ignored: the first response counts.
+                # A partition that wasn't sent, or that appears twice, is ignored: the first response counts.
                 batch = missing.pop((name, partition.index), None)
                 if batch is not None:
                     self._partition_responded(node, request.transactional_id, batch, partition, response.node_endpoints)
-        # It is unknown whether they were written. With idempotence the retry is safe; without, it may duplicate
-        # records, as every retry may.
+        # It isn't known whether they were written. With idempotence the retry is safe; without it, the retry may
+        # duplicate records, as every retry may.
         for batch in missing.values():
-            error = DecodeError(f"Produce to broker {node}: the response lacks {batch.where}")
+            error = DecodeError(f"Produce to broker {node}: the response lacks {batch.topic_partition}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
     def _partition_responded(
@@ -114,12 +114,12 @@ class ProduceResponseHandler:
             accumulator.complete(batch, response.base_offset, response.log_append_time_ms)
             return
         code = ErrorCode(response.error_code)
-        # Built before the action is known: a retry remembers it as the batch's last error.
+        # The error is made before the action is known, because a retry remembers it as the batch's last error.
         error = error_for(
             code,
-            f"Produce to {batch.where} on broker {node}",
+            f"Produce to {batch.topic_partition} on broker {node}",
             response.error_message,
-            self._cluster.asked(ProduceRequest, batch.where.topic, transactional_id=transactional_id or ""),
+            self._cluster.asked(ProduceRequest, batch.topic_partition.topic, transactional_id=transactional_id or ""),
         )
         action = classify(code, self._situation(batch))
         # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
@@ -145,14 +145,15 @@ class ProduceResponseHandler:
             self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
-        # Not the option: a batch sent without idempotence has no number that a broker could object to.
+        # The option doesn't decide it: a batch that was sent without idempotence has no number that a broker could
+        # object to.
         numbered = batch.sequence >= 0
         return Situation(
             ProduceRequest.api_key,
             idempotent=numbered and not self._transactional,
             transactional=self._transactional,
             divisible=batch.count > 1,
-            # Without transactions restart() makes the same distinction, with the same test.
+            # restart() makes the same distinction without transactions, with the same test.
             overtaken=self._transactional and self._accumulator.queue(batch).oldest_sequenced is not batch,
         )
 
@@ -163,13 +164,13 @@ class ProduceResponseHandler:
         error: KafkaError,
         endpoints: list[NodeEndpoint],
     ) -> None:
-        # Before version 10 the field has its default, -1.
+        # The field has its default, -1, before version 10.
         leader = response.current_leader
         new_leader = leader.leader_id >= 0 and self._cluster.metadata.update_leader(
-            *batch.where, leader.leader_id, leader.leader_epoch, endpoints
+            *batch.topic_partition, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
-        # A named leader is ready: nothing to wait for.
+        # The named leader is ready, so there is nothing to wait for.
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -180,7 +181,7 @@ class ProduceResponseHandler:
         try:
             self._accumulator.split(batch)
         except KafkaError as unreadable:
-            # The broker's complaint is the error; that the client could not split is why it was not mended.
+            # The broker's complaint is the error. That the client couldn't split the batch is the cause.
             error.__cause__ = unreadable
             self.fail(batch, error)
 

@@ -1,9 +1,9 @@
 """Drains ready batches to the brokers' sinks, and expires old ones (Java's ``Sender``).
 
-The sender is no task but a callback: the timer runs :meth:`Sender._run_once` after a call filled a batch, when a linger
-or a backoff ends, and after each response. Responses are handled in the loop iteration that reads them. A sender
-task would add a wake-up of the event loop in both places. Tasks are used for what can take long: following the
-metadata, acquiring a producer id, connecting.
+The sender isn't a task but a callback. The timer runs :meth:`Sender._run_once` after a call has filled a batch, when a
+linger or a backoff ends, and after each response. Responses are handled in the iteration of the event loop that reads
+them. A sender task would wake up the event loop once more in both places. Tasks do what can take long: they follow the
+metadata, acquire a producer id, and connect.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sender:
         self._buffer = buffer
         self._accumulator = accumulator = buffer.accumulator
         self._settings = settings
-        # A batch expires after its delivery timeout in any case, and a request that outlives it would block the sink.
+        # Every batch expires after its delivery timeout, and a request that outlives its batches would block the sink.
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,7 +77,7 @@ class Sender:
         self._id_manager = ProducerIdManager(cluster, buffer, self._request_timeout)
         self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions.id
         accumulator.producer_ids = self._producer_ids
-        # True while a task acquires it: one request, however many rounds run meanwhile.
+        # True while a task acquires the id, so that one request is sent however many rounds run meanwhile.
         self._acquiring_id = False
         self._responses = ProduceResponseHandler(cluster, accumulator, self._producer_ids, transactions)
 
@@ -88,11 +88,11 @@ class Sender:
     async def stop(self) -> None:
         """Stop sending, and wait until all tasks have ended."""
         self._end()
-        # Their errors have been reported by _task_ended, or come from the cancellation.
+        # _task_ended has reported their errors, or they come from the cancellation.
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _end(self) -> None:
-        # First: callbacks that run while the rest ends must do nothing.
+        # This comes first, because callbacks that run while the rest ends must do nothing.
         self._ended = True
         self.timer.cancel()
         self._sinks.close()
@@ -112,9 +112,9 @@ class Sender:
             error = ClientClosedError(f"the producer has failed: {repr_of(cause)}")
             error.__cause__ = cause
         self._buffer.close(error)
-        # Counted before they fail: Producer.__del__ reports them.
+        # Producer.__del__ reports this number, so it's counted before the batches fail.
         self.unsent = sum(batch.count for batch in self._accumulator.incomplete)
-        # After the buffer is closed: a waiting call must not append into the freed memory.
+        # The buffer is closed by now, since a waiting call must not append into the memory that this frees.
         self._accumulator.fail_all(lambda _: error)
 
     # -- rounds
@@ -124,7 +124,7 @@ class Sender:
         if self._ended:
             return
         try:
-            # Before sending: a batch that expires in this round must not be put on the wire by it.
+            # Batches expire first, because this round must not send a batch that has expired.
             # guard: batches expire -> []
             expired = self._accumulator.expire(now)
             for batch in expired:
@@ -132,40 +132,41 @@ class Sender:
             if expired:
                 self._buffer.memory_freed()
             self._send_ready(now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the producer and not the loop's callback
+        except Exception as error:  # noqa: BLE001 - any error ends the producer
             self.fail(error)
 
     def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
-        # Repeated, because a drain takes at most one batch per partition. The id is read again each time: a failed
-        # send() can discard it.
+        # A drain takes at most one batch per partition, so it's repeated. The id is read again each time, since a
+        # send() that fails can discard it.
         while not self._settings.idempotent or self._producer_ids.current is not None:
             drained = accumulator.drain(now, self._sinks)
             if drained.leaderless:
-                topics = {where.topic: None for where in drained.leaderless}
+                topics = {partition.topic: None for partition in drained.leaderless}
                 self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
-                # The metadata update wakes the sender if it finds a leader; the pause repeats the request if it does
-                # not.
+                # If the metadata update finds a leader, it wakes the sender; if it doesn't, this pause repeats the
+                # request.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
             if drained.requests:
                 self._assign_sequences(drained)
                 for node, batches in drained.requests.items():
-                    # Synchronous: the order of these calls is the order on the wire.
+                    # send() is synchronous, so the order of these calls is the order on the wire.
                     self._sinks.get(node).send(batches)
-            # may_send() has noted them during the drain.
+            # The drain asks may_send(), which notes the partitions that have to be added.
             if self._transactions is not None and self._transactions.has_partitions_to_add:
                 self.spawn(self._add_partitions(self._transactions))
-            # Nothing could be taken: what is ready waits for capacity, a backoff or a leader, each of which runs this
-            # again.
+            # Nothing could be taken. What is ready waits for capacity, a backoff or a leader, and each of these runs
+            # this method again.
             if not drained.requests or not accumulator.has_ready:
                 if drained.wake_at < math.inf:
                     self.timer.call_at(drained.wake_at)
                 return
-        # Lazily, once there is something to send: a producer that never sends needs no IdempotentWrite permission.
+        # The id is acquired when there is something to send, because a producer that never sends needs no
+        # IdempotentWrite permission.
         if not self._acquiring_id and accumulator.has_due(now):
             self._acquiring_id = True
             self.spawn(self._acquire_producer_id())
-        # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer
+        # A linger that has ended is no deadline while a producer id is being acquired: it's in the past, and the timer
         # would run in every iteration of the loop.
         # guard: waiting for a producer id sets no timer in the past -> accumulator.next_deadline()
         deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
@@ -180,7 +181,7 @@ class Sender:
                     self._producer_ids.assign(self._accumulator.queue(batch), batch)
 
     async def _add_partitions(self, transactions: TransactionManager) -> None:
-        # In a task: it is a request. Meanwhile the partitions stay ready, and others are drained.
+        # A task does it, since it's a request. Meanwhile the partitions stay ready, and others are drained.
         await transactions.add_partitions()
         self.timer.call_soon()
 
@@ -194,7 +195,7 @@ class Sender:
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        # By stop() too; fail() then does nothing, as the sender has ended.
+        # stop() cancels tasks too; fail() then does nothing, because the sender has ended.
         if task.cancelled():
             # guard: a cancelled task ends the producer
             self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
@@ -205,7 +206,7 @@ class Sender:
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
     ) -> None:
         """Apply a request's result to its batches. A sink calls it once for every request that it has started."""
-        # A response after the end: the producer has failed its batches already.
+        # The response came after the end, and the producer has failed its batches already.
         if self._ended:
             return
         if isinstance(result, ProduceResponse):
@@ -220,7 +221,7 @@ class Sender:
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that cannot be compressed, or not in the format of its leader's broker; it is not sent."""
         if not self._ended:
-            # Not classified and not retried: the same bytes would fail again.
+            # The error is neither classified nor retried, since the same bytes would fail again.
             failure: KafkaError = KafkaError(f"{batch} cannot be compressed: {error!r}")
             failure.__cause__ = error
             if isinstance(error, UnsupportedVersionError):
@@ -234,7 +235,8 @@ class Sender:
 
     def _batches_done(self) -> None:
         self._buffer.memory_freed()
-        # Scheduled after the callbacks of waiting tasks: what they post next is sent in the same loop iteration.
+        # The timer runs after the callbacks of waiting tasks, so what they post next is sent in the same iteration of
+        # the loop.
         self.timer.call_soon()
 
     # -- metadata
@@ -242,16 +244,18 @@ class Sender:
     async def _follow_metadata(self) -> None:
         while True:
             snapshot = self._cluster.snapshot
-            # Before the sender runs: it must not drain with the leaders of the old snapshot.
+            # The buffer learns it before the sender runs, because the sender must not drain with the leaders of the old
+            # snapshot.
             self._buffer.update_topics(snapshot)
             for node in self._sinks.forget_all_but(snapshot.brokers):
                 self._accumulator.sticky.forget(node)
             self.timer.call_soon()
-            # An update between the read above and this wait is not missed: the generation is compared first.
+            # An update between the read above and this wait isn't missed, since the wait compares the generation
+            # first.
             await self._cluster.metadata.wait_for_update(snapshot.generation)
 
     async def _acquire_producer_id(self) -> None:
-        """Acquire a producer id; nothing is sent before, and batches can expire."""
+        """Acquire a producer id. Nothing is sent before, and batches can expire."""
         await self._id_manager.acquire()
         self._acquiring_id = False
         self.timer.call_soon()

@@ -29,7 +29,8 @@ class Serializers(Generic[K, V]):
         value: Callable[[V], Awaitable[bytes] | bytes] | None,
         max_block: float,
     ) -> None:
-        """None for what is bytes already. ``max_block``: the longest time (s) for which they are awaited.
+        """Create them; None for keys or values that are bytes already. ``max_block``: the longest time (s) to await
+        them.
 
         Raises:
             ConfigurationError: One cannot be called.
@@ -43,7 +44,7 @@ class Serializers(Generic[K, V]):
         self.is_async = self._key[2] or self._value[2]
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is a serializer."""
         return self._key[1] is not None or self._value[1] is not None
 
     def apply(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
@@ -52,32 +53,32 @@ class Serializers(Generic[K, V]):
         Raises:
             SerializationError: A serializer has failed.
         """
-        made: list[Any] = [key, value]
-        for place, (name, serializer, _) in enumerate((self._key, self._value)):
-            # None is not passed: it is no key, or a tombstone.
-            if made[place] is not None and serializer is not None:
+        encoded: list[Any] = [key, value]
+        for position, (name, serializer, _) in enumerate((self._key, self._value)):
+            # A serializer doesn't get None, because it's no key, or a tombstone.
+            if encoded[position] is not None and serializer is not None:
                 try:
-                    made[place] = serializer(made[place])
+                    encoded[position] = serializer(encoded[position])
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer")
                     raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
-                if type(made[place]) is not bytes:
-                    _check_bytes(name, made[place])
-        return made[0], made[1]
+                if type(encoded[position]) is not bytes:
+                    _check_bytes(name, encoded[position])
+        return encoded[0], encoded[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        """As :meth:`apply`, and await what is asynchronous.
+        """As :meth:`apply`, for serializers that have to be awaited.
 
         Raises:
             DeadlineError: It did not return in time.
         """
         work = self._apply_later(key, value)
-        # Without a deadline if it does not wait, as most of the time.
+        # Mostly the work doesn't wait, and needs no deadline.
         try:
             waits_for = work.send(None)
         except StopIteration as done:
-            made: tuple[bytes | None, bytes | None] = done.value
-            return made
+            encoded: tuple[bytes | None, bytes | None] = done.value
+            return encoded
         async with deadline_at(asyncio.get_running_loop().time() + self._max_block, self._late):
             return await resumed(work, waits_for)
 
@@ -86,25 +87,25 @@ class Serializers(Generic[K, V]):
         return f"{names} did not return within max_block_ms={self._max_block * 1000:g}"
 
     async def _apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        made: list[Any] = [key, value]
+        encoded: list[Any] = [key, value]
         result: Any
-        for place, (name, serializer, awaited) in enumerate((self._key, self._value)):
-            if made[place] is not None and serializer is not None:
+        for position, (name, serializer, awaited) in enumerate((self._key, self._value)):
+            if encoded[position] is not None and serializer is not None:
                 try:
-                    result = serializer(made[place])
-                    made[place] = await result if awaited else result
+                    result = serializer(encoded[position])
+                    encoded[position] = await result if awaited else result
                 except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
                     raised = failure(error, f"{name}_serializer", awaited=awaited)
                     raise SerializationError(f"{name}_serializer failed: {repr_of(raised)}") from raised
-                if type(made[place]) is not bytes:
-                    _check_bytes(name, made[place])
-        return made[0], made[1]
+                if type(encoded[position]) is not bytes:
+                    _check_bytes(name, encoded[position])
+        return encoded[0], encoded[1]
 
 
-def _check_bytes(name: str, made: object) -> None:
-    if made is not None and not isinstance(made, bytes | bytearray | memoryview):
+def _check_bytes(name: str, encoded: object) -> None:
+    if encoded is not None and not isinstance(encoded, bytes | bytearray | memoryview):
         try:
-            check_not_awaitable(made, f"{name}_serializer")
+            check_not_awaitable(encoded, f"{name}_serializer")
         except CallbackError as error:
             raise SerializationError(f"{name}_serializer failed: {error}") from error
-        raise SerializationError(f"{name}_serializer returned {type(made).__name__}, not bytes")
+        raise SerializationError(f"{name}_serializer returned {type(encoded).__name__}, not bytes")

@@ -1,23 +1,24 @@
 """One broker's Produce requests (franz-go's ``sink``): how many are in flight, compression, and backoff after failures.
 
-A sink that has had no response yet, or whose last request failed, has one request in flight. More would fail with it;
-and while a connection is being made, requests wait in separate tasks, where nothing keeps them in order.
-With a healthy connection a request is written synchronously by ``send_nowait``, so the order of :meth:`Sink.send`
-calls is the order on the wire.
+A sink that hasn't had a response yet, or whose last request has failed, has one request in flight. Further requests
+would fail with it; and while a connection is being made, requests wait in separate tasks, where nothing keeps them in
+order. On a healthy connection ``send_nowait`` writes a request synchronously, so the order of :meth:`Sink.send` calls
+is the order on the wire.
 
-Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request with a
-batch of the same partition: sequence numbers are already assigned, and the broker would reject a gap. Requests for
+Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request that has a
+batch of the same partition: sequence numbers are assigned already, and the broker would reject a gap. Requests for
 other partitions overtake it.
 
-The format of batches (``_magic``) is that of the broker's Produce version: magic 2 from Kafka 0.11 on, 1 or 0 before.
-It is known for certain once there is a connection; a request that was built before is then built again. Another
-connection can lead to another release: the broker was upgraded, or the upgrade taken back.
+The format of batches (``_magic``) follows from the version of Produce that the broker has: magic 2 from Kafka 0.11 on,
+1 or 0 before. The sink knows it for certain once there is a connection, and then builds again a request that it built
+before. Another connection can lead to another release, because the broker was upgraded, or the upgrade was taken back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.net.features import BATCHES, IDEMPOTENCE, TIMESTAMPS, ZSTD
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.records import Compression
@@ -36,12 +36,16 @@ from aiokproto.records import Compression
 if TYPE_CHECKING:
     from aiokproto.producer.sender import Sender
 
-# Later versions of Produce have topic ids only (KIP-516).
+# Later versions of Produce have topic ids instead of names (KIP-516).
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_OF_V1 = 11
 """The last version of Produce in which a transaction's partitions were added before (KIP-890)."""
 LAST_VERSION_OF_MAGIC = {0: 1, 1: 2}
-"""The last version of Produce that takes message sets of a magic, other than 2."""
+"""The last version of Produce that takes message sets of each magic before 2."""
+
+MIN_BYTES = 32 * 1024
+"""Batches of at least this many bytes are compressed in a thread; for smaller ones the hand-over costs as much."""
+MAX_THREADS = 4
 
 Result = ProduceResponse | KafkaError | None
 """The result of a request: None with ``acks=0``, where there is no response."""
@@ -52,6 +56,37 @@ def message_format(versions: BrokerVersions) -> int:
     if versions.supports(BATCHES):
         return 2
     return 1 if versions.supports(TIMESTAMPS) else 0
+
+
+def needs_thread(batch: ProducerBatch) -> bool:
+    """Whether a batch is large enough to be compressed in a thread."""
+    return batch.compresses and batch.size >= MIN_BYTES
+
+
+class CompressionPool:
+    """The producer's compression threads. They aren't the loop's executor, which the application may have filled."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+        self._running: set[asyncio.Future[bytearray]] = set()
+
+    def submit(self, batch: ProducerBatch, magic: int) -> asyncio.Future[bytearray]:
+        """Seal a batch in a thread, in the format ``magic``; call this in the running loop."""
+        # The threads start with the first large batch, because most producers never need one.
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
+        seal = batch.seal if magic == batch.magic else partial(batch.convert, magic)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, seal)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def close(self) -> None:
+        """Stop the threads. A compression that is running isn't waited for."""
+        if self._threads is not None:
+            # Waiting for a running compression would block the event loop. If none is running, the threads end at once,
+            # and no thread outlives the producer.
+            self._threads.shutdown(wait=not self._running, cancel_futures=True)
 
 
 class _Queued:
@@ -98,15 +133,16 @@ class Sink:
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         self._magic = message_format(cluster.metadata.versions)
-        # Of the connection that the format is known of; each has an object of its own.
+        # The versions of the connection from which the format is known; each connection has an object of its own.
         self._versions: BrokerVersions | None = None
-        # A list, as requests leave it from the middle: another partition need not wait.
+        # It's a list because a request can leave it from the middle: another partition need not wait.
         self._queued: list[_Queued] = []
-        # Counted from send() on, compression included: it limits what the sink holds, not only what is on the wire.
+        # A request counts from send() on, while it's being compressed too, since this limits what the sink holds and
+        # not only what is on the wire.
         self._in_flight = 0
-        # Whether the last request got a response; before the first one False. See the module's docstring.
+        # True if the last request got a response; False before the first one. See the module's docstring.
         self._healthy = False
-        # Failed requests in a row, for the backoff; any response resets it, also one with error codes.
+        # How many requests in a row have failed, for the backoff. Any response resets it, even one with error codes.
         self._failures = 0
         self._backoff: asyncio.TimerHandle | None = None
 
@@ -125,24 +161,25 @@ class Sink:
 
     def close(self) -> None:
         """Start no more requests."""
-        # The producer fails these batches itself; only requests that were started report a result.
+        # The producer fails these batches itself, because only requests that were started report a result.
         self._queued.clear()
         if self._backoff is not None:
             self._backoff.cancel()
 
     def send(self, batches: list[ProducerBatch]) -> None:
-        """Send batches of different partitions, in one request or two: small batches do not wait for compression.
+        """Send batches of different partitions in one request, or in two so that small batches don't wait for
+        compression.
 
         The request is written before this returns, unless batches are compressed in threads, or wait for earlier
         batches of their partition that are.
         """
-        # The usual path, without the lists below.
+        # The usual path doesn't need the lists below.
         if self._settings.compression is Compression.NONE and not self._queued:
             self._in_flight += 1
             self._start(batches)
             return
-        # Compressed batches must not delay small ones; but two requests at once need a broker that has proved its
-        # connection, see the module's docstring.
+        # Compressed batches must not delay small ones. But only a broker that has proved its connection takes two
+        # requests at once: see the module's docstring.
         quick = [batch for batch in batches if not needs_thread(batch)]
         two = self._healthy and self._in_flight + 1 < self._settings.limits.in_flight
         if two and 0 < len(quick) < len(batches):
@@ -161,13 +198,13 @@ class Sink:
         # guard: compressing keeps the order of a partition -> queued.compressing
         if queued.compressing or self._queued:
             self._queued.append(queued)
-            # Also if this one is ready at once: it must queue behind earlier ones of its partitions.
+            # A request that is ready at once must also queue behind earlier ones of its partitions.
             self._start_queued()
         else:
             self._start(batches)
 
     def _compressed(self, queued: _Queued, batch: ProducerBatch, future: asyncio.Future[bytearray]) -> None:
-        # Only the pool's shutdown cancels: the producer has ended.
+        # The pool's shutdown cancels it when the producer has ended; nothing else does.
         if future.cancelled():
             return
         error = future.exception()
@@ -179,14 +216,14 @@ class Sink:
     def _start_queued(self) -> None:
         """Start the requests that are compressed, unless an earlier one has a batch of the same partition."""
         blocked: set[object] = set()
-        # In order of arrival, so a request is blocked by every earlier one of its partitions, whether that is
-        # compressing or blocked itself.
+        # The requests are in order of arrival, so every earlier one of its partitions blocks a request, whether that
+        # one is being compressed or is blocked itself.
         for queued in list(self._queued):
-            where = {batch.where for batch in queued.batches}
-            if queued.compressing or not blocked.isdisjoint(where):
-                blocked |= where
+            partitions = {batch.topic_partition for batch in queued.batches}
+            if queued.compressing or not blocked.isdisjoint(partitions):
+                blocked |= partitions
             else:
-                # Removed before it is started: the start can fail, and the result runs this again.
+                # It's removed before it's started, since the start can fail, and the result runs this method again.
                 self._queued.remove(queued)
                 self._start_rest(queued.batches)
 
@@ -207,26 +244,27 @@ class Sink:
             self._sender.capacity_freed()
             return
         respond = partial(self._responded, request, batches)
-        # Another connection than the last response came on: that one may lead to another release.
+        # The connection isn't the one that brought the last response, and may lead to another release.
         connection = self._cluster.pool.ready(self._node)
         if (None if connection is None else connection.versions) is not self._versions:
             self._healthy = False
-        # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
-        # broker would collect requests without bound.
+        # No response confirms with acks=0 that the broker takes data. So that path always waits for the write buffer,
+        # or requests to a dead broker would pile up without a limit.
         if self._healthy and self._settings.acks:
             try:
                 written = self._cluster.send_nowait(
                     request, self._node, respond, timeout=self._timeout, max_version=max_version
                 )
             except KafkaError as error:
-                # As a result like any other: the batches are in flight and must get back to their queues.
+                # This is a result like any other: the batches are in flight and must return to their queues.
                 respond(error)
                 return
             if written:
                 return
-            # A closed connection: only one request may wait for the next one.
+            # The connection is closed, and only one request may wait for the next one.
             self._healthy = False
-        # Not written: the connection is gone, or is another. One request reconnects, the next ones wait for its result.
+        # The request wasn't written, because the connection is gone or is another one. One request reconnects, and the
+        # next ones wait for its result.
         self._sender.spawn(self._connect_and_send(batches, request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
@@ -234,7 +272,7 @@ class Sink:
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
         transactions = self._transactions
-        # A later version would add the partition itself, which a broker expects only of version 2.
+        # A later version would add the partition itself, which a broker expects only from a transaction of version 2.
         max_version = LAST_VERSION_OF_V1 if transactions is not None and not transactions.v2 else None
         if self._magic != 2:
             max_version = LAST_VERSION_OF_MAGIC[self._magic]
@@ -242,14 +280,14 @@ class Sink:
             data = batch.seal() if batch.magic == self._magic else self._converted(batch)
             if data is None:
                 continue
-            name, partition = batch.where
+            name, partition = batch.topic_partition
             topic = topics.get(name)
             if topic is None:
                 info = known.get(name)
-                # Id and name come from the same snapshot as the leader. A recreated topic is therefore
-                # UNKNOWN_TOPIC_ID, and not a write to the wrong topic (KIP-516).
+                # The id and the name come from the same snapshot as the leader. If the topic was recreated, the broker
+                # therefore responds with UNKNOWN_TOPIC_ID, and doesn't write to the wrong topic (KIP-516).
                 topic_id = info.topic_id if info is not None else ZERO_UUID
-                # LAST_VERSION_OF_V1 has names anyway.
+                # Versions up to LAST_VERSION_OF_V1 have names anyway.
                 if topic_id == ZERO_UUID and max_version is None:
                     max_version = LAST_VERSION_WITH_NAMES
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
@@ -263,7 +301,7 @@ class Sink:
         return request, max_version
 
     def _converted(self, batch: ProducerBatch) -> bytearray | None:
-        """Return a batch in the broker's format; None if it has failed, since its records cannot have it."""
+        """Return a batch in the broker's format; None if it has failed because its records can't have that format."""
         try:
             return None if batch.done else batch.convert(self._magic)
         except KafkaError as error:
@@ -277,10 +315,10 @@ class Sink:
         max_version: int | None,
         respond: Callable[[Result], None],
     ) -> None:
-        """Send a request that has to wait: for a connection, or with ``acks=0`` for the socket's write buffer."""
+        """Send a request that has to wait for a connection or, with ``acks=0``, for the socket's write buffer."""
         try:
             if await self._format_changed(batches):
-                # Without those that have failed or expired meanwhile.
+                # Batches that have failed or expired meanwhile are left out.
                 request, max_version = self._request([batch for batch in batches if not batch.done])
                 if not request.topic_data:
                     # Every batch has failed by itself.
@@ -293,9 +331,12 @@ class Sink:
             respond(error)
 
     async def _format_changed(self, batches: list[ProducerBatch]) -> bool:
-        """Connect, and return whether the request has to be built again: the broker has another format, or lacks what
-        the producer was started with, since another one, which was asked then, is newer. Then the batches fail."""
-        # Dials if necessary; the request below then finds the connection.
+        """Connect, and return whether the request has to be built again because the broker has another format.
+
+        If the broker lacks what the producer was started with, because the one that was asked then is newer, all
+        batches fail.
+        """
+        # This dials if necessary, and the request that follows finds the connection.
         versions = await self._cluster.broker_versions(self._node)
         if versions is self._versions:
             return False
@@ -305,7 +346,7 @@ class Sink:
             if self._settings.compression is Compression.ZSTD:
                 versions.require(ZSTD)
         except UnsupportedVersionError as error:
-            # Not the request's error, which would end the producer: the other brokers can still be used.
+            # The request must not fail with it, which would end the producer: the other brokers can still be used.
             for batch in batches:
                 if not batch.done:
                     self._sender.compression_failed(batch, error)
@@ -316,15 +357,15 @@ class Sink:
 
     def _responded(self, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         self._in_flight -= 1
-        # An error code is a response: the connection works.
+        # An error code is a response, so the connection works.
         self._healthy = not isinstance(result, KafkaError)
         if self._healthy:
             self._failures = 0
         elif self._backoff is None:
-            # All requests on a lost connection fail together: that is one failure for the backoff.
+            # All requests on a lost connection fail together, so they count as one failure for the backoff.
             self._failures += 1
             self._backoff = self._loop.call_later(self._cluster.backoff.delay(self._failures), self._end_backoff)
-        # Last: it runs the sender, which asks has_capacity().
+        # This comes last, since it runs the sender, which asks has_capacity().
         self._sender.request_completed(self._node, request, batches, result)
 
     def _end_backoff(self) -> None:
@@ -343,7 +384,7 @@ class Sinks:
         sender: Sender,
         transactions: TransactionManager | None,
     ) -> None:
-        """Create no sink yet. The arguments are those of :class:`Sink`."""
+        """Create no sink yet. :class:`Sink` explains the arguments."""
         self._cluster = cluster
         self._settings = settings
         self._request_timeout = request_timeout

@@ -3,12 +3,12 @@
 The *sticky* partition gets every record without a key until its batch is full, so that batches fill quickly (KIP-480).
 The next one is drawn at random. Three things change the odds:
 
-* **Load.** A partition whose batches wait, because its broker is slower than the others, is drawn less often: its
+* **Load.** A partition whose batches wait, because its broker is slower than the others, is drawn less often. Its
   weight is the longest backlog of the topic plus one, minus its own. Without this, a slow broker ends up with the
   producer's whole memory.
-* **Availability.** A broker that has been unable to take another request for a given time is left out.
-* **Rack.** Partitions whose leader is in the client's rack are preferred; it saves traffic between racks, and costs
-  balance if producers are not spread over the racks as leaders are.
+* **Availability.** A broker that hasn't been able to take another request for a given time is left out.
+* **Rack.** Partitions whose leader is in the client's rack are preferred. This saves traffic between racks, and costs
+  balance if producers aren't spread over the racks as leaders are.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class StickyPartitioner:
             waiting: Queues with batches that wait to be sent, of all topics.
             now: The time (s).
         """
-        # Without any leader all are candidates: their batches wait for one.
+        # All are candidates if none has a leader, and their batches wait for one.
         candidates = self._preferred(topic, now) if topic.available else range(len(topic.queues))
-        # The current one only if there is no other: staying would defeat the switch.
+        # The current one is drawn only if there is no other, because staying would defeat the switch.
         others = [partition for partition in candidates if partition != before] or list(candidates)
         backlog = self._backlog(topic, waiting) if self._adaptive else {}
         if not backlog:
@@ -83,16 +83,16 @@ class StickyPartitioner:
             if self._availability_timeout and now - since > self._availability_timeout
         }
         if late:
-            candidates = [each for each in candidates if topic.queues[each].leader not in late] or candidates
+            candidates = [number for number in candidates if topic.queues[number].leader not in late] or candidates
         if self.local_nodes is not None:
             local = self.local_nodes
-            candidates = [each for each in candidates if topic.queues[each].leader in local] or candidates
+            candidates = [number for number in candidates if topic.queues[number].leader in local] or candidates
         return candidates
 
     @staticmethod
     def _backlog(topic: TopicQueues, waiting: Iterable[PartitionQueue]) -> dict[int, int]:
         return {
-            queue.where.partition: len(queue.closed)
+            queue.topic_partition.partition: len(queue.closed)
             for queue in waiting
-            if queue.closed and queue.where.topic == topic.name
+            if queue.closed and queue.topic_partition.topic == topic.name
         }

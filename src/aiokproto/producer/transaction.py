@@ -19,10 +19,9 @@ from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partiti
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.handed_over import HandedOver
+from aiokproto.producer.handed_over import HandedOver, PreparedTransaction
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.prepared_transaction import PreparedTransaction
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
@@ -44,7 +43,7 @@ class SupportsPositions(Protocol):
 
 
 def _ignore() -> None:
-    """For offsets whose consumer does not learn what becomes of them."""
+    """The ``committed`` of offsets whose consumer doesn't learn what becomes of them."""
 
 
 class TransactionStatus(Enum):
@@ -100,7 +99,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._old_versions = old_versions
         self._manager = manager
         self.status = TransactionStatus.NEW
-        # The session that decides about it; None for the application.
+        # The session that decides about it; None if the application does.
         self._session_of: object = None
 
     def _admit(self, use: Use) -> None:
@@ -110,7 +109,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             refuse(use, Obstacle.SESSION)
 
     async def __aenter__(self) -> Self:
-        """Begin. Waits for the end of the last transaction.
+        """Start the transaction, after the end of the last one.
 
         Raises:
             ConfigurationError: A transaction is open or prepared, or this one was begun before.
@@ -121,41 +120,41 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._buffer.check_open()
         if self.status is not TransactionStatus.NEW:
             raise ConfigurationError("a transaction is used once: producer.transaction() makes the next one")
-        # The status changes only after it: cancelled here, the transaction is still new, and the manager has forgotten
-        # it.
+        # The status changes only afterwards. If the call is cancelled here, the transaction is still new, and the
+        # manager has forgotten it.
         await self._manager.begin(self._session)
         self.status = TransactionStatus.OPEN
-        # Opened before the writer is set, whose topics become ready only while it is open.
-        self._session.closed = None
+        # It opens before the writer is set, because the writer's topics become ready only while the session is open.
+        self._session.close_error = None
         self._buffer.set_writer(self, self._session)
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        # The block has committed or aborted by itself, or begun to.
+        # The block has committed or aborted by itself, or has started to.
         if self.status is not TransactionStatus.OPEN:
             return
         if error is None:
             await self._commit()
         elif not isinstance(error, Exception):
-            # Cancelled: the caller must not wait for the coordinator.
+            # The block was cancelled, and its task must not wait for the coordinator.
             self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
-        # A producer that has failed or is closed aborts by itself, or cannot.
-        elif self._buffer.closed is None:
+        # A producer that has failed or is closed aborts by itself, or can't abort.
+        elif self._buffer.close_error is None:
             try:
                 await self.abort()
             except KafkaError as failure:
-                # Fenced, for example: it never will be, and every call says so.
-                if self._buffer.closed is None:
+                # The producer may be fenced, for example. Then the abort is never confirmed, and every call says so.
+                if self._buffer.close_error is None:
                     log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
-        """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""
+        """Accept nothing more. From now on calls raise ``why``, by default that the transaction was aborted."""
         self.status = status
-        # It has failed already, and every call says why.
-        if not isinstance(self._session.closed, TransactionAbortedError):
-            # Before anything is awaited, so that no record can slip in between this decision and the end. Also for
-            # calls that wait for buffer memory.
+        # If it has failed already, every call says why.
+        if not isinstance(self._session.close_error, TransactionAbortedError):
+            # The session closes before anything is awaited, so that no record can slip in between this decision and the
+            # end. It also ends calls that wait for buffer memory.
             why = why or TransactionAbortedError("the transaction was aborted")
             self._buffer.close_session(self._session, why)
 
@@ -185,21 +184,21 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         try:
             self._buffer.check_open()
         except KafkaError:
-            # Without its producer it never is committed, and leaving the block need not say so again.
+            # A transaction without its producer is never committed, and leaving the block need not say so again.
             if self.status is TransactionStatus.OPEN:
                 self.status = TransactionStatus.ABORTED
             raise
         if self.status is TransactionStatus.PREPARED:
             self._manager.check_undecided(self._session)
-            self._session.closed = ConfigurationError("the transaction was committed")
-        # COMMITTING: an earlier call was cancelled, or had no response. Only the outcome is missing.
+            self._session.close_error = ConfigurationError("the transaction was committed")
+        # COMMITTING means that an earlier call was cancelled or had no response, and only the outcome is missing.
         elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
             await self._finish_records("committed")
         self.status = TransactionStatus.COMMITTING
         try:
             await self._manager.commit(self._session)
-        # Unknown stays COMMITTING, and other errors are about the call or end the producer.
+        # An unknown outcome stays COMMITTING, and other errors are about the call or end the producer.
         except TransactionAbortedError as error:
             self._end(TransactionStatus.ABORTED, error)
             raise
@@ -257,19 +256,20 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         return HandedOver(name, *self._manager.prepare(self), v2=self._manager.v2)
 
     def _decided(self, committed: bool) -> None:
-        # COMMITTING: its own commit() has decided.
+        # Its own commit() has decided if it is COMMITTING.
         if self.status is TransactionStatus.PREPARED:
             self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
-            self._session.closed = ConfigurationError("complete_transaction() has decided about this transaction")
+            self._session.close_error = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
-        """Wait for the outcome of everything; if that is bad, abort.
+        """Wait for the outcome of everything, and abort if something has failed.
 
         Raises:
             TransactionAbortedError: It is aborted.
             KafkaError: The producer has failed.
         """
-        # Read before the session ends, and again after the flush: a failure that is known now needs no flush.
+        # The failure is read before the session ends, and again after the flush, since one that is known now needs no
+        # flush.
         failed = self._manager.failure is not None
         self._end(TransactionStatus.ENDING, ConfigurationError(f"the transaction was {what}"))
         try:
@@ -277,7 +277,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 await self._manager.flush()
             # A fatal error may have ended the producer meanwhile.
             self._buffer.check_open()
-        # Cancelled while records are in flight: nobody will call commit() again with certainty, and a transaction must
+        # If it's cancelled while records are in flight, no other call to commit() is certain, and a transaction must
         # not stay open until its timeout.
         except BaseException:
             self._end(TransactionStatus.ABORTED)
@@ -287,11 +287,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             error = self._manager.aborted()
             self._end(TransactionStatus.ABORTED)
             try:
-                # Waited for: after this error the next transaction can begin at once.
+                # The call waits for the abort, so that the next transaction can start right after this error.
                 await self._manager.abort()
             except KafkaError as unconfirmed:
-                # Fenced, for example.
-                if self._buffer.closed is not None:
+                # The producer may be fenced, for example.
+                if self._buffer.close_error is not None:
                     raise
                 log.warning("the abort of the transaction is not confirmed yet: %s", unconfirmed)
             raise error
@@ -321,15 +321,17 @@ class Transaction(AsyncContext, RecordSender[K, V]):
 
     @property
     def _can_only_be_aborted(self) -> bool:
-        """Whether something of it was not written, and the producer can go on."""
+        """Whether something of it wasn't written, and the producer can go on."""
         return (
-            self.status is TransactionStatus.OPEN and self._manager.failure is not None and self._buffer.closed is None
+            self.status is TransactionStatus.OPEN
+            and self._manager.failure is not None
+            and self._buffer.close_error is None
         )
 
     def _check_not_ended(self) -> None:
         if self.status is not TransactionStatus.OPEN:
-            assert self._session.closed is not None, "a session is open from begin to end"
-            raise self._session.closed.with_traceback(None)
+            assert self._session.close_error is not None, "a session is open from start to end"
+            raise self._session.close_error.with_traceback(None)
 
     async def send_many(
         self,
@@ -341,7 +343,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)
         for error in outcomes.errors.values():
-            # Each: the first fails the transaction, the others change nothing.
+            # The first one fails the transaction, and the others change nothing.
             self._manager.fail_of(self._session, error)
         return outcomes
 
@@ -354,7 +356,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
     ) -> BulkDelivery:
         """As :meth:`Producer.post_many <aiokproto.producer.Producer.post_many>`; one failed record aborts."""
         delivery = await super().post_many(topic, records, partition=partition)
-        # Only these: a record that was buffered fails the transaction by itself.
+        # A record that was buffered fails the transaction by itself, so only rejected ones are handled here.
         for error in delivery.rejections()[:1]:
             self._manager.fail_of(self._session, error)
         return delivery
@@ -382,7 +384,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
-        # Before the arguments: after the end every call says how it ended.
+        # This comes before the arguments are checked: after the end every call says how it ended.
         self._buffer.check_open(self._session)
         if isinstance(offsets, Mapping):
             given = to_offsets("send_offsets", offsets)
@@ -394,13 +396,13 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                     "send_offsets(consumer) needs a consumer with enable_auto_commit=False: else its offsets are "
                     "committed whether or not the transaction is"
                 )
-            # A consumer of this package: positions and ownership of one moment, which each attempt compares again.
+            # A consumer of this package has positions and ownership of one moment, which each attempt compares again.
             source = getattr(offsets, "_everything", lambda: offsets)()
             chosen = dict(source.positions())
             identity, committed = source.group_metadata, getattr(source, "_committed", _ignore)
             try:
                 group = identity() if group is None else group
-            # Its positions may be another member's by now.
+            # Another member may have its partitions by now.
             except CommitError as error:
                 self._manager.fail(error)
                 raise self._manager.aborted() from error

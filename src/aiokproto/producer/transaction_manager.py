@@ -1,6 +1,6 @@
 """The transactional id of a producer: its producer id and epoch, and the open transaction (KIP-98, KIP-360, KIP-890).
 
-A transaction has one of two versions, which the cluster's ``transaction.version`` decides when it begins::
+A transaction has one of two versions. The cluster's ``transaction.version`` decides which one when it starts::
 
     version 1                                          version 2 (KIP-890)
     AddPartitionsToTxn before a partition's records    Produce adds the partition
@@ -8,28 +8,29 @@ A transaction has one of two versions, which the cluster's ``transaction.version
     EndTxn leaves the epoch as it is                   EndTxn returns the epoch of the next transaction
 
 **Doubt means abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing is appended any more,
-and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap, so the next transaction has
+and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap. So the next transaction has
 the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort. The same
-holds for every request that gets no response, also if it is sent again: executed late, it would add its offsets to the
-next transaction, or end that.
+holds for every request that gets no response, even if it's sent again: executed late, it would add its offsets to the
+next transaction, or end that one.
 
-**Fenced or timed out?** The coordinator aborts a transaction that is open for too long, and bumps the epoch, as for a
-new producer with the same transactional id; whoever writes then has the wrong epoch either way. Which it was, the
-coordinator says when it is asked to abort. In version 2 it confirms an abort that it has made itself, and returns the
-epoch. In version 1 it refuses. But it knew a transaction of this epoch: a timeout has moved that by one epoch, and a
-producer that has started by two. DescribeTransactions says how far it is (KIP-664), and InitProducerId from the epoch
-in between then succeeds (KIP-360).
-If an EndTxn had no response, the transaction may have ended before, and another producer may have that epoch: then
-nobody can tell, and the producer is taken for fenced. Until the answer the refused record has no outcome.
+**Fenced or timed out?** The coordinator aborts a transaction that is open for too long and bumps the epoch, as it does
+for a new producer with the same transactional id. A producer that writes afterwards has the wrong epoch in both cases.
+The coordinator says which case it was when it's asked to abort. In version 2 it confirms an abort that it has made
+itself, and returns the epoch. In version 1 it refuses. But a timeout moves the epoch by one, and a producer that has
+started moves it by two. DescribeTransactions says how far it is (KIP-664), and InitProducerId from the epoch in between
+then succeeds (KIP-360). If an EndTxn had no response, the transaction may have ended before, and another producer may
+have that epoch. Nobody can tell then, and the producer counts as fenced. Until the answer is known, the refused record
+has no outcome.
 
-**One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction: what arrived
-after it would be part of the next transaction. It runs in a task of its own, so that cancelling a call changes nothing
-about it, and no transaction begins before it is done. An end without a response is repeated as it was: the coordinator
-executes it once. What was requested does not say what became of it, as a commit can be refused: ``_committed`` does.
+**One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction, because a request
+that arrived after it would be part of the next transaction. EndTxn runs in a task of its own, so that cancelling a call
+changes nothing about it, and no transaction starts before it's done. An end without a response is repeated as it was,
+and the coordinator executes it once. A commit can be refused, so the request doesn't say what became of the
+transaction: ``_committed`` does.
 
-**Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere. Nothing but that
-decision ends it: neither a timeout, nor :meth:`TransactionManager.close`, nor the next start, which finds it by
-InitProducerId and keeps it.
+**Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere, and only that
+decision ends it. A timeout doesn't, nor does :meth:`TransactionManager.close`, nor the next start, which finds the
+transaction by InitProducerId and keeps it.
 
 **What can never happen.** A commit that lacks a record for which no error was raised; records of two transactions in
 one; EndTxn while records are in flight; a producer that goes on after another has taken over its transactional id.
@@ -40,6 +41,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.authorization import Asked
@@ -62,7 +64,7 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, classify
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer, WriteSession
-from aiokproto.producer.prepared_transaction import PreparedTransaction
+from aiokproto.producer.handed_over import PreparedTransaction
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import (
     AddOffsetsExchange,
@@ -72,7 +74,6 @@ from aiokproto.producer.transaction_requests import (
     OffsetsToSend,
     TxnOffsetCommitExchange,
 )
-from aiokproto.producer.transaction_state import TransactionState
 from aiokproto.producer.transactional_id import FEATURE, FIRST_V2, TransactionalId
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import create_task
@@ -87,8 +88,21 @@ R = TypeVar("R", bound=Response)
 log = logging.getLogger("aiokproto.producer")
 
 
+class TransactionState(Enum):
+    """The state of the transactional id, as far as this producer knows."""
+
+    READY = auto()
+    """No transaction is open."""
+    OPEN = auto()
+    PREPARED = auto()
+    """All of it is written, and the decision is awaited (KIP-939)."""
+    COMMITTING = auto()
+    """A commit was requested, and may or may not have taken effect."""
+    ABORTING = auto()
+
+
 class TransactionManager:
-    """Begins and ends transactions, and adds partitions and offsets to the open one.
+    """Starts and ends transactions, and adds partitions and offsets to the open one.
 
     Attributes:
         id: The transactional id, with producer id and epoch.
@@ -122,46 +136,50 @@ class TransactionManager:
         self.prepared: PreparedTransaction | None = None
         self._buffer = buffer
         self._accumulator = buffer.accumulator
-        # The one way by which a failed record fails the transaction, whether or not its delivery is awaited.
+        # This is the only way in which a failed record fails the transaction, whether or not its delivery is awaited.
         self._accumulator.transactions = self
         self.sender: Sender | None = None
         self._cluster: ClusterClient
-        # Of the open transaction; None once its end was started.
+        # The session of the open transaction; None once its end has started.
         self._session: WriteSession | None = None
-        # Of the last transaction that began, kept after its end: commit() can be repeated for this one only.
+        # The session of the last transaction that has started, kept after its end: commit() can be repeated for this
+        # one only.
         self._last: WriteSession | None = None
-        # Whether that was committed; None while it is not known. Not the end that was requested: it can be refused.
+        # How that transaction ended: whether it was committed; None while that isn't known. The requested end doesn't
+        # tell, because it can be refused.
         self._committed: bool | None = None
         # The prepared transaction of this process; None for one that an earlier process has left.
         self._undecided: Transaction[Any, Any] | None = None
-        # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
+        # The task that ends the last transaction. At most one runs, since _wait_until_ended() waits for it before
+        # another starts.
         self._end: asyncio.Task[None] | None = None
-        self._begun_at = 0.0
-        # Held by requests of the transaction that EndTxn must not overtake.
+        self._started_at = 0.0
+        # Requests of the transaction that EndTxn must not overtake hold it.
         self._sending = asyncio.Lock()
-        # Partitions that are part of the transaction: confirmed in version 1, assumed in version 2.
+        # Partitions that are part of the transaction. In version 1 the coordinator has confirmed them, in version 2
+        # they are assumed.
         self._added: set[TopicPartition] = set()
-        # Batches that were refused for their epoch, and the task that finds out why.
+        # Batches that were refused because of their epoch, and the task that finds out why.
         self._refused: list[ProducerBatch] = []
         self._judging: asyncio.Task[None] | None = None
-        # Whether an EndTxn of this transaction had no response: it may have been executed.
+        # True if an EndTxn of this transaction had no response, so that it may have been executed.
         self._end_lost = False
-        # Version 1: partitions whose batches wait for AddPartitionsToTxn. An ordered set.
+        # Version 1: partitions whose batches wait for AddPartitionsToTxn, as an ordered set.
         self._to_add: dict[TopicPartition, None] = {}
         self._adding = False
-        # Version 1: groups of which AddOffsetsToTxn was confirmed.
+        # Version 1: groups for which AddOffsetsToTxn was confirmed.
         self._groups: set[str] = set()
-        # What was added, for who wants to know what becomes of it.
+        # The offsets that were added. Their senders learn how the transaction has ended.
         self._offsets_sent: list[OffsetsToSend] = []
-        # Whether the coordinator may have an open transaction.
+        # True if the coordinator may have an open transaction.
         self._has_started = False
-        # Whether the next transaction needs the next epoch: a failed batch with a sequence number left a gap.
+        # True if the next transaction needs the next epoch: a failed batch with a sequence number has left a gap.
         self._needs_epoch = False
 
     # -- starting
 
     async def start(self, cluster: ClusterClient, *, keep_prepared: bool) -> None:
-        """Acquire the producer id: fences other producers with the transactional id, and aborts their transaction.
+        """Acquire the producer id. This fences other producers with the transactional id, and aborts their transaction.
 
         Args:
             cluster: Sends the requests.
@@ -176,8 +194,8 @@ class TransactionManager:
         if response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
             self.state, self._has_started = TransactionState.PREPARED, True
-            # When it began, the earlier process alone knew.
-            self._begun_at = asyncio.get_running_loop().time()
+            # The earlier process alone knew when it started.
+            self._started_at = asyncio.get_running_loop().time()
         self.v2 = await self.id.has_v2(self.v2)
         if self.id.two_phase and not self.v2:
             raise UnsupportedVersionError(
@@ -187,9 +205,9 @@ class TransactionManager:
     async def close(self, timeout: float) -> None:
         """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds.
 
-        A prepared one stays as it is.
+        A prepared transaction stays as it is.
         """
-        # Not committed, so aborted: the application has not said that it is complete.
+        # It isn't committed, since the application hasn't said that it's complete.
         if self.state is TransactionState.OPEN:
             self.start_abort()
         elif self.state is TransactionState.ABORTING and not self._is_ending:
@@ -198,8 +216,8 @@ class TransactionManager:
             await asyncio.wait([self._end], timeout=timeout)
 
     async def stop(self) -> None:
-        """Stop what runs in the background."""
-        # The end is repeated by the successor: its InitProducerId completes or aborts what is open.
+        """Stop the tasks in the background."""
+        # The successor repeats the end: its InitProducerId completes or aborts what is open.
         running = [task for task in (self._end, self._judging) if task is not None]
         for task in running:
             task.cancel()
@@ -209,7 +227,7 @@ class TransactionManager:
     # -- the open transaction
 
     async def begin(self, session: WriteSession) -> None:
-        """Begin a transaction once the last one has ended.
+        """Start a transaction once the last one has ended.
 
         Args:
             session: Its right to append.
@@ -217,7 +235,7 @@ class TransactionManager:
         Raises:
             ConfigurationError: Another one is open, or one was prepared and has no decision.
             TransactionOutcomeUnknownError: Still no response about the commit of the last one.
-            DeadlineError: The same, about its abort.
+            DeadlineError: Still no response about the abort of the last one.
             KafkaError: The error ends the producer.
         """
         if self.state is TransactionState.PREPARED:
@@ -227,37 +245,39 @@ class TransactionManager:
             )
         if self._session is not None:
             raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
-        # Before the first await: it reserves the place, so that two tasks cannot both begin.
+        # This is set before the first await and reserves the transaction, so that two tasks can't both start one.
         self._session = session
         try:
-            await self._settle()
-            # Asked between transactions only: a transaction keeps the version that it began with.
+            await self._wait_until_ended()
+            # The version is requested between transactions only, because a transaction keeps the version that it
+            # started with.
             v2 = await self.id.has_v2(self.v2)
-            # In version 1 the epoch stays the same, so a late record of the last transaction would add its partition to
+            # The epoch stays the same in version 1, so a late record of the last transaction would add its partition to
             # this one.
             self._needs_epoch = self._needs_epoch or (v2 and not self.v2)
             await self._next_epoch_if_needed()
-            # It may have been closed meanwhile, and aborts only what is open then.
+            # The producer may have been closed meanwhile, and close() aborts only a transaction that is open at that
+            # time.
             self._buffer.check_open()
         except BaseException:
-            # The place is free again; whatever failed, no transaction is open.
+            # No transaction is open, and another one may start, whatever failed.
             self._session = None
             raise
         self.v2 = v2
         self._last, self._committed, self.failure = session, None, None
         self.state = TransactionState.OPEN
-        self._begun_at = asyncio.get_running_loop().time()
+        self._started_at = asyncio.get_running_loop().time()
         self._accumulator.observer.begun(self.id.name)
 
-    async def _settle(self) -> None:
-        """Wait until the last transaction has ended, repeating its end if that failed."""
+    async def _wait_until_ended(self) -> None:
+        """Wait until the last transaction has ended, and repeat its end if that failed."""
         while self.state is not TransactionState.READY:
             if not self._is_ending:
-                # As it was: whether the coordinator executed the first one is not known, so only the same request is
-                # safe.
+                # The same end is requested again, since it isn't known whether the coordinator has executed the first
+                # request.
                 # guard: a commit in doubt is repeated as it was -> self._start_end(commit=False)
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
-            await self._ended()
+            await self._wait_for_end()
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the open transaction because a batch of it has failed."""
@@ -270,7 +290,7 @@ class TransactionManager:
         """Fail the transaction that ``session`` belongs to: a record of it was not buffered."""
         # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
         # A producer that is closed or has failed says why by itself.
-        if self._buffer.closed is None:
+        if self._buffer.close_error is None:
             self.fail_of(session, error)
 
     def fail_of(self, session: WriteSession, error: KafkaError) -> None:
@@ -280,18 +300,18 @@ class TransactionManager:
 
     def fail(self, error: KafkaError) -> None:
         """Fail the open transaction: it can only be aborted."""
-        # The first failure is the cause. While it is being ended, failures are its consequence.
+        # The first failure is the cause. While the transaction is being ended, failures are consequences.
         if self.failure is not None or self.state is not TransactionState.OPEN:
             return
         self.failure = error
         if self._session is not None:
             self._buffer.close_session(self._session, self.aborted())
-        # Later: the caller may be failing batches itself.
+        # They are dropped later, since the caller may be failing batches itself.
         unsent = self.aborted() if isinstance(error, DeadlineError) else error
         asyncio.get_running_loop().call_soon(self._drop_unsent, unsent)
 
     def aborted(self, failure: KafkaError | None = None) -> TransactionAbortedError:
-        """Return the error of a failed transaction; ``failure`` is the cause if it had not failed before."""
+        """Return the error of a failed transaction; ``failure`` is the cause if it hadn't failed before."""
         cause = self.failure or failure
         error = TransactionAbortedError(f"the transaction can only be aborted: {cause}")
         error.__cause__ = cause
@@ -300,9 +320,9 @@ class TransactionManager:
     # -- fenced or timed out
 
     def epoch_refused(self, batch: ProducerBatch, error: BrokerError) -> None:
-        """Give a batch its outcome that a partition has refused for its epoch, once the coordinator says why."""
+        """Give a batch that a partition has refused for its epoch its outcome, once the coordinator says why."""
         if self.failure is not None or self.state is not TransactionState.OPEN:
-            # A consequence of what is known, or of an end that finds out by itself.
+            # The refusal follows from what is known, or from an end that finds out by itself.
             self._accumulator.fail(batch, self.aborted(self._timed_out(error)))
             return
         self._refused.append(batch)
@@ -315,16 +335,16 @@ class TransactionManager:
                 # guard: a batch that was rejected for its epoch waits for the reason -> self.failure or error
                 cause = self.failure or await self._judge(error)
         except KafkaError as fatal:
-            # It has ended the producer, and with it these batches.
+            # The error has ended the producer, and with it these batches.
             log.debug("the epoch was refused: %s", fatal)
             return
-        except Exception as bug:  # noqa: BLE001 - the producer ends with it
+        except Exception as bug:  # noqa: BLE001 - any error ends the producer
             self._end_producer(said_of(error, repr(bug)))
             return
         self.fail(cause)
         refused, self._refused = self._refused, []
         for batch in refused:
-            # It may have expired.
+            # The batch may have expired.
             if not batch.done:
                 self._accumulator.fail(batch, self.aborted(cause))
         self._buffer.memory_freed()
@@ -352,7 +372,8 @@ class TransactionManager:
         confirmed = not self.v2 and bool(self._added or self._groups)
         known = confirmed and not self._end_lost and not self.id.two_phase
         try:
-            # Looked at before: InitProducerId would abort the transaction of another producer that has begun one.
+            # The state is described first, because InitProducerId would abort the transaction of another producer that
+            # has started one.
             # guard: the producer checks for a successor before it assumes a timeout -> not known
             if not known or not await self.id.was_aborted():
                 raise self._taken_over(refused) if known or self.v2 else refused
@@ -361,42 +382,42 @@ class TransactionManager:
         except DeadlineError:
             raise
         except KafkaError as error:
-            # Brokers before 3.0 do not describe transactions, or this client may not ask.
+            # Brokers before 3.0 don't describe transactions, or this client isn't authorized to ask.
             fatal = error if isinstance(error, FencedError) else refused
             self._end_producer(fatal)
             raise fatal from None
         self._needs_epoch = self.id.request_lost = self._has_started = False
 
     def _taken_over(self, refused: KafkaError) -> KafkaError:
-        """Return the error, without what else it could have meant."""
+        """Return the error without the other cause that it could have had."""
         if not isinstance(refused, FencedError):
             return refused
         return FencedError(refused.code, refused.context, "another producer with this id was started")
 
     def _timed_out(self, refused: KafkaError) -> DeadlineError:
-        """Return the cause of an abort by the coordinator."""
-        took = asyncio.get_running_loop().time() - self._begun_at
+        """Return the error that names the coordinator's abort as the cause."""
+        took = asyncio.get_running_loop().time() - self._started_at
         error = DeadlineError(
             f"the coordinator has aborted it, {took:.3g} s after it began: transaction_timeout_ms={self.id.timeout_ms}"
         )
         if isinstance(refused, BrokerError):
-            # Not as the error of its class, which says that another producer has taken over.
+            # The error of the refusal's own class would say that another producer has taken over.
             error.__cause__ = BrokerError(refused.code, refused.context)
         return error
 
     # -- partitions
 
-    def may_send(self, where: TopicPartition) -> bool:
+    def may_send(self, topic_partition: TopicPartition) -> bool:
         """Whether records of a partition may be sent; if not, :meth:`add_partitions` is due."""
-        # Called for every batch of every drain, so the frequent answer comes first.
-        if where in self._added:
+        # Every drain calls it for every batch, so the frequent answer comes first.
+        if topic_partition in self._added:
             return True
         if self.v2:
-            self._added.add(where)
+            self._added.add(topic_partition)
             self._has_started = True
             return True
         if self.failure is None:
-            self._to_add[where] = None
+            self._to_add[topic_partition] = None
         return False
 
     @property
@@ -417,13 +438,14 @@ class TransactionManager:
         """
         self._adding = True
         try:
-            # EndTxn waits for this lock, and so for the response. Requests of one transaction are never in flight
+            # EndTxn waits for this lock, and so for the response. Two requests of one transaction are never in flight
             # together.
             async with self._sending:
                 while self._to_add and self._can_add:
-                    # Taken out first: what is noted while the request is in flight belongs to the next one.
+                    # They are taken out first, since a partition that is noted while the request is in flight belongs
+                    # to the next one.
                     partitions, self._to_add = self._to_add, {}
-                    names = ", ".join(str(each) for each in list(partitions)[:3])
+                    names = ", ".join(str(partition) for partition in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self.id.identity, partitions)
                     asked = Asked(topic=_only_topic(partitions))
                     await self._add(None, exchange, f"AddPartitionsToTxn of {names}", asked)
@@ -450,14 +472,14 @@ class TransactionManager:
         asked = Asked(-1, _only_topic(offsets.positions), group_id, self.id.name, principal)
         try:
             async with self._sending:
-                # In the lock: the transaction may have ended while this call waited for it.
+                # It's checked in the lock, because the transaction may have ended while this call waited for it.
                 self._buffer.check_open(session)
                 if not self.v2 and group_id not in self._groups:
                     adding = AddOffsetsExchange(self.id.identity, group_id)
                     await self._add(None, adding, f"AddOffsetsToTxn, {what}", asked)
                     self._groups.add(group_id)
                 exchange = TxnOffsetCommitExchange(self._cluster, self.id.identity, offsets, v2=self.v2)
-                # The group's coordinator, which knows the members, not the transaction's.
+                # The group's coordinator knows the members, and the transaction's coordinator doesn't.
                 requests = self.id.requests_to(CoordinatorKind.GROUP, group_id)
                 response = await self._add(requests, exchange, f"TxnOffsetCommit, {what}", asked)
                 for partition, code in exchange.refused(response).items():
@@ -467,8 +489,8 @@ class TransactionManager:
                     raise self.aborted(error)
                 self._offsets_sent.append(offsets)
         except asyncio.CancelledError:
-            # The request may still be executed, and doubt means abort. Also before anything was sent: a commit that
-            # follows must not leave the offsets out.
+            # The request may still be executed, and doubt means abort. That holds before anything was sent, too: a
+            # commit that follows must not leave the offsets out.
             # guard: a cancelled commit of offsets fails the transaction
             self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
             raise
@@ -480,8 +502,8 @@ class TransactionManager:
             TransactionAbortedError: It was refused; the transaction has failed.
             KafkaError: The error ends the producer.
         """
-        # Before the request is sent: from here on the coordinator may have an open transaction, whatever happens to the
-        # response.
+        # This is set before the request is sent, since from here on the coordinator may have an open transaction,
+        # whatever happens to the response.
         self._has_started = True
         try:
             return await self.id.send(exchange, what, requests, asked)
@@ -493,17 +515,18 @@ class TransactionManager:
             if action is Action.CHECK_EPOCH:
                 error = await self._judge(error)
             self.fail(error)
-            # It does not fail if another task is aborting it already.
+            # The transaction doesn't fail if another task is aborting it already.
             raise self.aborted(error) from error
 
     # -- the end
 
     async def flush(self) -> None:
-        """Wait until everything in the transaction has an outcome; its session is closed. ``failure`` says which."""
-        # Without a timeout: the sender expires each batch, and a commit must not leave one behind.
+        """Wait until everything in the transaction has an outcome; ``failure`` says which. The session is closed by
+        then."""
+        # It has no timeout: the sender expires each batch, and a commit must not leave one behind.
         await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
-            # Acquired only to know that no request of the transaction is in flight.
+            # The lock is acquired only to know that no request of the transaction is in flight.
             pass
 
     def prepare(self, transaction: Transaction[Any, Any]) -> PreparedTransaction:
@@ -519,7 +542,7 @@ class TransactionManager:
             raise ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def complete(self, *, commit: bool) -> None:
-        """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call goes on with it.
+        """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call continues it.
 
         Raises:
             ConfigurationError: An earlier call has decided otherwise.
@@ -550,20 +573,21 @@ class TransactionManager:
         await self._complete(commit=True)
 
     async def _complete(self, *, commit: bool) -> None:
-        """End the transaction, or go on with the end that was requested; return if it ended as requested."""
+        """End the transaction, or continue the end that was requested. Return if it has ended as requested."""
         try:
             if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
-                # Set here and not in _run_end: a second transaction may be requested while this one ends, and waits in
-                # _settle().
+                # This is set here and not in _run_end, because another transaction may be requested while this one
+                # ends. It then waits in _wait_until_ended().
                 self._session = None
                 self._start_end(commit=commit)
-                await self._ended()
+                await self._wait_for_end()
             else:
-                await self._settle()
+                await self._wait_until_ended()
         except KafkaError as error:
             if not commit or self._committed is None:
                 raise
-            # How it ended is known. What failed is the next epoch, or the abort instead, as the next call will say.
+            # How it has ended is known. What failed is the next epoch or the abort that replaced the commit, and the
+            # next call raises that.
             log.debug("after the end of the transaction: %s", error)
         # guard: a commit that was rejected is not reported as committed -> commit and self._committed is None
         if commit and not self._committed:
@@ -577,11 +601,11 @@ class TransactionManager:
             KafkaError: The error ends the producer.
         """
         self.start_abort()
-        await self._ended()
+        await self._wait_for_end()
 
     def start_abort(self) -> None:
         """Abort in the background; the next transaction can begin afterwards."""
-        # Once: close() may have come first.
+        # It starts once, since close() may have come first.
         # guard: a transaction ends once -> True
         if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
@@ -591,10 +615,11 @@ class TransactionManager:
     def _is_ending(self) -> bool:
         return self._end is not None and not self._end.done()
 
-    async def _ended(self) -> None:
+    async def _wait_for_end(self) -> None:
         end = self._end
         assert end is not None, "an end was started"
-        # wait() and not shield(): that would raise the end's own cancellation, by stop(), as the caller's.
+        # shield() would raise the end's own cancellation, which comes from stop(), as if it were the caller's; wait()
+        # doesn't.
         await asyncio.wait([end])
         if not end.cancelled():
             end.result()
@@ -608,24 +633,27 @@ class TransactionManager:
         if not commit:
             self._committed = False
         self._end = create_task(self._run_end(commit), name="aiokproto end of transaction")
-        # A task of its own, strongly referenced by _end: asyncio keeps only weak references.
-        self._end.add_done_callback(_retrieve)
+        # `_end` keeps a strong reference to the task, because asyncio keeps only weak ones.
+        self._end.add_done_callback(_log_unseen_error)
 
     async def _run_end(self, commit: bool) -> None:
         if not commit:
             self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
-            # A batch whose fate is unknown is retried: after the end it would be a part of the next transaction.
+            # A batch is retried while it's uncertain whether it was written. After the end it would be part of the next
+            # transaction.
             # guard: EndTxn waits for the records in flight
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         # guard: EndTxn waits for the requests that add something
         async with self._sending:
-            # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
+            # A transaction without any request doesn't exist for the coordinator, which would answer EndTxn with
+            # INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
             # guard: an empty prepared transaction gets its own producer id and epoch
             elif self.prepared is not None:
-                # Its name must not become the next one's. An abort returns another epoch, also without a transaction,
-                # and fences a producer that was replaced; InitProducerId would abort its successor's transaction.
+                # Its name must not become the next one's. An abort returns another epoch even if there is no
+                # transaction, and it fences a producer that was replaced; InitProducerId would abort its successor's
+                # transaction.
                 self._committed = commit
                 await self._end_txn(commit=False)
             self._committed = commit
@@ -633,12 +661,13 @@ class TransactionManager:
             self._forget()
 
     def _drop_unsent(self, why: KafkaError) -> None:
-        """Fail the batches that were never sent. They need not be logged: the transaction raises the cause."""
+        """Fail the batches that were never sent. They aren't logged, because the transaction raises the cause."""
         if self._accumulator.fail_unsent(why):
             self._buffer.memory_freed()
 
     async def _end_txn(self, commit: bool) -> bool:
-        """Return whether the coordinator has confirmed it; an abort that it knows nothing about is not."""
+        """Return whether the coordinator has confirmed it, which it doesn't for an abort that it knows nothing
+        about."""
         exchange = EndTxnExchange(self.id.identity, commit=commit, v2=self.v2)
         lost_before, self.id.request_lost = self.id.request_lost, False
         try:
@@ -648,12 +677,12 @@ class TransactionManager:
                 self._end_lost = self._end_lost or self.id.request_lost
                 self.id.request_lost = self.id.request_lost or lost_before
         except DeadlineError as error:
-            # An abort without a response is only repeated; its outcome is no question.
+            # An abort without a response is merely repeated: no caller asks for its outcome.
             if not commit:
                 raise
             raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {error}") from error
         except KafkaError as error:
-            # Fenced, or a state that the coordinator does not know: this producer must not write any more.
+            # This producer is fenced, or the coordinator doesn't know its state. It must not write any more.
             action = classify(error, exchange.situation)
             if action is Action.CHECK_EPOCH:
                 if commit:
@@ -663,12 +692,14 @@ class TransactionManager:
             if action is not Action.ABORT_TRANSACTION:
                 self._end_producer(error)
                 raise
-            # An abort that the coordinator knows nothing about: InitProducerId shows whether this producer is fenced.
+            # The coordinator knows nothing about what it should abort. InitProducerId shows whether this producer is
+            # fenced.
             self._needs_epoch = True
             if commit:
                 await self._abort_instead(error, error)
             return False
-        # Version 2: the next epoch, or a new id if the epochs are used up. In version 1 the field has its default, -1.
+        # Version 2 returns the next epoch, or a new id if the epochs are used up. In version 1 the field has its
+        # default, -1.
         if response.producer_id >= 0:
             self.id.current = ProducerId(response.producer_id, response.producer_epoch)
             self._needs_epoch = self.id.request_lost = False
@@ -687,7 +718,8 @@ class TransactionManager:
         self.state, self.failure = TransactionState.ABORTING, cause
         try:
             if not await self._end_txn(commit=False):
-                # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
+                # The coordinator says that it's neither committed nor aborted, so an earlier attempt may have been
+                # executed.
                 self._end_producer(refused)
                 raise refused
             self._committed = False
@@ -695,24 +727,24 @@ class TransactionManager:
             self._forget()
         except DeadlineError as error:
             if in_doubt and self._committed is None:
-                # The next call requests the commit again, as if it had not been refused.
+                # The next call requests the commit again, as if it hadn't been refused.
                 self.state, self.failure = TransactionState.COMMITTING, None
                 raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {refused}") from error
-            # Not committed, says the coordinator, and nobody will request it again.
+            # The coordinator says that it isn't committed, and no call will request that again.
             self._committed = False
             log.warning("the abort of the transaction is not confirmed yet: %s", error)
         raise self.aborted()
 
     async def _next_epoch_if_needed(self) -> None:
-        """Bump the epoch, so that sequence numbers start again, and late requests are refused (KIP-360)."""
+        """Bump the epoch, so that sequence numbers start again and late requests are refused (KIP-360)."""
         if not self._needs_epoch and not self.id.request_lost:
             return
         try:
             await self.id.initialize()
         except KafkaError as error:
-            # Brokers before 2.5 cannot keep late requests out. But after a gap they would refuse every record.
+            # Brokers before 2.5 can't keep late requests out. But after a gap they would refuse every record.
             if self._needs_epoch or not isinstance(error, UnsupportedVersionError):
-                # After others the next transaction repeats it, in _settle().
+                # The next transaction repeats it after other errors, in _wait_until_ended().
                 if classify(error, InitExchange.situation) is Action.STOP:
                     self._end_producer(error)
                 raise
@@ -725,14 +757,14 @@ class TransactionManager:
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
-        self._accumulator.observer.ended(self.id.name, self._committed is True, self._begun_at)
+        self._accumulator.observer.ended(self.id.name, self._committed is True, self._started_at)
         self.state = TransactionState.READY
         self.prepared = None
         if self._undecided is not None:
             self._undecided._decided(self._committed is True)
             self._undecided = None
-        for each in self._offsets_sent if self._committed else ():
-            each.committed()
+        for offsets in self._offsets_sent if self._committed else ():
+            offsets.committed()
         self._offsets_sent.clear()
         self._has_started = False
         self._end_lost = False
@@ -741,13 +773,13 @@ class TransactionManager:
         self._groups.clear()
 
 
-def _retrieve(task: asyncio.Task[None]) -> None:
-    # Nobody may be waiting any more; the next transaction finds the state and repeats the end.
+def _log_unseen_error(task: asyncio.Task[None]) -> None:
+    # It's possible that no task waits any more. The next transaction finds the state and repeats the end.
     if not task.cancelled() and task.exception() is not None:
         log.debug("%s: %s", task.get_name(), task.exception())
 
 
 def _only_topic(partitions: Iterable[TopicPartition]) -> str:
-    """Return the topic of all partitions; empty if they have several."""
+    """Return the topic of all partitions; empty if they have several topics."""
     topics = {partition.topic for partition in partitions}
     return topics.pop() if len(topics) == 1 else ""

@@ -86,7 +86,7 @@ class InitExchange:
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> None:
-        # -1 asks for the id of the transactional id, in its next epoch; with both given the coordinator also checks
+        # -1 asks for the id of the transactional id, in its next epoch. If both are given, the coordinator also checks
         # that they are the last ones.
         producer_id, epoch = bump or (-1, -1)
         self._two_phase = two_phase
@@ -136,7 +136,7 @@ class DescribeExchange:
 
     def failure(self, response: DescribeTransactionsResponse) -> ErrorCode:
         (state,) = response.transaction_states
-        # Its markers are being written: another producer may be waiting for that, too.
+        # The coordinator writes the markers, and another producer may be waiting for that, too.
         return (
             ErrorCode.CONCURRENT_TRANSACTIONS
             if state.transaction_state == "PrepareAbort"
@@ -155,8 +155,8 @@ class AddPartitionsExchange:
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
         self._request = AddPartitionsToTxnRequest(
-            # The fields of clients; the ones without the prefix are for brokers, which verify several transactions at
-            # once (KIP-890).
+            # These are the fields of clients. Brokers use the fields without the prefix, to verify several transactions
+            # at once (KIP-890).
             v3_and_below_transactional_id=identity.transactional_id,
             v3_and_below_producer_id=identity.producer.id,
             v3_and_below_producer_epoch=identity.producer.epoch,
@@ -177,7 +177,7 @@ class AddPartitionsExchange:
             for topic in response.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         ]
-        # One refused partition is enough to add none; the others say only that they were not attempted.
+        # One refused partition is enough for none to be added; the others say only that they weren't attempted.
         causes = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
         return causes[0] if causes else max(codes, default=ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -207,7 +207,7 @@ class AddOffsetsExchange:
 
 
 class TxnOffsetCommitExchange:
-    """TxnOffsetCommit, to the coordinator of the group."""
+    """TxnOffsetCommit, which goes to the coordinator of the group."""
 
     request_type = TxnOffsetCommitRequest
     situation = Situation(TxnOffsetCommitRequest.api_key, transactional=True)
@@ -248,7 +248,8 @@ class TxnOffsetCommitExchange:
         return None if self._offsets.ids else _OFFSETS_BY_NAME
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
-        # For each attempt: a rebalance in between has another generation, and may have cost the member a partition.
+        # Each attempt asks for the member, because a rebalance in between makes another generation and may have
+        # cost the member a partition.
         # guard: each attempt to commit in a transaction looks at who owns the partitions
         #     -> group = self._group = getattr(self, "_group", None) or self._sent.identity()
         group = self._sent.identity()
@@ -269,7 +270,7 @@ class TxnOffsetCommitExchange:
         return self._offsets.failure(self._offsets.codes(response), self.situation)
 
     def refused(self, response: TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-        """Return the partitions whose offsets were not accepted."""
+        """Return the partitions whose offsets weren't accepted."""
         return {partition: code for partition, code in self._offsets.codes(response).items() if code}
 
 
@@ -293,7 +294,7 @@ class EndTxnExchange:
         )
 
     def highest(self) -> int | None:
-        # In a later version the coordinator would bump the epoch of a transaction of version 1.
+        # The coordinator would bump the epoch of a transaction of version 1 in a later version.
         return None if self._v2 else END_TXN_V2 - 1
 
     def build(self, version: int) -> EndTxnRequest:

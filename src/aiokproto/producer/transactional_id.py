@@ -36,8 +36,8 @@ class TransactionalId:
         timeout_ms: The coordinator aborts a transaction that is open for longer.
         two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         current: Producer id and epoch; None before :meth:`initialize`.
-        request_lost: Whether a request has had no response since the epoch was bumped: it may be executed late, and
-            only the next epoch keeps it out of a later transaction.
+        request_lost: Whether a request had no response since the epoch was bumped. It may be executed late, and only
+            the next epoch keeps it out of a later transaction.
     """
 
     def __init__(self, name: str, timeout_ms: int, *, two_phase: bool) -> None:
@@ -50,7 +50,7 @@ class TransactionalId:
         self._coordinator: CoordinatorRequests
 
     def connect(self, cluster: ClusterClient) -> None:
-        """Send requests by ``cluster`` from now on."""
+        """Send requests through ``cluster`` from now on."""
         self._cluster = cluster
         self._coordinator = self.requests_to(CoordinatorKind.TRANSACTION, self.name)
 
@@ -61,10 +61,10 @@ class TransactionalId:
         queue.assign_in_transaction(batch, self.identity.producer)
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Do nothing: a failed batch fails the transaction, and the next one has another epoch."""
+        """Do nothing, because a failed batch fails the transaction, and the next one has another epoch."""
 
     def may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether the epoch of the sequence numbers has ended: in version 2 it does with each transaction."""
+        """Return whether the epoch of the sequence numbers has ended. In version 2 it ends with each transaction."""
         return queue.producer != self.current
 
     # -- requests
@@ -76,8 +76,9 @@ class TransactionalId:
         return Identity(self.name, self.current)
 
     async def initialize(self, *, keep_prepared: bool = False, after_timeout: bool = False) -> InitProducerIdResponse:
-        """Acquire the producer id, or bump its epoch (KIP-360). ``after_timeout``: that of the epoch in which the
-        coordinator has aborted a transaction.
+        """Acquire the producer id, or bump its epoch (KIP-360).
+
+        With ``after_timeout`` it's the epoch in which the coordinator has aborted a transaction that is bumped.
 
         Raises:
             UnsupportedVersionError: The coordinator cannot bump it.
@@ -91,7 +92,7 @@ class TransactionalId:
         )
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
-        # Whatever was lost has an earlier epoch, also earlier attempts of this request.
+        # Requests that were lost have an earlier epoch, and so do earlier attempts of this one.
         self.request_lost = False
         return response
 
@@ -112,15 +113,15 @@ class TransactionalId:
         try:
             node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
             level = (await self._cluster.broker_versions(node)).features.get(FEATURE, 0)
-            # The feature of the cluster and the version of this coordinator: during an upgrade one can be ahead of the
-            # other.
+            # The feature belongs to the cluster and the version to this coordinator. During an upgrade one can be ahead
+            # of the other.
             return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
         except KafkaError as error:
             log.debug("%s is not known, keeping version %d: %s", FEATURE, 1 + before, error)
             return before
 
     def requests_to(self, kind: CoordinatorKind, key: str) -> CoordinatorRequests:
-        """Return the requests to a coordinator; one without a response sets :attr:`request_lost`."""
+        """Return the requests to a coordinator. A request without a response sets :attr:`request_lost`."""
         return CoordinatorRequests(self._cluster, kind, key, self.lost)
 
     def lost(self) -> None:
@@ -136,7 +137,7 @@ class TransactionalId:
         Raises:
             KafkaError: It was refused, or has no response within ``default_api_timeout_ms``.
         """
-        # Each request has the whole time: it is no part of a caller's deadline, and the end goes on without one.
+        # Each request has the whole time: it isn't part of a caller's deadline, and the end goes on without a caller.
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         response = await (to or self._coordinator).send(exchange, at)
         code = exchange.failure(response)
@@ -157,6 +158,6 @@ class TransactionalId:
             return error
         why = "another producer with this id was started"
         if asked.api != InitProducerIdRequest.api_key:
-            # Not known yet: TransactionManager finds out.
+            # It isn't known yet which it was: TransactionManager finds out.
             why += f", or the transaction was open for longer than transaction_timeout_ms={self.timeout_ms}"
         return error_for(code, context, why)

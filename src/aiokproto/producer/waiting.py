@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 async def wait_done(outcome: Outcome) -> None:
     """Wait until an outcome is known.
 
-    Each caller waits on a future of its own: cancelling a task cancels the future it awaits, which must not cancel
+    Each caller waits for a future of its own. Cancelling a task cancels the future that it awaits, which must not
+    cancel the wait of other tasks.
     the wait of other tasks.
 
     Raises:
@@ -33,7 +34,7 @@ async def wait_done(outcome: Outcome) -> None:
     try:
         await future
     finally:
-        # When it is done its callbacks are gone already.
+        # When the outcome is known, its callbacks are gone already.
         if not outcome.done:
             outcome.remove_done_callback(wake)
 
@@ -51,7 +52,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     left = len(pending)
     all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    # One future for all: asyncio.wait over thousands of futures would schedule a callback for each.
+    # One future serves all outcomes, because asyncio.wait over thousands of futures would schedule a callback for each.
     def one_done() -> None:
         nonlocal left
         left -= 1
@@ -61,7 +62,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     for outcome in pending:
         outcome.add_done_callback(one_done)
     try:
-        # asyncio.wait and not wait_for: at the timeout it returns, and cancels nothing.
+        # asyncio.wait returns at the timeout and cancels nothing, unlike wait_for.
         await asyncio.wait((all_done,), timeout=timeout)
     finally:
         for outcome in pending:

@@ -13,9 +13,9 @@ cdef class Column:
     cdef View end
     cdef View valid
 
-    # False where the item lies outside of the data.
-    cdef bint take(self, int64_t row, Bytes *field) noexcept
+    # Returns false if the item isn't within the data.
+    cdef bint read(self, int64_t row, Bytes *field) noexcept
 
 
-# Raises IndexError if its parts are not of `count` items each.
+# Raises IndexError if one of its parts doesn't have `count` items.
 cdef Column column_of(object content, int64_t count)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and its columns for other compiled modules.
+"""The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and columns for other compiled modules.
 
 The loops over items use no Python objects, and release the GIL.
 """
@@ -9,24 +9,24 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from aiokproto.accelerator.layout cimport Bytes
-from aiokproto.accelerator.views cimport View, room_in, view_of
+from aiokproto.accelerator.views cimport View, readable_view, writable_view
 
 from aiokproto.accelerator import pure_form
 
 
 @cython.final
 cdef class Column:
-    cdef bint take(self, int64_t row, Bytes *field) noexcept:
+    cdef bint read(self, int64_t row, Bytes *field) noexcept:
         cdef int64_t start, end
         field.start = NULL
         field.size = -1
-        if not self.valid.at[row]:
+        if not self.valid.ptr[row]:
             return True
-        start = (<int64_t *> self.start.at)[row]
-        end = (<int64_t *> self.end.at)[row]
+        start = (<int64_t *> self.start.ptr)[row]
+        end = (<int64_t *> self.end.ptr)[row]
         if not 0 <= start <= end <= self.data.size:
             return False
-        field.start = self.data.at + start
+        field.start = self.data.ptr + start
         field.size = end - start
         return True
 
@@ -35,10 +35,10 @@ cdef Column column_of(content, int64_t count):
     from numpy import ascontiguousarray, bool_, int64
 
     cdef Column column = Column.__new__(Column)
-    column.data = view_of(content.data)
-    column.start = view_of(ascontiguousarray(content.start, int64))
-    column.end = view_of(ascontiguousarray(content.end, int64))
-    column.valid = view_of(ascontiguousarray(content.valid, bool_))
+    column.data = readable_view(content.data)
+    column.start = readable_view(ascontiguousarray(content.start, int64))
+    column.end = readable_view(ascontiguousarray(content.end, int64))
+    column.valid = readable_view(ascontiguousarray(content.valid, bool_))
     if column.start.size != 8 * count or column.end.size != 8 * count or column.valid.size != count:
         raise IndexError("the columns are not of one length")
     return column
@@ -46,43 +46,49 @@ cdef Column column_of(content, int64_t count):
 
 def binary_array(data, start, end, valid):
     """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once."""
-    found = array_of(data, start, end, valid)
-    if found is None:
+    array = array_of(data, start, end, valid)
+    if array is None:
         return pure_form("aiokproto.records.columns", "binary_array")(data, start, end, valid)
-    return found
+    return array
 
 
 cdef array_of(data, start, end, valid):
-    """Return the array; None if it is empty or too large, or an item exceeds the data."""
+    """Return the array; None if it's empty or too large, or if an item exceeds the data."""
     from numpy import ascontiguousarray, bool_, int64
     from pyarrow import Array, allocate_buffer, binary
 
-    cdef View view = view_of(data)
-    cdef View starts = view_of(ascontiguousarray(start, int64))
-    cdef View ends = view_of(ascontiguousarray(end, int64))
-    cdef View valids = view_of(ascontiguousarray(valid, bool_))
+    cdef View view = readable_view(data)
+    cdef View starts = readable_view(ascontiguousarray(start, int64))
+    cdef View ends = readable_view(ascontiguousarray(end, int64))
+    cdef View valids = readable_view(ascontiguousarray(valid, bool_))
     cdef Py_ssize_t count = valids.size
     cdef int64_t total
     cdef int64_t missing = 0
     if count == 0 or starts.size != 8 * count or ends.size != 8 * count:
         return None
     offsets = allocate_buffer(4 * (count + 1))
-    cdef View places = room_in(offsets)
+    cdef View positions = writable_view(offsets)
     with nogil:
         total = measure(
-            <int64_t *> starts.at, <int64_t *> ends.at, valids.at, count, view.size, <int32_t *> places.at, &missing
+            <int64_t *> starts.ptr,
+            <int64_t *> ends.ptr,
+            valids.ptr,
+            count,
+            view.size,
+            <int32_t *> positions.ptr,
+            &missing,
         )
     if total < 0 or missing == count:
         return None
-    # Arrow's own memory: it is handed over without a copy.
+    # Arrow allocates the memory, so it takes it over without a copy.
     content = allocate_buffer(total)
-    cdef View room = room_in(content)
+    cdef View room = writable_view(content)
     with nogil:
-        gather(view.at, view.size, <int64_t *> starts.at, <int32_t *> places.at, count, room.at)
+        gather(view.ptr, view.size, <int64_t *> starts.ptr, <int32_t *> positions.ptr, count, room.ptr)
     bits = None
     if missing:
         bits = allocate_buffer((count + 7) // 8)
-        mark(valids.at, count, room_in(bits))
+        set_validity(valids.ptr, count, writable_view(bits))
     return Array.from_buffers(binary(), count, [bits, offsets, content], missing)
 
 
@@ -95,7 +101,7 @@ cdef int64_t measure(
     int32_t *offset,
     int64_t *missing,
 ) noexcept nogil:
-    """Fill the array's offsets and count the nulls; returns the size of all items, -1 if one exceeds the data."""
+    """Fill in the array's offsets and count the nulls. Return the size of all items; -1 if one exceeds the data."""
     cdef int64_t total = 0
     cdef int64_t first, last
     cdef Py_ssize_t row
@@ -104,7 +110,7 @@ cdef int64_t measure(
         if not valid[row]:
             missing[0] += 1
             continue
-        # Each read once: another thread that shares the arrays may change them.
+        # Each is read once, because another thread that shares the arrays may change them.
         first, last = start[row], end[row]
         if not 0 <= first <= last <= size:
             return -1
@@ -129,15 +135,15 @@ cdef void gather(
     for row in range(count):
         length = offset[row + 1] - offset[row]
         first = start[row]
-        # Checked again, as it may have changed since it was measured.
+        # It's checked again, since it may have changed since it was measured.
         if length and 0 <= first <= size - length:
             memcpy(room + offset[row], data + first, length)
 
 
-cdef void mark(const uint8_t *valid, Py_ssize_t count, View bits) noexcept:
-    """Set the validity bitmap: a bit for every item that is not null, the first one lowest."""
+cdef void set_validity(const uint8_t *valid, Py_ssize_t count, View bits) noexcept:
+    """Set the validity bitmap: one bit for every item that isn't null, the first item in the lowest bit."""
     cdef Py_ssize_t row
-    memset(bits.at, 0, bits.size)
+    memset(bits.ptr, 0, bits.size)
     for row in range(count):
         if valid[row]:
-            bits.at[row >> 3] |= 1 << (row & 7)
+            bits.ptr[row >> 3] |= 1 << (row & 7)

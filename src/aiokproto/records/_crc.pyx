@@ -8,12 +8,12 @@ from aiokproto.accelerator import pure_form
 cdef uint32_t POLYNOMIAL = 0x82F63B78
 cdef uint32_t ONE = <uint32_t> 1 << 31
 
-# x, x^2, x^4, and so on, each the square of the one before.
+# The powers x, x^2, x^4, and so on, each the square of the one before.
 cdef uint32_t[64] squares
 
 
 cdef uint32_t multiply(uint32_t a, uint32_t b) noexcept nogil:
-    """Return the product of two polynomials, modulo that of the checksum."""
+    """Return the product of two polynomials, modulo the polynomial of the checksum."""
     cdef uint32_t product = 0
     while a:
         if a & ONE:
@@ -23,16 +23,16 @@ cdef uint32_t multiply(uint32_t a, uint32_t b) noexcept nogil:
     return product
 
 
-cdef void fill() noexcept:
+cdef void fill_squares() noexcept:
     cdef uint32_t power = ONE >> 1
-    cdef int place
-    for place in range(64):
-        squares[place] = power
+    cdef int index
+    for index in range(64):
+        squares[index] = power
         power = multiply(power, power)
 
 
-# When the module is loaded: 64 entries, some microseconds.
-fill()
+# The module fills them while it is loaded: 64 entries take some microseconds.
+fill_squares()
 
 
 def join(first, second, length):

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.record`.
 
-Bytes that are not the expected records go to the pure reader, which finds the defect.
+If the bytes aren't the expected records, the pure reader reads them again and finds the defect.
 """
 
 cimport cython
@@ -20,28 +20,28 @@ from aiokproto.accelerator.varints cimport read_unsigned
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 
-# Beyond these bounds, near those of int64, the pure reader checks every sum.
+# The pure reader checks every sum beyond these bounds, which are near int64's.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 cdef int64_t NO_LIMIT = <int64_t> 1 << 62
-# As in the pure form.
+# The same as in the pure form.
 cdef int64_t HEADER_WEIGHT = 192
 
 
 cdef struct Slice:
     int64_t base_offset
     int64_t base_timestamp
-    bint appended
+    bint log_append_time
     int64_t append_time
     # How many records to read.
     int64_t most
-    # The limit of a record with headers.
+    # The limit of a record that has headers, in bytes.
     int64_t largest
     # How many headers may still be read.
     int64_t headers
-    # Whether the next record has more.
+    # True if the reader stopped because the next record has more.
     bint full
-    # The bytes of the records that were read.
+    # How many bytes the records that were read take.
     int64_t read
 
 
@@ -67,16 +67,16 @@ cdef class BatchRecord:
         set_attribute(self, name, value)
 
     def __eq__(self, other):
-        cdef BatchRecord its
+        cdef BatchRecord record
         if not isinstance(other, BatchRecord):
             return NotImplemented
-        its = other
+        record = other
         return (
-            self.offset == its.offset
-            and self.timestamp == its.timestamp
-            and self.key == its.key
-            and self.value == its.value
-            and self.headers == its.headers
+            self.offset == record.offset
+            and self.timestamp == record.timestamp
+            and self.key == record.key
+            and self.value == record.value
+            and self.headers == record.headers
         )
 
     __hash__ = None
@@ -93,7 +93,7 @@ cdef class BatchRecord:
 
 cdef inline BatchRecord new_batch_record(int64_t offset, int64_t timestamp, object key, object value, object headers):
     cdef BatchRecord record = BatchRecord.__new__(BatchRecord)
-    # As for `new_record`: its content cannot refer back to it.
+    # As for `new_record`, the content can't refer back to the record.
     PyObject_GC_UnTrack(record)
     record.offset = offset
     record.timestamp = timestamp
@@ -123,18 +123,18 @@ def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestam
     if records is None:
         pure = pure_form("aiokproto.records.record", "read_records")
         return pure(data, count, base_offset, base_timestamp, append_time, make)
-    return made_of(records, make, 0, count)
+    return apply_make(records, make, 0, count)
 
 
-def read_slice(data, place, int64_t done, int64_t most, make, int64_t most_headers, int64_t largest):
+def read_slice(data, header, int64_t done, int64_t most, make, int64_t most_headers, int64_t largest):
     """Read some of the records of a batch."""
-    base_offset, base_timestamp, append_time, total = place
+    base_offset, base_timestamp, append_time, total = header
     cdef Slice part = slice_of(base_offset, base_timestamp, append_time, most, largest, most_headers)
     cdef list records = read_view(data, &part, make, False)
     if records is None:
         pure = pure_form("aiokproto.records.record", "read_slice")
-        return pure(data, place, done, most, make, most_headers, largest)
-    return made_of(records, make, done, total), part.read
+        return pure(data, header, done, most, make, most_headers, largest)
+    return apply_make(records, make, done, total), part.read
 
 
 cdef inline Slice slice_of(
@@ -146,10 +146,10 @@ cdef inline Slice slice_of(
 
 
 cdef list read_view(data, Slice *part, make, bint whole):
-    """Return the records, as `BatchRecord` if ``make`` is anything but a `RecordMaker`; None for the pure reader."""
+    """Return the records, as `BatchRecord` unless ``make`` is a `RecordMaker`; None if the pure reader has to read."""
     cdef RecordMaker maker = make if type(make) is RecordMaker else None
     cdef Py_buffer view
-    # Others go to the pure reader, which checks each sum.
+    # The pure reader, which checks each sum, reads the others.
     if not (-SAFE_TIMESTAMP <= part.base_timestamp <= SAFE_TIMESTAMP and 0 <= part.base_offset < SAFE_OFFSET):
         return None
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -160,29 +160,29 @@ cdef list read_view(data, Slice *part, make, bint whole):
         PyBuffer_Release(&view)
 
 
-cdef list made_of(list records, make, int64_t done, int64_t total):
+cdef list apply_make(list records, make, int64_t done, int64_t total):
     """Return the results of a custom ``make``, which may reject a record as damaged."""
-    cdef BatchRecord one
-    cdef list made = []
+    cdef BatchRecord record
+    cdef list results = []
     if type(make) is RecordMaker or make is BatchRecord:
         return records
     try:
-        for one in records:
-            made.append(make(one.offset, one.timestamp, one.key, one.value, one.headers))
+        for record in records:
+            results.append(make(record.offset, record.timestamp, record.key, record.value, record.headers))
     except DecodeError as error:
-        raise CorruptRecordError(f"record {done + len(made)} of {total}: {error}") from None
-    return made
+        raise CorruptRecordError(f"record {done + len(results)} of {total}: {error}") from None
+    return results
 
 
 cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMaker maker):
-    """Return the records, as `BatchRecord` without a maker; None if the bytes are not that many records."""
+    """Return the records, as `BatchRecord` without a maker; None if the bytes aren't that many records."""
     cdef const uint8_t *at = first
     cdef const uint8_t *stop = at + size
     cdef const uint8_t *end
     cdef Fields fields
     cdef int64_t base_offset = part.base_offset
     cdef int64_t base_timestamp = part.base_timestamp
-    cdef bint appended = part.appended
+    cdef bint log_append_time = part.log_append_time
     cdef int64_t timestamp = part.append_time
     cdef int64_t offset
     cdef list records = []
@@ -191,9 +191,9 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
     for _ in range(part.most):
         end = read_fields(at, stop, &fields)
         if end == NULL:
-            # Not an error here: the pure form reads the bytes again, and names the damage.
+            # This isn't an error here: the pure form reads the bytes again, and names the damage.
             return None
-        if not add(base_timestamp, fields.timestamp_delta, appended, &timestamp):
+        if not add(base_timestamp, fields.timestamp_delta, log_append_time, &timestamp):
             return None
         offset = base_offset + fields.offset_delta
         headers = ()
@@ -214,13 +214,13 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
     return records
 
 
-cdef inline bint add(int64_t base, int64_t delta, bint appended, int64_t *timestamp) noexcept nogil:
+cdef inline bint add(int64_t base, int64_t delta, bint log_append_time, int64_t *timestamp) noexcept nogil:
     """Return false if the sum overflows, which is damage even if LogAppendTime replaces the timestamp."""
     cdef int64_t total = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # Two numbers of one sign whose sum has the other: it overflowed.
+    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
     if ((base ^ total) & (delta ^ total)) < 0:
         return False
-    if not appended:
+    if not log_append_time:
         timestamp[0] = total
     return True
 
@@ -230,20 +230,20 @@ cdef inline object content(Bytes *field):
 
 
 cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, Slice *part, bint may_stop):
-    """Return the headers that fill the bytes, None if they do not, the record of so many bytes exceeds the limit, or it
-    is for the next slice.
+    """Return the headers that fill the bytes.
 
-    The tuples are not tracked by the garbage collector, which would untrack tuples of such content by itself later.
+    Return None if they don't fill them, if the record of ``size`` bytes exceeds the limit, or if it belongs to the next
+    slice. The garbage collector doesn't track the tuples: it would untrack tuples of such content by itself later.
     """
-    cdef uint64_t many
+    cdef uint64_t raw_count
     cdef Bytes field
     cdef Py_ssize_t index, count
     cdef tuple headers
-    at = read_unsigned(at, end, 32, &many)
+    at = read_unsigned(at, end, 32, &raw_count)
     # A header takes at least two bytes.
-    if at == NULL or many & 1 or many >> 1 > <uint64_t> (end - at) // 2:
+    if at == NULL or raw_count & 1 or raw_count >> 1 > <uint64_t> (end - at) // 2:
         return None
-    count = <Py_ssize_t> (many >> 1)
+    count = <Py_ssize_t> (raw_count >> 1)
     if size + count * HEADER_WEIGHT > part.largest:
         return None
     if count > part.headers and may_stop:
@@ -261,7 +261,7 @@ cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, 
             return None
         header = (key, content(&field))
         PyObject_GC_UnTrack(header)
-        # PyTuple_SET_ITEM takes over a reference, which Cython does not know of.
+        # PyTuple_SET_ITEM takes a reference over, which Cython doesn't know.
         Py_INCREF(header)
         PyTuple_SET_ITEM(headers, index, header)
     PyObject_GC_UnTrack(headers)

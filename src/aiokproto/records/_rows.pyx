@@ -7,51 +7,51 @@ from libc.stdint cimport int64_t, uint8_t
 
 from aiokproto.accelerator.layout cimport Bytes, size_of, write_bytes
 from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
-from aiokproto.accelerator.views cimport View, room_in, view_of
+from aiokproto.accelerator.views cimport View, readable_view, writable_view
 from aiokproto.records._columns cimport Column, column_of
 from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
 
 from aiokproto.accelerator import pure_form
 
 
-def append_rows(writer, rows, places):
-    """Write rows in order, until the batch is full; returns the number of rows written."""
+def append_rows(writer, rows, indexes):
+    """Write rows in order until the batch is full, and return the number of rows written."""
     cdef int64_t written = 0
     cdef bint full = False
     if isinstance(writer, RecordWriter):
-        written = append_all(writer, rows, places, &full)
-        if full or written == len(places):
+        written = append_all(writer, rows, indexes, &full)
+        if full or written == len(indexes):
             return written
-        places = places[written:]
-    return written + pure_form("aiokproto.records.rows", "append_rows")(writer, rows, places)
+        indexes = indexes[written:]
+    return written + pure_form("aiokproto.records.rows", "append_rows")(writer, rows, indexes)
 
 
-cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1:
-    """Return the number of rows written until the batch was full, which is flagged, or a row was invalid."""
+cdef int64_t append_all(RecordWriter writer, rows, indexes, bint *full) except -1:
+    """Return the number of rows written before the batch was full, which sets the flag, or before an invalid row."""
     from numpy import ascontiguousarray, int64
 
-    cdef View chosen = view_of(ascontiguousarray(places, int64))
-    cdef View times = view_of(ascontiguousarray(rows.timestamp, int64))
+    cdef View chosen = readable_view(ascontiguousarray(indexes, int64))
+    cdef View times = readable_view(ascontiguousarray(rows.timestamp, int64))
     cdef int64_t count = times.size // 8
     cdef Column keys = column_of(rows.key, count)
     cdef Column values = column_of(rows.value, count)
-    cdef Column heads = None if rows.headers is None else column_of(rows.headers, count)
+    cdef Column header_column = None if rows.headers is None else column_of(rows.headers, count)
     cdef Bytes key, value
     cdef Bytes headers = NO_HEADERS
     cdef int64_t written, row, timestamp
-    # As in `RecordWriter.append`.
+    # As in `RecordWriter.append`, two threads must not write at once.
     with cython.critical_section(writer):
         for written in range(chosen.size // 8):
-            row = (<int64_t *> chosen.at)[written]
-            if not 0 <= row < count or not keys.take(row, &key) or not values.take(row, &value):
+            row = (<int64_t *> chosen.ptr)[written]
+            if not 0 <= row < count or not keys.read(row, &key) or not values.read(row, &value):
                 return written
-            if heads is not None:
-                if not heads.take(row, &headers):
+            if header_column is not None:
+                if not header_column.read(row, &headers):
                     return written
                 if headers.size < 1:
                     headers = NO_HEADERS
-            timestamp = (<int64_t *> times.at)[row]
-            # Left to the pure form, which raises the error.
+            timestamp = (<int64_t *> times.ptr)[row]
+            # The pure form raises the error.
             if timestamp < -1:
                 return written
             if writer.put(timestamp, key, value, headers) < 0:
@@ -62,12 +62,12 @@ cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1
 
 def encode_lists(start, end, keys, values):
     """Return headers in wire format, their count first."""
-    found = encode_all(start, end, keys, values)
-    return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if found is None else found
+    encoded = encode_all(start, end, keys, values)
+    return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if encoded is None else encoded
 
 
 cdef encode_all(start, end, keys, values):
-    """Return None if a row refers to a header that does not exist, or another thread changes the arrays meanwhile."""
+    """Return None if a row refers to a header that doesn't exist, or if another thread changes the arrays meanwhile."""
     from numpy import ascontiguousarray, bool_, empty, int64, ones
 
     from aiokproto.records.columns import BytesColumn
@@ -76,22 +76,22 @@ cdef encode_all(start, end, keys, values):
     cdef int64_t rows = len(start)
     cdef Column names = column_of(keys, count)
     cdef Column contents = column_of(values, count)
-    cdef View starts = view_of(ascontiguousarray(start, int64))
-    cdef View ends = view_of(ascontiguousarray(end, int64))
+    cdef View starts = readable_view(ascontiguousarray(start, int64))
+    cdef View ends = readable_view(ascontiguousarray(end, int64))
     edges = empty(rows + 1, int64)
-    cdef View places = room_in(edges)
+    cdef View edge_view = writable_view(edges)
     cdef int64_t size
     if ends.size != starts.size:
         return None
     size = measure(
-        <int64_t *> starts.at, <int64_t *> ends.at, rows, names, contents, count, <int64_t *> places.at
+        <int64_t *> starts.ptr, <int64_t *> ends.ptr, rows, names, contents, count, <int64_t *> edge_view.ptr
     )
     if size < 0:
         return None
     data = PyBytes_FromStringAndSize(NULL, size)
     if not write(
-        <int64_t *> starts.at,
-        <int64_t *> ends.at,
+        <int64_t *> starts.ptr,
+        <int64_t *> ends.ptr,
         rows,
         names,
         contents,
@@ -111,8 +111,8 @@ cdef int64_t measure(
     int64_t count,
     int64_t *edges,
 ) noexcept:
-    """Fill in start and end of each row's headers; returns the size of all, -1 if one is invalid."""
-    cdef int64_t row, at, first, last
+    """Fill in where each row's headers start and end. Return the size of all headers; -1 if one is invalid."""
+    cdef int64_t row, index, first, last
     cdef int64_t size = 0
     cdef Bytes key, value
     for row in range(rows):
@@ -121,8 +121,8 @@ cdef int64_t measure(
         if not 0 <= first <= last <= count:
             return -1
         size += unsigned_size(unsigned(last - first))
-        for at in range(first, last):
-            if not keys.take(at, &key) or not values.take(at, &value) or key.size < 0:
+        for index in range(first, last):
+            if not keys.read(index, &key) or not values.read(index, &value) or key.size < 0:
                 return -1
             size += size_of(key) + size_of(value)
     edges[rows] = size
@@ -132,11 +132,11 @@ cdef int64_t measure(
 cdef bint write(
     const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to, int64_t room
 ) noexcept:
-    """Write the measured headers into ``room`` bytes. Return false if they do not fill them.
+    """Write the measured headers into ``room`` bytes. Return false if they don't fill them.
 
-    Measured again, header by header: without a global lock, another thread may have changed the arrays.
+    It measures them again, header by header: without a global lock, another thread may have changed the arrays.
     """
-    cdef int64_t row, at, first, last
+    cdef int64_t row, index, first, last
     cdef Bytes key, value
     cdef int64_t count = keys.valid.size
     for row in range(rows):
@@ -147,8 +147,8 @@ cdef bint write(
         if room < 0:
             return False
         to = write_unsigned(to, unsigned(last - first))
-        for at in range(first, last):
-            if not keys.take(at, &key) or not values.take(at, &value):
+        for index in range(first, last):
+            if not keys.read(index, &key) or not values.read(index, &value):
                 return False
             room -= size_of(key) + size_of(value)
             if room < 0:

@@ -8,17 +8,17 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 
 from aiokproto.accelerator.layout cimport Bytes, Fields, read_fields
 from aiokproto.accelerator.varints cimport read_unsigned
-from aiokproto.accelerator.views cimport View, room_in, view_of
+from aiokproto.accelerator.views cimport View, readable_view, writable_view
 
 from aiokproto.accelerator import pure_form
 
-# At least a byte each for length, attributes, timestamp, offset, two lengths and the header count.
+# Length, attributes, timestamp, offset, two lengths and the header count take at least a byte each.
 cdef int64_t SMALLEST_RECORD = 7
 # The longest varint of 32 bits.
 cdef int64_t LONGEST_LENGTH = 5
 
 
-# The fields of a span.
+# How many fields a span has.
 cdef Py_ssize_t SPAN = 7
 
 
@@ -33,17 +33,17 @@ cdef struct Rows:
     int64_t *header_end
     uint8_t *key_valid
     uint8_t *value_valid
-    # Rows that are not filled yet.
+    # How many rows aren't filled in yet.
     int64_t left
 
 
 def whole_records(data, pos, size, most):
     """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
-    found = None
-    cdef View view = view_of(data)
+    result = None
+    cdef View view = readable_view(data)
     if 0 <= pos <= view.size and 0 <= size <= INT64_MAX and 0 <= most <= INT64_MAX:
-        found = count_whole(view, pos, size, most)
-    return pure_form("aiokproto.records.scan", "whole_records")(data, pos, size, most) if found is None else found
+        result = count_whole(view, pos, size, most)
+    return pure_form("aiokproto.records.scan", "whole_records")(data, pos, size, most) if result is None else result
 
 
 cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
@@ -55,11 +55,11 @@ cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
     cdef uint64_t raw = 0
     with nogil:
         while True:
-            at = read_unsigned(view.at + pos, view.at + view.size, 32, &raw)
+            at = read_unsigned(view.ptr + pos, view.ptr + view.size, 32, &raw)
             # An odd number is a negative length.
             if at == NULL or raw & 1 or raw >> 1 < <uint64_t> SMALLEST_RECORD - 1:
                 break
-            end = (at - view.at) + <int64_t> (raw >> 1)
+            end = (at - view.ptr) + <int64_t> (raw >> 1)
             if end > stop or count == most:
                 break
             count += 1
@@ -78,14 +78,14 @@ def scan(data, spans):
 
 
 cdef scan_all(data, spans):
-    """Return the result of `scan`; None if the bytes at a span are not its records."""
+    """Return the result of `scan`; None if the bytes at a span aren't its records."""
     from numpy import bool_, empty, int64
 
-    from aiokproto.records.scan import Fields as Found
+    from aiokproto.records.scan import Fields as FieldArrays
 
-    cdef View view = view_of(data)
-    cdef View table = view_of(spans)
-    cdef const int64_t *span = <const int64_t *> table.at
+    cdef View view = readable_view(data)
+    cdef View table = readable_view(spans)
+    cdef const int64_t *span = <const int64_t *> table.ptr
     cdef Py_ssize_t count = table.size // (SPAN * sizeof(int64_t))
     cdef int64_t total = records_of(view, span, count)
     cdef Rows rows
@@ -94,28 +94,28 @@ cdef scan_all(data, spans):
         return None
     numbers = empty((8, total), int64)
     valid = empty((2, total), bool_)
-    rows = rows_of(room_in(numbers), room_in(valid), total)
+    rows = rows_of(writable_view(numbers), writable_view(valid), total)
     with nogil:
         while found and count:
-            found = scan_span(view.at, view.size, span, &rows)
+            found = scan_span(view.ptr, view.size, span, &rows)
             span += SPAN
             count -= 1
     if not found or rows.left:
         return None
     offset, timestamp, key_start, key_end, value_start, value_end, header_start, header_end = numbers
-    return Found(
+    return FieldArrays(
         offset, timestamp, key_start, key_end, valid[0], value_start, value_end, valid[1], header_start, header_end
     )
 
 
 cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexcept:
-    """Return the number of records of so many spans; -1 if the bytes cannot hold so many.
+    """Return the number of records in all spans; -1 if the bytes can't hold that many.
 
-    This also keeps allocations in proportion to the input.
+    This also keeps the allocations in proportion to the input.
     """
     cdef int64_t total = 0
     while count:
-        # Start, stop and records.
+        # The fields are start, stop and the number of records.
         if not 0 <= span[0] <= span[1] <= view.size or not 0 <= span[2] <= (span[1] - span[0]) // SMALLEST_RECORD:
             return -1
         total += span[2]
@@ -125,8 +125,8 @@ cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexce
 
 
 cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
-    """Point to the columns' first rows. The pointers outlive the views, since numpy does not move its arrays."""
-    cdef int64_t *first = <int64_t *> numbers.at
+    """Point to the columns' first rows. The pointers outlive the views, because numpy doesn't move its arrays."""
+    cdef int64_t *first = <int64_t *> numbers.ptr
     cdef Rows rows
     rows.offset = first
     rows.timestamp = first + total
@@ -136,25 +136,25 @@ cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
     rows.value_end = first + 5 * total
     rows.header_start = first + 6 * total
     rows.header_end = first + 7 * total
-    rows.key_valid = valid.at
-    rows.value_valid = valid.at + total
+    rows.key_valid = valid.ptr
+    rows.value_valid = valid.ptr + total
     rows.left = total
     return rows
 
 
 cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows *rows) noexcept nogil:
-    """Fill the rows of a span and advance; returns false if the bytes are not its records."""
+    """Fill in the rows of a span and advance. Return false if the bytes aren't its records."""
     cdef int64_t start = span[0]
     cdef int64_t end = span[1]
     cdef int64_t count = span[2]
-    # Checked again, as they may have changed since the rows were counted.
+    # They are checked again, because they may have changed since the rows were counted.
     if not 0 <= start <= end <= size or not 0 <= count <= rows.left:
         return False
     cdef const uint8_t *at = data + start
     cdef const uint8_t *stop = data + end
     cdef int64_t base_offset = span[3]
     cdef int64_t base_timestamp = span[4]
-    cdef bint appended = span[5] != 0
+    cdef bint log_append_time = span[5] != 0
     cdef int64_t append_time = span[6]
     cdef Fields fields
     cdef int64_t row
@@ -166,10 +166,10 @@ cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows
             return False
         if not add(base_timestamp, fields.timestamp_delta, &rows.timestamp[row]):
             return False
-        if appended:
+        if log_append_time:
             rows.timestamp[row] = append_time
-        place(data, &fields.key, &rows.key_start[row], &rows.key_end[row], &rows.key_valid[row])
-        place(data, &fields.value, &rows.value_start[row], &rows.value_end[row], &rows.value_valid[row])
+        set_span(data, &fields.key, &rows.key_start[row], &rows.key_end[row], &rows.key_valid[row])
+        set_span(data, &fields.value, &rows.value_start[row], &rows.value_end[row], &rows.value_valid[row])
         rows.header_start[row] = fields.headers - data
         rows.header_end[row] = at - data
     rows.offset += count
@@ -189,11 +189,13 @@ cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows
 cdef inline bint add(int64_t base, int64_t delta, int64_t *total) noexcept nogil:
     """Return false if the sum overflows."""
     total[0] = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # Two numbers of one sign whose sum has the other: it overflowed.
+    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
     return ((base ^ total[0]) & (delta ^ total[0])) >= 0
 
 
-cdef inline void place(const uint8_t *data, Bytes *field, int64_t *start, int64_t *end, uint8_t *valid) noexcept nogil:
+cdef inline void set_span(
+    const uint8_t *data, Bytes *field, int64_t *start, int64_t *end, uint8_t *valid
+) noexcept nogil:
     start[0] = field.start - data
     end[0] = start[0] + (field.size if field.size > 0 else 0)
     valid[0] = field.size >= 0

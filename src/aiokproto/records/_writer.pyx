@@ -15,7 +15,7 @@ from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsign
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import InvalidRecordError
 
-# The header of the batch, which is written when the batch is complete.
+# The batch's header is written when the batch is complete.
 cdef Py_ssize_t HEADER_SIZE = 61
 cdef Py_ssize_t FIRST_RESERVATION = 1024
 
@@ -39,7 +39,7 @@ cdef class RecordWriter:
             self.max_bytes = max_bytes
         if base_timestamp is not None:
             if not -1 <= base_timestamp <= INT64_MAX:
-                raise refused(base_timestamp)
+                raise invalid_timestamp(base_timestamp)
             self.base_timestamp = base_timestamp
             self._based = True
 
@@ -47,15 +47,15 @@ cdef class RecordWriter:
         raise TypeError("an open batch can be neither copied nor pickled")
 
     def append(self, timestamp, key, value, headers=()):
-        """Write a record; returns its index in the batch, None if it does not fit."""
+        """Write a record. Return its index in the batch; None if it doesn't fit."""
         cdef Bytes encoded = NO_HEADERS
         cdef Py_ssize_t index
         cdef int64_t when
         try:
             when = timestamp
         except OverflowError:
-            raise refused(timestamp) from None
-        # Checked before key and value are converted, as in the pure form: the same error wins.
+            raise invalid_timestamp(timestamp) from None
+        # It's checked before key and value are converted, as in the pure form, so that the same error is raised.
         self.base_for(when)
         if key is not None and type(key) is not bytes:
             key = plain(key)
@@ -64,7 +64,7 @@ cdef class RecordWriter:
         if headers:
             headers = encode_headers(headers)
             encoded = bytes_of(headers)
-        # Two threads at once would write to the same place, or to memory that the other has just given back.
+        # Two threads at once would write to the same bytes, or to memory that the other has just freed.
         with cython.critical_section(self):
             index = self.put(when, bytes_of(key), bytes_of(value), encoded)
         return None if index < 0 else index
@@ -79,7 +79,7 @@ cdef class RecordWriter:
             1 + unsigned_size(delta) + unsigned_size(unsigned(index)) + size_of(key) + size_of(value) + headers.size
         )
         size = self.size + unsigned_size(unsigned(length)) + length
-        # Measured before it is written: the size of every part is known.
+        # The size is known before anything is written, because the sizes of all parts are known.
         if index and size > self.max_bytes:
             return -1
         self.reserve(size)
@@ -101,9 +101,9 @@ cdef class RecordWriter:
     cdef int64_t base_for(self, int64_t timestamp) except -2:
         """Return the base of the timestamp delta."""
         cdef int64_t base = self.base_timestamp if self.count or self._based else timestamp
-        # Neither is less than -1, so that only one difference overflows.
+        # Neither is less than -1, so only one difference can overflow.
         if timestamp < -1 or (base < 0 and timestamp == INT64_MAX):
-            raise refused(timestamp)
+            raise invalid_timestamp(timestamp)
         return base
 
     cdef int reserve(self, Py_ssize_t size) except -1:
@@ -111,7 +111,7 @@ cdef class RecordWriter:
         cdef Py_ssize_t room = PyByteArray_GET_SIZE(self._buffer)
         if size <= room:
             return 0
-        # Doubling, but not beyond the limit, which the accumulator raises as it reserves memory.
+        # The buffer doubles, but not beyond the limit, which the accumulator raises as it reserves memory.
         room = max(2 * room, FIRST_RESERVATION)
         if room > self.max_bytes:
             room = <Py_ssize_t> self.max_bytes
@@ -125,7 +125,7 @@ cdef class RecordWriter:
             raise InvalidRecordError("the batch has no records")
         if not self.size:
             raise InvalidRecordError("the batch was closed before")
-        # The buffer was reserved in steps; its tail is not part of the batch.
+        # The buffer was reserved in steps, so its tail isn't part of the batch.
         PyByteArray_Resize(batch, self.size)
         self._buffer = bytearray()
         self.size = 0
@@ -159,7 +159,7 @@ def encode_headers(headers):
 
 
 cdef bint all_plain(tuple pairs):
-    """Whether each header is a tuple of a string and bytes or None."""
+    """Return whether each header is a tuple of a string and bytes or None."""
     for pair in pairs:
         if type(pair) is not tuple or len(<tuple> pair) != 2:
             return False
@@ -179,7 +179,7 @@ def plain(content):
         raise TypeError(f"expected bytes or None, got {type(content).__name__}") from None
 
 
-cdef refused(timestamp):
+cdef invalid_timestamp(timestamp):
     return InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
 
 

@@ -10,7 +10,7 @@ from aiokproto.errors import CodecError, CorruptRecordError, UnsupportedCompress
 from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, chunks
 from aiokproto.records.crc import crc32c
 from aiokproto.records.cutting import joined
-from aiokproto.records.record import MAX_RECORD, BatchRecord, Make, Place, read_records
+from aiokproto.records.record import MAX_RECORD, BatchRecord, Make, RecordsHeader, read_records
 from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices, named
 from aiokproto.records.varint import INT64_MAX
 from aiokproto.types import TimestampType
@@ -22,7 +22,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 producer epoch, base sequence, record count: 61 bytes, the same for every batch of magic 2."""
 
 LOG_OVERHEAD = 12
-"""Bytes of base offset and length, which the length does not count; the same in every magic."""
+"""Bytes of base offset and length, which the length doesn't count; the same in every magic."""
 
 MAGIC_AT = 16
 """Position of the magic byte; the same in every magic."""
@@ -38,10 +38,10 @@ DELETE_HORIZON = 0x40
 
 
 class RecordBatch:
-    """A view of one batch: the constructor reads the header, and each iteration reads the records again.
+    """A view of one batch. The constructor reads the header, and each iteration reads the records again.
 
-    Iterating gives :class:`~aiokproto.records.record.BatchRecord` objects; ``len()`` is the number of records.
-    Control batches (``is_control``) iterate like any other; :mod:`aiokproto.records.control` decodes their records.
+    Iterating gives :class:`~aiokproto.records.record.BatchRecord` objects; ``len()`` is the number of records. Control
+    batches (``is_control``) iterate like any other, and :mod:`aiokproto.records.control` decodes their records.
 
     Attributes:
         raw: The whole batch, a view of the buffer that holds it.
@@ -60,7 +60,7 @@ class RecordBatch:
         count: Number of records.
         max_decompressed: Largest number of bytes that the records may decompress to.
         max_record: Largest number of bytes of one record, each header counted with
-            :data:`~aiokproto.records.record.HEADER_WEIGHT`; and of a block of snappy, which is opened as a whole.
+            :data:`~aiokproto.records.record.HEADER_WEIGHT`; and of a block of snappy, which is decompressed as a whole.
         source: The record set that ``decode`` found the batch in; otherwise the same as ``raw``.
         position: Position of the batch in ``source``.
     """
@@ -101,12 +101,12 @@ class RecordBatch:
     count: int
 
     def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD) -> None:
-        """View ``raw``, which must be exactly one batch. The checksum is not compared: see :meth:`validate`.
+        """View ``raw``, which must be exactly one batch. The checksum isn't compared: see :meth:`validate`.
 
         Raises:
             CorruptRecordError: ``raw`` is not one complete batch of magic 2, or its header is invalid.
         """
-        # A view and no copy: the batches of a Fetch response share its buffer.
+        # This is a view and not a copy, because the batches of a Fetch response share its buffer.
         self.raw = self.source = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
@@ -132,10 +132,10 @@ class RecordBatch:
             raise self.damage(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
             raise self.damage(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
-        # count may be less than last_offset_delta + 1, or 0: compaction removes records and keeps the header.
+        # count may be less than last_offset_delta + 1, or 0, since compaction removes records and keeps the header.
         if self.count < 0 or self.last_offset_delta < 0:
             raise self.damage(f"{self.count} records, last offset delta {self.last_offset_delta}")
-        # The position behind it has to be an offset, too. The checksum does not cover the base.
+        # The position after it has to be an offset, too. The checksum doesn't cover the base.
         if self.base_offset + self.last_offset_delta >= INT64_MAX:
             raise self.damage(f"its last offset, {self.last_offset}, has none behind it in 64 bits")
 
@@ -204,15 +204,15 @@ class RecordBatch:
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
-        # Over the compressed bytes: a damaged batch is found without decompressing it.
+        # The checksum covers the compressed bytes, so a damaged batch is found without decompressing it.
         actual = crc32c(self.raw[CRC_FROM:])
         if actual != self.crc:
             raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     @property
-    def place(self) -> Place:
-        """What the header says of the records."""
-        # With LogAppendTime the records still hold the producer's timestamps, which do not count.
+    def records_header(self) -> RecordsHeader:
+        """What the header says about the records."""
+        # The records still hold the producer's timestamps with LogAppendTime, but these don't count.
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         return self.base_offset, self.base_timestamp, append_time, self.count
 
@@ -226,13 +226,14 @@ class RecordBatch:
         packed = self.raw[HEADER.size :]
         if not self.attributes & CODEC:
             return iter((packed,))
-        # Kafka's cleaner keeps the header of a batch whose records are all gone, with its codec and an empty body.
+        # Kafka's cleaner keeps the header of a batch that has lost all of its records, with its codec and an empty
+        # body.
         if not self.count:
             return iter(())
         return chunks(self.compression, packed, self.max_record, self.max_decompressed)
 
     def body(self) -> Bytes:
-        """Return the records section, decompressed; a view of ``raw`` if it is not compressed.
+        """Return the records section, decompressed; a view of ``raw`` if it isn't compressed.
 
         Raises:
             CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
@@ -244,7 +245,7 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Read a batch that is one slice whatever is in it, as most are; for others, return what reads their slices.
+        """Read a batch that is one slice in any case, as most are. For others, return an object that reads slices.
 
         Args:
             make: Builds each record.
@@ -254,7 +255,7 @@ class RecordBatch:
             CorruptRecordError, UnsupportedCompressionError: As :meth:`records`.
         """
         raw, packed = self.raw, self.attributes & CODEC
-        # Most of half the size decompress to more.
+        # Most compressed batches of half the size decompress to more.
         if len(raw) > (SMALL_BYTES // 2 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
             return self.slices(make, check_crc=check_crc)
         if check_crc:
@@ -266,8 +267,9 @@ class RecordBatch:
                 unpacked = self.unpacked()
                 parts: list[Bytes] = []
                 if _taken(unpacked, parts) > SMALL_BYTES:
-                    # What is decompressed is theirs, and not kept in the batch, which others may read meanwhile.
-                    return Slices(self, make, begun=parts, unpacked=unpacked)
+                    # The slices take over what is decompressed. The batch doesn't keep it, because others may read it
+                    # meanwhile.
+                    return Slices(self, make, first_chunks=parts, unpacked=unpacked)
                 body = joined(parts)
             return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
         except CodecError as error:
@@ -281,7 +283,7 @@ class RecordBatch:
     def records(self, make: Make[T]) -> list[T]:
         """Read all records, each built by ``make(offset, timestamp, key, value, headers)``.
 
-        However many: see :meth:`slices`, which iterating does, too.
+        It reads any number of them; see :meth:`slices`, which iterating uses, too.
 
         Raises:
             CorruptRecordError: The records are damaged.
@@ -302,7 +304,7 @@ class RecordBatch:
         return self.count
 
     def __bool__(self) -> bool:
-        # A batch that compaction has emptied is a batch: without this `if batch` would test its count.
+        # A batch that compaction has emptied is still a batch. Without this method `if batch` would test its count.
         return True
 
     def __repr__(self) -> str:
@@ -317,7 +319,7 @@ class RecordBatch:
 
 
 def _taken(unpacked: Iterator[Bytes], parts: list[Bytes]) -> int:
-    """Take the chunks of a small batch, or until they are too large for one; return their size."""
+    """Take the chunks of a small batch, or until there are too many bytes for one; return their size."""
     size = 0
     for part in unpacked:
         parts.append(part)

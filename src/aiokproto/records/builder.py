@@ -1,4 +1,4 @@
-"""Writing record batches of magic 2, and :func:`encode` for all formats."""
+"""Write record batches of magic 2; :func:`encode` writes all formats."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BatchBuilder(RecordWriter):
         is_control: bool = False,
         delete_horizon: int | None = None,
     ) -> None:
-        """Begin a batch.
+        """Start a batch.
 
         Args:
             compression: The codec or its name (see :func:`encode`), applied when the batch is closed.
@@ -112,7 +112,7 @@ class BatchBuilder(RecordWriter):
             InvalidRecordError: The builder has no records, or is closed already.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        # Taken: the builder gives its buffer away instead of copying megabytes.
+        # The builder gives its buffer away, because copying it would copy megabytes.
         batch = self.take()
         flags = self._flags
         if not compressed:
@@ -120,7 +120,7 @@ class BatchBuilder(RecordWriter):
         elif self._compression:
             with memoryview(batch) as view:
                 packed = compress(self._compression, view[HEADER.size :], self._level)
-            # The view is released before: a bytearray with exports cannot change its size.
+            # The view is released by now, since a bytearray with exports can't change its size.
             del batch[HEADER.size :]
             batch += packed
         fields = (
@@ -135,7 +135,7 @@ class BatchBuilder(RecordWriter):
             self.count,
         )
         length = len(batch) - LOG_OVERHEAD
-        # Leader epoch -1 and checksum 0: the leader sets the first, update_crc the second.
+        # The leader sets the epoch, which is -1 here, and update_crc sets the checksum, which is 0 here.
         HEADER.pack_into(batch, 0, base_offset, length, -1, 2, 0, *fields)
         update_crc(batch)
         return batch
@@ -149,7 +149,7 @@ def estimate_size(key: bytes | None, value: bytes | None, headers: Sequence[Head
     if value is not None:
         size += len(value)
     for name, content in headers:
-        # A character takes at most four bytes of UTF-8, each length at most five.
+        # A character takes at most four bytes of UTF-8, and each length at most five.
         size += 10 + 4 * len(name) + (len(content) if content is not None else 0)
     return size
 
@@ -208,7 +208,7 @@ def encode(
         for record in records:
             builder.append(record.timestamp, record.key, record.value, record.headers)
     except AttributeError as error:
-        # The records may come from a generator, whose own errors are the caller's.
+        # The records may come from a generator, and its own errors are the caller's.
         if getattr(error, "obj", None) is not record:
             raise
         raise InvalidRecordError(

@@ -1,6 +1,6 @@
 """Batches as columns, without a Python object per record. Needs numpy, and for Arrow pyarrow: the ``arrow`` extra.
 
-All given batches, such as those of a partition in one Fetch response, are read in a single pass.
+All given batches, for example a partition's batches in one Fetch response, are read in a single pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 MAX_DATA = (1 << 31) - 1
-"""Most bytes that columns can refer to: offsets of Arrow's binary type are int32."""
+"""Most bytes that columns can refer to, because the offsets of Arrow's binary type are int32."""
 _MICROS = 1000
 _HEADERS_AT_ONCE = 64 * 1024
 
@@ -72,14 +72,14 @@ def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     import pyarrow as pa
 
     count = len(start)
-    # pa.nulls needs no buffers, and start and end of null items mean nothing.
+    # pa.nulls needs no buffers, and the start and end of null items mean nothing.
     if not valid.any():
         return pa.nulls(count, pa.binary())
     if outside := (valid & ((start < 0) | (end < start) | (end > len(data)))).nonzero()[0].tolist():
         row = outside[0]
         raise IndexError(f"item {row} spans {start[row]} to {end[row]} of {len(data)} bytes")
-    # Starts and ends of all items are the offsets of an array in which the gaps between items are items, too: taking
-    # every second one is a single copy in C++.
+    # Together, starts and ends are the offsets of an array in which the gaps between items are items, too. Taking every
+    # second item is a single copy in C++.
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = np.where(valid, start, 0)
     offsets[1::2] = np.where(valid, end, 0)
@@ -98,7 +98,7 @@ class Columns:
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 for none (magic 0), int32.
         key: The keys.
         value: The values.
-        header_start: Position of the headers in ``value.data``, int64; they are parsed by :meth:`headers` alone.
+        header_start: Position of the headers in ``value.data``, int64; only :meth:`headers` parses them.
         header_end: The position where they must end.
         max_record: Most bytes of a record with headers, each counted with ``HEADER_WEIGHT``.
     """
@@ -116,7 +116,7 @@ class Columns:
         return len(self.offset)
 
     def between(self, start: int, end: int) -> Columns:
-        """Return the records from offset ``start`` up to, but excluding, ``end``: Fetch returns whole batches."""
+        """Return the records from offset ``start`` up to, but excluding, ``end``. Fetch returns whole batches."""
         keep = (self.offset >= start) & (self.offset < end)
         if keep.all():
             return self
@@ -135,7 +135,7 @@ class Columns:
         """Return the headers of every record; an empty tuple for none.
 
         Raises:
-            CorruptRecordError: Headers are damaged; no other method detects this.
+            CorruptRecordError: Headers are damaged, which no other method detects.
         """
         found: list[tuple[Header, ...]] = [()] * len(self)
         for row in self._with_headers():
@@ -159,13 +159,13 @@ class Columns:
         return found
 
     def _headers_to_arrow(self) -> Any:
-        """Convert some kilobytes at a time: two bytes of a header are a hundred as an object, but few in Arrow."""
+        """Convert some kilobytes at a time: as an object, two bytes of a header become a hundred, but few in Arrow."""
         import pyarrow as pa
 
         parts: list[Any] = []
         found: list[tuple[Header, ...] | None] = []
         taken = done = 0
-        # The end is a row too, so that what is behind the last row with headers is converted.
+        # The end is a row too, so that everything after the last row with headers is converted.
         for row in (*self._with_headers(), len(self)):
             # Spark has null, not an empty list, for a record without headers.
             found += [None] * (row - done - len(found))
@@ -210,7 +210,7 @@ class Columns:
             "headers": self._headers_to_arrow,
         }
         if not schema.names:
-            # Arrow gives a batch without columns no rows, but its row count must be that of the records.
+            # Arrow gives a batch without columns no rows, but its row count must be the number of records.
             return pa.RecordBatch.from_arrays([make["offset"]()], ["offset"]).select([])
         return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)
 
@@ -218,12 +218,12 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
-        # Tested before the multiplication, which would wrap silently.
+        # This is tested before the multiplication, which would wrap silently.
         limit = np.iinfo(np.int64).max // _MICROS
         if len(self) and not -limit <= self.timestamp.min() <= self.timestamp.max() <= limit:
             far = (self.timestamp > limit) | (self.timestamp < -limit)
             return pa.array(self.timestamp * _MICROS, pa.int64(), mask=far).cast(_micros_type())
-        # Without Arrow's cast, which costs as much as all other columns of numbers together.
+        # Arrow's cast would cost as much as all other columns of numbers together.
         return pa.Array.from_buffers(_micros_type(), len(self), [None, pa.py_buffer(self.timestamp * _MICROS)])
 
 
@@ -240,7 +240,7 @@ def _repeated(text: str, count: int) -> Any:
 
 
 def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
-    """Return the ``pyarrow.Schema`` of :meth:`Columns.to_arrow`, that of Spark's own Kafka source.
+    """Return the ``pyarrow.Schema`` of :meth:`Columns.to_arrow`, which Spark's own Kafka source has, too.
 
     Raises:
         ValueError: ``columns`` has an unknown name, or one twice.
@@ -288,7 +288,7 @@ def _headers_type() -> Any:
 def joined_arrow(
     batches: Iterable[Any], most: int, *, headers: bool = False, columns: Sequence[str] | None = None
 ) -> Any:
-    """Return Arrow batches of one schema, that of :func:`arrow_schema`, as one of at most ``most`` bytes.
+    """Return Arrow batches with the schema of :func:`arrow_schema` as one batch of at most ``most`` bytes.
 
     Raises:
         CorruptRecordError: They take more.
@@ -299,9 +299,10 @@ def joined_arrow(
     size = 0
     for batch in batches:
         found.append(batch)
-        # Not of the first alone, as most are: pyarrow takes as long as for making a small batch.
+        # The size of a single batch isn't taken, and most are alone: pyarrow takes as long for it as for making a small
+        # batch.
         if len(found) > 1:
-            size += batch.nbytes if size else sum(each.nbytes for each in found)
+            size += batch.nbytes if size else sum(batch.nbytes for batch in found)
         if size > most:
             raise CorruptRecordError(
                 f"one Arrow batch of these records would take {size} bytes or more, the limit is {most} "
@@ -327,7 +328,7 @@ def to_columns(batches: Iterable[RecordBatch]) -> Columns:
         UnsupportedCompressionError: A codec is unknown or its library is missing.
         ValueError: The records take 2 GiB or more, which Arrow's binary columns cannot hold: give fewer batches.
     """
-    # Legacy batches are never empty, and their count may need decompression. Batches that compaction has emptied are
+    # Legacy batches are never empty, and counting them may need decompression. Batches that compaction has emptied are
     # left out; bytes after the last record are an error of the scan.
     chosen = [batch for batch in batches if batch.magic < 2 or batch.count or len(batch.body())]
     if any(batch.magic < 2 for batch in chosen):
@@ -350,7 +351,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
     try:
         return read_spans(*_gather(batches, bodies), batches[0].max_record if batches else MAX_RECORD)
     except (DecodeError, IndexError) as error:
-        # Reading one by one finds the damaged record, for the message.
+        # Reading one by one finds the damaged record, for the error's text.
         for batch in batches:
             for _ in batch:
                 pass
@@ -389,7 +390,7 @@ def _read_each(batches: Sequence[RecordBatch]) -> Columns:
 
 
 def row(*fields: Any) -> Row:
-    """A record that :func:`columns_of` accepts."""
+    """Return a record that :func:`columns_of` accepts."""
     return fields
 
 
@@ -407,7 +408,7 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
 
     offset, timestamp, keys, values, headers = zip(*rows, strict=True)
     key, value = _laid_out(keys), _laid_out(values)
-    encoded = _laid_out([encode_headers(one) if one else None for one in headers])
+    encoded = _laid_out([encode_headers(pairs) if pairs else None for pairs in headers])
     size = max(len(key.data), len(value.data) + len(encoded.data))
     if size > MAX_DATA:
         raise ValueError(f"{len(rows)} records hold {size} bytes, the limit is {MAX_DATA}")
@@ -438,10 +439,10 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
     Uncompressed batches of one record set share a buffer already; then nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
-    # By identity: batches of one Fetch response for a partition, mostly.
+    # Identities are compared, because these are mostly batches of one Fetch response for a partition.
     if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
         size = HEADER.size
-        return source, spans_of([span_of(each, each.position + size, len(each.raw) - size) for each in batches])
+        return source, spans_of([span_of(batch, batch.position + size, len(batch.raw) - size) for batch in batches])
     found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
     data = b"".join(found)
     if len(data) > MAX_DATA:

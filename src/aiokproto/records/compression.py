@@ -1,7 +1,7 @@
 """The compression codecs of record batches. Each library is imported when its codec is first used.
 
-zstd is the standard library's from Python 3.14 on. The package `zstandard` relies on the global interpreter lock, which
-free-threaded Python would turn on again, for the whole process, when it is imported.
+From Python 3.14 on zstd comes with the standard library. The package `zstandard` relies on the global interpreter lock:
+importing it turns the lock on again in free-threaded Python, for the whole process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MAX_DECOMPRESSED = 1 << 30
 """Default limit, in bytes, for the decompressed records of one batch: 1 GiB."""
 
 MAX_FRAMES = 256
-"""Most gzip members, or zstd frames, of one batch. Writers make one; opening one costs as much as some kilobytes."""
+"""Most gzip members, or zstd frames, of one batch. Writers make one, and each costs as much as some kilobytes."""
 
 Bytes = bytes | bytearray | memoryview
 
 
 class TooLargeError(CorruptRecordError):
-    """Data decompresses to more than a limit; it may be intact otherwise."""
+    """Data decompresses to more than a limit; otherwise it may be intact."""
 
 
 _CHUNK = 1 << 20
 _NO_LIMIT = 1 << 63
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-# Version and lowest compatible version follow the magic. Both are 1 in every writer; readers ignore them.
+# The version and the lowest compatible version follow the magic. Both are 1 in every writer, and readers ignore them.
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
@@ -41,7 +41,7 @@ _SMALLEST_GZIP = 17
 _LZ4_HAS_SIZE = 8
 
 
-# Comparing numbers takes a tenth of making a `Compression` of each batch.
+# Comparing numbers takes a tenth of the time that making a `Compression` of each batch takes.
 _GZIP, _SNAPPY, _LZ4, _ZSTD = range(1, 5)
 
 
@@ -97,7 +97,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
         UnsupportedCompressionError: The codec's library is not installed.
     """
     if codec is Compression.GZIP:
-        # 31: a gzip header and trailer around the deflate stream, as java.util.zip expects.
+        # 31 puts a gzip header and trailer around the deflate stream, as java.util.zip expects.
         packer = zlib.compressobj(-1 if level is None else level, wbits=31)
         return packer.compress(data) + packer.flush()
     if codec is Compression.SNAPPY:
@@ -132,8 +132,8 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
 def chunks(codec: Compression, data: Bytes, max_block: int = _NO_LIMIT, max_size: int = _NO_LIMIT) -> Iterator[Bytes]:
     """Decompress ``data`` one chunk at a time, so that no more than a chunk is held in memory.
 
-    A chunk has at most 1 MiB. With snappy it is a block, which cannot be decompressed in part; and without compression
-    the data itself.
+    A chunk has at most 1 MiB. With snappy it's a block, which can't be decompressed in part; and without compression
+    it's the data itself.
 
     Raises:
         CorruptRecordError: The data is damaged or cut short, a snappy block exceeds ``max_block`` bytes, or all chunks
@@ -148,10 +148,11 @@ def chunks(codec: Compression, data: Bytes, max_block: int = _NO_LIMIT, max_size
 def declared_size(codec: int, data: Bytes) -> int:
     """Return what ``data`` says it decompresses to, without decompressing it; 0 if it says nothing.
 
-    Only a hint: it can be false, and gzip has the size of its last member only, modulo 2**32.
+    This is only a hint: it can be false, and gzip has the size of its last member only, modulo 2**32.
     """
     if codec == _ZSTD and len(data) > 4:
-        # RFC 8878, 3.1.1.1: after magic and descriptor the window's size, unless it is the content's, and a dictionary.
+        # RFC 8878, 3.1.1.1: the size of the window, unless it's the size of the content, and a dictionary follow the
+        # magic and the descriptor.
         descriptor = data[4]
         single = descriptor >> 5 & 1
         size = (single, 2, 4, 8)[descriptor >> 6]
@@ -205,8 +206,8 @@ def _library(module: str, package: str, codec: Compression) -> Any:
 
 
 def _standard_zstd() -> Any:
-    """Return the standard library's zstd, or None: before Python 3.14, or where CPython was built without it."""
-    # Before, `compression` would be a package of the application.
+    """Return the standard library's zstd; None before Python 3.14, or if CPython was built without it."""
+    # `compression` would be a package of the application before 3.14.
     if sys.version_info < (3, 14):
         return None
     try:
@@ -225,7 +226,7 @@ def _too_large(codec: Compression, max_size: int, declared: int = 0) -> CorruptR
 
 
 def _slices(data: Bytes) -> Iterator[Bytes]:
-    """Split the input: the libraries copy their unused input for every chunk they return, which would be quadratic."""
+    """Split the input. The libraries copy unused input for every chunk that they return, which would be quadratic."""
     view = memoryview(data)
     return (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))
 
@@ -241,7 +242,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
         unpacker = zlib.decompressobj(wbits=31)
         while not unpacker.eof:
             try:
-                # One byte more than is allowed: it tells "exactly at the limit" from "over it".
+                # It asks for one byte more than is allowed, which tells "exactly at the limit" from "over it".
                 chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
@@ -249,7 +250,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
             # guard: what decompresses beyond the limit is rejected
             if len(chunk) > room:
                 raise _too_large(Compression.GZIP, max_size, declared_size(Compression.GZIP, data))
-            # The library may hold output back after the last input; it has none left once it returns nothing.
+            # The library may hold output back after the last input. It has none left once it returns nothing.
             if not (chunk or rest or unpacker.eof or (rest := next(slices, b""))):
                 raise _corrupt(Compression.GZIP, "it ends early")
             yield chunk
@@ -281,7 +282,7 @@ def _unpack_by_standard_library(standard: Any, data: Bytes, max_size: int, _max_
     rest = next(slices, b"")
     if not rest:
         raise _corrupt(Compression.ZSTD, "it is empty")
-    # There may be several frames, one after the other.
+    # The data may have several frames, one after the other.
     frames = 0
     while rest:
         frames = _counted(Compression.ZSTD, frames)
@@ -299,7 +300,7 @@ def _unpack_frame(
     room: int,
     max_size: int,
 ) -> Generator[Bytes, None, int]:
-    """Unpack a frame with a decompressor of the standard library's kind; return the room that is left.
+    """Unpack a frame with a decompressor that works like the standard library's; return the room that is left.
 
     Args:
         codec: For errors.
@@ -329,7 +330,7 @@ def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[
     zstandard = _library("zstandard", "zstandard", Compression.ZSTD)
     room = max_size
     try:
-        # -1 if the frame declares none; a false one is found below.
+        # This is -1 if the frame declares no size. A false size is found below.
         declared = zstandard.frame_content_size(data)
         if declared > max_size:
             raise _too_large(Compression.ZSTD, max_size, declared)
@@ -341,8 +342,8 @@ def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[
             yield chunk
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from None
-    # The reader treats the end of its input as the end of the frame. Without a declared size a truncated frame is not
-    # detected here, but by the batch's record count.
+    # The reader takes the end of its input for the end of the frame. Without a declared size, the batch's record count
+    # detects a truncated frame, and this doesn't.
     if max_size - room < declared:
         raise _corrupt(Compression.ZSTD, "it ends early")
 
@@ -359,7 +360,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
-    """Java writes blocks in the framing of the xerial library, C clients write one bare block; both are accepted."""
+    """Decompress the framing of the xerial library, which Java writes, or the bare block that C clients write."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _snappy_block(data, max_size, max_size, max_block)
         return
@@ -381,10 +382,10 @@ def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes
 
 def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> bytes:
     snappy = _library("snappy", "python-snappy", Compression.SNAPPY)
-    # A block starts with its decompressed length, which the library allocates before it reads on. A false length has
+    # A block starts with its decompressed length, which the library allocates before it reads on. So a false length has
     # to be found here: three bytes of snappy never decompress to more than 64.
     declared = _snappy_size(block)
-    # Before the library allocates it.
+    # The limit is checked before the library allocates the memory.
     if declared > room:
         raise _too_large(Compression.SNAPPY, max_size, declared)
     if declared > 22 * len(block):

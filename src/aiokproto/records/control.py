@@ -122,10 +122,10 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
     if kind is ControlType.UNKNOWN:
         return ControlRecord(kind, version, None)
     message = _VALUES[kind]
-    # In KRaft's records the version is the first field of the message; in a transaction marker it precedes the message.
+    # The version is the first field of the message in KRaft's records; in a transaction marker it precedes the message.
     start = _VERSION.size if message is EndTxnMarker else 0
     try:
-        # decode_from: a later version may have more fields, which are ignored.
+        # decode_from ignores further fields, which a later version may have.
         content, _ = message.decode_from(bytes(value), start, min(version, message.versions.highest))
     except DecodeError as error:
         raise CorruptRecordError(f"a control record of type {kind.name}: {error}") from None
@@ -143,7 +143,7 @@ def control_type(key: bytes | None) -> ControlType:
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise CorruptRecordError(f"control record key has version {version}")
-    # Unknown types are skipped and no error, as a newer broker may write them.
+    # Unknown types are skipped and aren't an error, because a newer broker may write them.
     return ControlType(number) if 0 <= number <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
 
 
@@ -168,7 +168,7 @@ def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransact
 def batch_control_type(batch: RecordBatch) -> ControlType:
     """Return the type of a control batch, which is the type of its first record.
 
-    Others are not read: a control batch can be compressed, and have any number of them.
+    The other records aren't read, because a control batch can be compressed and have any number of them.
 
     Raises:
         CorruptRecordError: The batch has no records, or the first one is damaged.
@@ -178,7 +178,7 @@ def batch_control_type(batch: RecordBatch) -> ControlType:
     try:
         for data, _ in cut(unpacked, 1, 1, whole_records, batch.max_record):
             ((key,), _) = read_slice(
-                data, batch.place, 0, 1, lambda _offset, _timestamp, key, *_: key, 1, batch.max_record
+                data, batch.records_header, 0, 1, lambda _offset, _timestamp, key, *_: key, 1, batch.max_record
             )
             return control_type(key)
     except CodecError as error:
@@ -197,7 +197,7 @@ def encode_control(
     """Encode a control batch.
 
     Args:
-        records: One transaction marker, or any number of KRaft records, as at the beginning of a snapshot.
+        records: One transaction marker, or any number of KRaft records, as at the start of a snapshot.
         timestamp: Timestamp of every record, in milliseconds since the epoch; -1 for none.
         base_offset: Offset of the first record.
         leader_epoch: Epoch of the leader that writes the batch; -1 for none.

@@ -15,7 +15,7 @@ Compute = Callable[["bytes | bytearray | memoryview"], int]
 _compute: Compute | None = None
 _loading = Lock()
 
-# The bits of a checksum are the coefficients of a polynomial, the highest bit that of x^0.
+# The bits of a checksum are the coefficients of a polynomial; the highest bit belongs to x^0.
 _POLYNOMIAL = 0x82F63B78
 _ONE = 1 << 31
 _X = 1 << 30
@@ -24,9 +24,9 @@ _X = 1 << 30
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of ``data``. The GIL is released for long data."""
     global _compute
-    # On first use: a client that reads and writes nothing loads no library.
+    # The library is loaded on first use, because a client that reads and writes nothing doesn't need it.
     if _compute is None:
-        # What `import` does by itself: a module is loaded once, whichever threads ask for it.
+        # Like `import`, this loads the module once, whichever threads ask for it.
         with _loading:
             _compute = _compute or _load()
     return _compute(data)
@@ -45,7 +45,7 @@ def _load() -> Compute:
             extension.loader.exec_module(module)
             direct: Compute = module.crc32c
             return direct
-    # Another layout of the package, or none: the plain import then works, or raises the proper error.
+    # The package has another layout, or is missing. The plain import then works, or raises the proper error.
     from crc32c import crc32c as compute
 
     return compute
@@ -70,9 +70,9 @@ def join(first: int, second: int, length: int) -> int:
 
 
 def _multiply(a: int, b: int) -> int:
-    """Return the product of two polynomials, modulo that of the checksum."""
+    """Return the product of two polynomials, modulo the polynomial of the checksum."""
     product = 0
-    # Long division bit by bit, in the reflected order of this CRC.
+    # This is a long division bit by bit, in the reflected order of this CRC.
     while a:
         if a & _ONE:
             product ^= b

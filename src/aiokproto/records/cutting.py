@@ -1,4 +1,4 @@
-"""Cutting a stream of chunks at record boundaries."""
+"""Cut a stream of chunks at record boundaries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from aiokproto.errors import CorruptRecordError
 from aiokproto.records.compression import Bytes
 from aiokproto.records.record import MAX_RECORD
 
-Whole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
+FindWhole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
 """A function that finds whole records, such as :func:`~aiokproto.records.scan.whole_records`."""
 
 
 def cut(
-    chunks: Iterator[Bytes], size: int, most: int, whole: Whole, largest: int = MAX_RECORD
+    chunks: Iterator[Bytes], size: int, most: int, find_whole: FindWhole, largest: int = MAX_RECORD
 ) -> Iterator[tuple[Bytes, int]]:
     """Yield pieces of whole records, each with its record count.
 
@@ -29,22 +29,22 @@ def cut(
     pos = 0
     ended = False
     while True:
-        count, end, following = whole(data, pos, size, most)
-        # Before its bytes are collected: a megabyte can be gigabytes of zeros.
+        count, end, following = find_whole(data, pos, size, most)
+        # The size is checked before the bytes are collected, because a megabyte can be gigabytes of zeros.
         # guard: a record that is too large is not collected
         if not count and following - end > largest:
             raise CorruptRecordError(
                 f"a record has {following - end} bytes, more than the limit of {largest} (max_record_bytes)"
             )
-        # The next record alone exceeds `size`, and is complete: a piece by itself.
+        # The next record alone exceeds `size` but is complete, so it's a piece by itself.
         if not count and following <= len(data):
             count, end = 1, following
-        # A piece is yielded when nothing could be added to it; otherwise more data may fill it up.
+        # A piece is yielded when nothing could be added to it. Otherwise more data may fill it up.
         if count and (ended or count == most or following <= len(data) or following - pos > size):
             yield memoryview(data)[pos:end], count
             pos = end
         elif not ended:
-            # The remainder is copied, so that the chunk it came from is freed before the next one is read.
+            # The remainder is copied, so that its chunk is freed before the next one is read.
             rest = bytes(memoryview(data)[pos:])
             data = b""
             data, ended = _more(rest, chunks, max(size, following - pos))
@@ -60,10 +60,10 @@ def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, boo
     data: Bytes = rest
     for chunk in chunks:
         if not data:
-            # Not copied: most records end within the chunk that they begin in.
+            # This chunk isn't copied, since most records end within the chunk that they start in.
             data = chunk
         else:
-            # Not collected and joined at the end: a large record would be in memory twice.
+            # The chunks aren't collected and joined at the end, because a large record would be in memory twice.
             if not isinstance(data, bytearray):
                 data = bytearray(data)
             data += chunk
@@ -73,7 +73,7 @@ def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, boo
 
 
 def joined(parts: list[Bytes]) -> Bytes:
-    """Join the parts and clear the list. A single part is not copied, because it may be large."""
+    """Join the parts and clear the list. A single part isn't copied, because it may be large."""
     whole = parts[0] if len(parts) == 1 else b"".join(parts)
     parts.clear()
     return whole

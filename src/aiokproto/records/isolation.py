@@ -1,4 +1,4 @@
-"""Selection of the batches of a Fetch response that users see (``isolation.level``, KIP-98)."""
+"""Select the batches of a Fetch response that users see (``isolation.level``, KIP-98)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def visible(
 ) -> Iterator[RecordBatch]:
     """Yield the batches with records for users.
 
-    An aborted transaction spans from its first offset to its abort marker; the producer's transactional batches in
+    An aborted transaction spans from its first offset to its abort marker. The producer's transactional batches in
     between are skipped, and so are batches that compaction has emptied. Message sets of magic 0 and 1 are never empty,
     and counting their messages would decompress them.
 
@@ -28,18 +28,19 @@ def visible(
         batches: The batches of one partition in a response, in order.
         aborted: The partition's aborted transactions in the same response; empty for ``read_uncommitted``.
         control: Whether to yield control batches too.
-        check_crc: Whether to compare the checksums of control batches, and of those to skip. One that does not match is
-            yielded, as any other damaged batch, for the reader to find: a single wrong bit makes a control batch of one
-            with records, or an empty one. Markers with the checksum 0 are not compared.
+        check_crc: Whether to compare the checksums of control batches, and of batches that will be skipped. If one
+            doesn't match, the batch is yielded like any other damaged batch, so that the reader finds it: a single
+            wrong bit turns a batch with records into a control batch, or into an empty one. Markers with the checksum 0
+            aren't compared.
 
     Raises:
         CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
     """
-    # By first offset, so that one pass suffices, whatever order the broker sends.
-    upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
+    # They are sorted by first offset, so that one pass is enough, whatever order the broker sends.
+    upcoming = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
     aborting: set[int] = set()
     for batch in batches:
-        # last_offset and not base_offset, which in a compressed set of magic 1 would take a decompression.
+        # base_offset would need a decompression in a compressed set of magic 1; last_offset doesn't.
         while upcoming and upcoming[0].first_offset <= batch.last_offset:
             aborting.add(upcoming.popleft().producer_id)
         hidden = batch.is_control or (batch.is_transactional and batch.producer_id in aborting)
@@ -50,9 +51,9 @@ def visible(
         if check_crc and not (batch.is_control and not batch.crc) and not _intact(batch):
             yield batch
             continue
-        # Compaction may have removed the marker, and kept the batch for the producer's last sequence number.
+        # Compaction may have removed the marker and kept the batch, for the producer's last sequence number.
         if batch.is_control and batch.count:
-            # The type is inside the batch, so it is read only where it matters.
+            # The type is inside the batch, so it's read only where it matters.
             if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
             if control:

@@ -42,7 +42,7 @@ _LENGTH_AT = 8
 _EMPTY = "there is no message in the compressed set"
 _CODEC = 0x07
 
-# Kafka 0.8 wrote one level, but read any number.
+# Kafka 0.8 wrote one level, but read any number of them.
 _DEEPEST = 8
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
@@ -53,8 +53,8 @@ class LegacyBatch(RecordBatch):
     """An outer message of magic 0 or 1: one record, or a compressed set of records.
 
     It has the interface of :class:`~aiokproto.records.batch.RecordBatch`. Fields that these formats lack have their
-    value for "none": producer, transaction, control flag, leader epoch. The header of a compressed set does not have
-    ``base_offset``, ``last_offset_delta`` and ``count``: the first use of one of them decompresses the set.
+    value for "none": producer, transaction, control flag, leader epoch. The header of a compressed set has no
+    ``base_offset``, ``last_offset_delta`` and ``count``, so the first use of one of them decompresses the set.
 
     Attributes:
         offset: The offset in the message: of its only record, or of the last record in the set.
@@ -77,7 +77,7 @@ class LegacyBatch(RecordBatch):
         max_record: int = MAX_RECORD,
         check_crc: bool = True,
     ) -> None:
-        """View ``raw``, which must be exactly one message. Its checksum is not compared: see :meth:`validate`.
+        """View ``raw``, which must be exactly one message. Its checksum isn't compared: see :meth:`validate`.
 
         Raises:
             CorruptRecordError: ``raw`` is not one complete message of magic 0 or 1.
@@ -101,10 +101,10 @@ class LegacyBatch(RecordBatch):
             raise self.damage(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self.damage(f"length {length} is too small for magic {magic}")
-        # The position behind it has to be an offset, too. The checksum does not cover it.
+        # The position after it has to be an offset, too. The checksum doesn't cover it.
         if offset == INT64_MAX:
             raise self.damage("there is no offset behind it in 64 bits")
-        # In magic 0 those eight bytes are something else: the key's size and more.
+        # These eight bytes are the key's size and more in magic 0.
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1
         # A compressed set leaves these slots unset, and __getattr__ fills them on first use.
         if not attributes & _CODEC:
@@ -112,7 +112,7 @@ class LegacyBatch(RecordBatch):
             self.last_offset_delta = 0
             self.count = 1
 
-    # Hidden from type checkers, for which every attribute would exist otherwise.
+    # It's hidden from type checkers, for which every attribute would exist otherwise.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> int:
@@ -138,17 +138,17 @@ class LegacyBatch(RecordBatch):
 
     @property
     def is_transactional(self) -> bool:
-        """False: the format has no transactions."""
+        """False, because the format has no transactions."""
         return False
 
     @property
     def is_control(self) -> bool:
-        """False: the format has no control records."""
+        """False, because the format has no control records."""
         return False
 
     @property
     def has_delete_horizon(self) -> bool:
-        """False: the format has no delete horizon."""
+        """False, because the format has no delete horizon."""
         return False
 
     @property
@@ -162,12 +162,13 @@ class LegacyBatch(RecordBatch):
         return self.offset + 1
 
     def validate(self) -> None:
-        """Compare the checksum; from now on also those of inner messages, when they are read.
+        """Compare the checksum. From now on the checksums of inner messages are also compared when they are read.
 
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
-        # Remembered: inner messages have checksums of their own, which are known only after decompressing.
+        # The set remembers it, because inner messages have checksums of their own, which are known only after
+        # decompressing.
         self.check_crc = True
         actual = crc32(self.raw[MAGIC_AT:])
         if actual != self.crc:
@@ -188,7 +189,7 @@ class LegacyBatch(RecordBatch):
             raise self.damage(error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Return what reads the slices: only reading the set tells how many records it has, and how large they are."""
+        """Return an object that reads slices: only reading the set shows how many records it has, and their sizes."""
         return self.slices(make, check_crc=check_crc)
 
     def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:
@@ -218,9 +219,10 @@ class LegacyBatch(RecordBatch):
     def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
         """Yield what :meth:`records` returns in lists of at most ``size`` bytes and ``most`` records.
 
-        A larger record is a list of its own. About one list is in memory at a time; one per level if sets are nested.
-        ``max_decompressed`` applies to the set, and to all sets inside of it together: at each level a few kilobytes
-        can become a thousand times as many. ``max_record`` applies to all that is held of an outer level, too.
+        A larger record is a list of its own. About one list is in memory at a time, or one per level if sets are
+        nested. ``max_decompressed`` applies to the set, and to all sets inside of it together, because at each level a
+        few kilobytes can become a thousand times as many. ``max_record`` also applies to all that is held of an outer
+        level.
         """
         try:
             message = self._message()
@@ -229,11 +231,12 @@ class LegacyBatch(RecordBatch):
                 return
             base = 0
             if self.magic:
-                # Absolute offsets follow from the last inner offset, so a set of several lists is decompressed twice.
+                # The absolute offsets follow from the last inner offset, so a set of several lists is decompressed
+                # twice.
                 once, base = _survey(message, self._cutting(size, most))
             else:
                 once = None
-            # Its own budget: the survey has decompressed everything once.
+            # It needs a budget of its own, since the survey has decompressed everything once.
             for messages in [once] if once else _in_pieces(message, self._cutting(size, most)):
                 yield [
                     make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
@@ -270,7 +273,7 @@ class _Cutting(NamedTuple):
         check_crc: Whether checksums are compared.
         largest: Most bytes of a message.
         room: Most bytes that the set decompresses to.
-        inner: The same for all sets inside of it together.
+        inner: The same limit for all sets inside of it together.
     """
 
     size: int
@@ -300,7 +303,7 @@ def _read_set(data: bytes, check_crc: bool) -> list[Message]:
         key, value = _key_and_value(data, pos + _SIZES_AT[magic], end)
         found.append((offset, magic, attributes, timestamp if magic else -1, key, value))
         pos = end
-        # Two of a size in a row: probably more, as producers repeat themselves.
+        # Two messages of one size in a row: more will probably follow, because producers repeat themselves.
         if length == before:
             pos = _read_alike(data, pos, check_crc, found)
         before = length
@@ -325,7 +328,7 @@ def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) ->
             break
         if check_crc and (actual := crc32(data[pos + MAGIC_AT : pos + size])) != crc:
             raise _mismatch(pos, actual, crc)
-        # Equal sizes: this message has None, or empty bytes, exactly where the last one has.
+        # The sizes are equal, so this message has None or empty bytes exactly where the last one has.
         found.append((offset, magic, attributes, timestamp if magic else -1, last_key and key, last_value and value))
         pos += size
     return pos
@@ -342,7 +345,7 @@ def _mismatch(pos: int, actual: int, crc: int) -> CorruptRecordError:
 
 
 def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes | None]:
-    """Read key and value, which reach from ``pos`` to ``end``; the caller has checked that both sizes fit."""
+    """Read key and value, which reach from ``pos`` to ``end``. The caller has checked that both sizes fit."""
     key_size, value_size = _SIZES.unpack_from(data, pos)
     pos += 8
     key = value = None
@@ -356,7 +359,7 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
         pos += 4
     if value_size >= 0:
         value = data[pos : (pos := pos + value_size)]
-    # A wrong size leads to another position than the end, so sizes need no check of their own.
+    # A wrong size leads to another position than the end, so the sizes need no check of their own.
     if pos != end:
         raise CorruptRecordError(f"its key and value end at byte {pos} but should end at {end}")
     return key, value
@@ -380,7 +383,7 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
     inside = _read_set(budget.decompress(*_packed(wrapper)), check_crc)
     if not inside:
         raise CorruptRecordError(_EMPTY)
-    # Magic 1: offsets are relative to the base, and nesting is not allowed (_highest).
+    # The offsets are relative to the base in magic 1, and nesting isn't allowed (_highest).
     if wrapper[1]:
         return _stamped(wrapper, inside), _base_offset(wrapper, inside[-1][0], _highest(inside))
     flat: list[Message] = []
@@ -395,7 +398,7 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
 
 
 def _check_depth(magic: int, depth: int) -> None:
-    # Magic 0 has absolute offsets at every depth. The relative ones of magic 1 are not defined for nested sets.
+    # Magic 0 has absolute offsets at every depth. The relative offsets of magic 1 aren't defined for nested sets.
     if magic or depth == _DEEPEST:
         raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
 
@@ -409,8 +412,8 @@ def _highest(inside: list[Message]) -> int:
 
 def _base_offset(wrapper: Message, last: int, highest: int) -> int:
     """Return the offset that the inner offsets of a compressed set of magic 1 are relative to."""
-    # Old versions of librdkafka produce sets with offset 0, because the broker assigns the offsets.
-    # The wrapper has the offset of its last inner message.
+    # Old versions of librdkafka produce sets with offset 0, since the broker assigns the offsets. The wrapper has the
+    # offset of its last inner message.
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
@@ -451,8 +454,8 @@ def _in_pieces(wrapper: Message, how: _Cutting, depth: int = 1) -> Iterator[list
             if flat:
                 yield flat
                 flat = []
-            # With half the size per level, all levels together hold at most twice the first one's. A message that is
-            # larger than that is held while what is in it is read.
+            # All levels together hold at most twice what the first one does, since each has half the size. A message
+            # that is larger than that is held while its content is read.
             inner = how._replace(size=how.size // 2, largest=max(how.largest - len(message[5] or b""), 0))
             yield from _in_pieces(message, inner, depth + 1)
         if flat:

@@ -1,4 +1,4 @@
-"""Writing message sets of magic 0 and 1, for brokers before 0.11."""
+"""Write message sets of magic 0 and 1, for brokers before 0.11."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LegacyBuilder:
         max_bytes: int | None = None,
         log_append_time: int | None = None,
     ) -> None:
-        """Begin a message set.
+        """Start a message set.
 
         Args:
             magic: The format: 0 or 1. Magic 0 has no timestamps.
@@ -137,10 +137,10 @@ class LegacyBuilder:
         if not data:
             raise InvalidRecordError("the message set was closed before")
         self._buffer = bytearray()
-        # Nothing is appended to a closed set: the first record, which always fits, is in it.
+        # Nothing is appended to a closed set, because the first record, which always fits, is in it.
         self._max_bytes = 0
         start = _WRAPPER[self._magic] if self._compression else 0
-        # Magic 1 numbers the messages of a compressed set from 0.
+        # The messages of a compressed set are numbered from 0 in magic 1.
         if base_offset and not (self._magic and self._compression):
             _renumber(data, start, base_offset)
         if not self._compression:
@@ -164,7 +164,7 @@ class LegacyBuilder:
         head = _HEAD_V1.pack(1, attributes, timestamp) if self._magic else _HEAD_V0.pack(0, attributes)
         key_size = _INT32.pack(-1 if key is None else len(key))
         value_size = _INT32.pack(-1 if value is None else len(value))
-        # Joined before anything is written, so that a wrong type raises without side effects.
+        # The parts are joined before anything is written, so that a wrong type raises without side effects.
         message = b"".join((head, key_size, key or b"", value_size, value or b""))
         return _ENTRY.pack(offset, len(message) + 4, zlib.crc32(message)) + message
 

@@ -1,8 +1,8 @@
 """The LZ4 frames of magic 0, whose headers carry a wrong checksum (KAFKA-3160).
 
-Kafka's first writers computed it over the whole header with its magic number; the LZ4 frame format computes it over the
-descriptor only. Readers of that time reject the correct value, so magic 0 is written with the wrong one. Both are
-accepted when reading, as in Java. From magic 1 on, frames are standard.
+Kafka's first writers computed it over the whole header with its magic number, but the LZ4 frame format computes it over
+the descriptor only. Readers of that time reject the correct value, so magic 0 is written with the wrong one. As in
+Java, reading accepts both. From magic 1 on, frames are standard.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _header_checksum(header: bytearray) -> int:
 
 
 def xxh32_short(data: Bytes) -> int:
-    """Return the XXH32 (seed 0) of less than 16 bytes: a header without content size is never longer."""
+    """Return the XXH32 (seed 0) of less than 16 bytes; a header without content size is never longer."""
     if len(data) >= 16:
         raise ValueError(f"{len(data)} bytes are not less than 16")
     hashed = _PRIME5 + len(data)

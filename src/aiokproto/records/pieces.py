@@ -1,7 +1,7 @@
-"""Batches as columns, one piece at a time: memory does not depend on how much a batch grows when decompressed.
+"""Batches as columns, one piece at a time, so that memory doesn't depend on how much decompressing a batch gives.
 
-Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as
-:func:`~aiokproto.records.columns.to_columns` does; a batch larger than a piece becomes several pieces.
+Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as in
+:func:`~aiokproto.records.columns.to_columns`, and a batch that is larger than a piece becomes several pieces.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.record import read_records
 from aiokproto.records.runs import Run
 from aiokproto.records.scan import Span, spans_of, whole_records
-from aiokproto.records.slices import given_away, named
+from aiokproto.records.slices import named, popped
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
 """Bytes of the header that a batch's length field counts."""
 
-# How much of a piece a compressed batch counts for, at least, per byte of it.
+# How many bytes of a piece each byte of a compressed batch counts for, at least.
 _PACKED_WEIGHT = 8
 
 
@@ -33,11 +33,11 @@ def in_pieces(
 ) -> Iterator[Columns]:
     """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
-    A record larger than ``size`` is a piece by itself. Memory is about four times ``size``, or three times such a
-    record, plus that of the codec: a snappy block, or a zstd window, of up to 128 MiB.
+    A record larger than ``size`` is a piece by itself. Reading takes memory of about four times ``size``, or three
+    times such a record, plus the codec's: a snappy block, or a zstd window, of up to 128 MiB.
 
     Raises:
-        CorruptRecordError: A batch is damaged. What comes before it, and its own pieces before the damage, have been
+        CorruptRecordError: A batch is damaged. The batches before it, and its own pieces before the damage, have been
             yielded.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
     """
@@ -50,12 +50,12 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
     group: list[RecordBatch] = []
     bodies: list[Bytes | None] = []
     room, records = size, most
-    begun: list[Bytes] = []
+    first_chunks: list[Bytes] = []
     unpacked: Iterator[Bytes] = iter(())
     try:
         for batch in batches:
             if isinstance(batch, Run):
-                yield from _grouped(group, bodies)
+                yield from _read_group(group, bodies)
                 room, records = size, most
                 yield from _run(batch, size, most, check_crc)
                 continue
@@ -69,31 +69,32 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
                 continue
             if packed:
                 unpacked = batch.unpacked()
-                begun, taken = _begun(batch, unpacked, size)
-            # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
+                first_chunks, taken = _first_chunks(batch, unpacked, size)
+            # Fewer compressed batches are read together, because decompressed data should still be in the processor's
+            # cache.
             weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
             alone = taken > min(size, batch.max_record) or count > most
-            # The group is full: it is read before this batch joins the next one.
+            # The group is full, so it's read before this batch joins the next one.
             if alone or weight > room or count > records:
-                yield from _grouped(group, bodies)
+                yield from _read_group(group, bodies)
                 room, records = size, most
                 if alone:
-                    rest = chain(given_away(begun), unpacked) if packed else iter((batch.body(),))
-                    yield from _alone(batch, rest, size, most)
+                    rest = chain(popped(first_chunks), unpacked) if packed else iter((batch.body(),))
+                    yield from _read_alone(batch, rest, size, most)
                     continue
             group.append(batch)
-            bodies.append(joined(begun) if packed else None)
+            bodies.append(joined(first_chunks) if packed else None)
             room -= weight
             records -= count
     except KafkaError:
-        # What comes before the damage is good.
-        yield from _grouped(group, bodies)
+        # The records before the damage are good.
+        yield from _read_group(group, bodies)
         raise
-    yield from _grouped(group, bodies)
+    yield from _read_group(group, bodies)
 
 
-def _grouped(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
-    """Read batches together, and empty the lists; if one is damaged, read those before it one by one."""
+def _read_group(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
+    """Read batches together, and empty the lists. If one is damaged, read those before it one by one."""
     batches, opened = group[:], bodies[:]
     group.clear()
     bodies.clear()
@@ -116,34 +117,34 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
                 part.validate()
             found = None if alone else part.columns()
         except CodecError:
-            # What comes before the damaged batch is good.
+            # The records before the damaged batch are good.
             yield from _together(part.batches(), size, most, check_crc)
             raise
         if found is None:
             (batch,) = part.batches()
-            yield from _alone(batch, iter((batch.body(),)), size, most)
+            yield from _read_alone(batch, iter((batch.body(),)), size, most)
         else:
             yield found
-        # Released before the next piece is made: two would be in memory at once.
+        # The piece is released before the next one is made, or two would be in memory at once.
         del found
 
 
-def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
-    """Take chunks until they have more than ``size`` bytes or end; returns them and their size."""
-    begun: list[Bytes] = []
+def _first_chunks(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
+    """Take chunks until they have more than ``size`` bytes or end; return them and their size."""
+    first_chunks: list[Bytes] = []
     taken = 0
     try:
         for chunk in unpacked:
-            begun.append(chunk)
+            first_chunks.append(chunk)
             taken += len(chunk)
             if taken > size:
                 break
     except CodecError as error:
         raise named(batch, error) from error.__cause__
-    return begun, taken
+    return first_chunks, taken
 
 
-def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
+def _read_alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
     done = 0
     try:
         for data, count in cut(unpacked, size, most, whole_records, batch.max_record):
@@ -152,7 +153,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
             span = span_of(batch, 0, len(data))._replace(records=count)
             yield _read_piece(data, span, done, batch.max_record)
             done += count
-            # Released before the next piece is made: two would be in memory at once.
+            # The piece is released before the next one is made, or two would be in memory at once.
             del data
         if done < batch.count:
             raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")
@@ -168,7 +169,7 @@ def _read_piece(data: Bytes, span: Span, done: int, max_record: int) -> Columns:
 
 
 def _fault(data: Bytes, span: Span) -> CodecError | None:
-    """Find the damaged record by reading one by one, for the message."""
+    """Find the damaged record by reading one by one, for the error's text."""
     try:
         append_time = span.append_time if span.timestamp_type else None
         read_records(data, span.records, span.base_offset, span.base_timestamp, append_time, lambda *_: None)
@@ -178,7 +179,7 @@ def _fault(data: Bytes, span: Span) -> CodecError | None:
 
 
 def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    """Decode records one by one, and join those of several message sets in one piece."""
+    """Decode records one by one, and join the records of several message sets in one piece."""
     rows: list[Row] = []
     kinds: list[int] = []
     room = size
@@ -196,7 +197,7 @@ def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_cr
                 kinds += [batch.timestamp_type] * len(found)
                 room -= taken
     except KafkaError:
-        # What comes before the damage is good.
+        # The records before the damage are good.
         if rows:
             yield columns_of(rows, kinds)
         raise

@@ -18,18 +18,19 @@ Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
 MAX_RECORD = 50 * 1024 * 1024
 """Default limit, in bytes, for one record, each header counted with :data:`HEADER_WEIGHT`: 50 MiB.
 
-As much as a broker sends in one response by default (``fetch.max.bytes``), and fifty times what it stores
+It's as much as a broker sends in one response by default (``fetch.max.bytes``), and fifty times what it stores
 (``message.max.bytes``).
 """
 
-Place = tuple[int, int, int | None, int]
-"""What the header of a batch says of its records: the base of the offset deltas, the base of the timestamp deltas (ms),
-the timestamp of every record if the broker sets it (LogAppendTime), else None, and the number of records."""
+RecordsHeader = tuple[int, int, int | None, int]
+"""What the header of a batch says about its records: the base of the offset deltas, the base of the timestamp deltas
+(ms), the timestamp of every record if the broker sets it (LogAppendTime) and None otherwise, and the number of
+records."""
 
 HEADER_WEIGHT = 192
-"""Bytes of memory that the objects of a header take beside its content, at most. It can be two bytes in a batch."""
+"""Most bytes of memory that the objects of a header take beside its content. In a batch it can take two bytes."""
 
-# Within these bounds, no two-byte timestamp delta or 32-bit offset delta can overflow int64.
+# No two-byte timestamp delta or 32-bit offset delta can overflow int64 within these bounds.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
 _NO_LIMIT = 1 << 62
@@ -134,7 +135,7 @@ def read_records(
 ) -> list[T]:
     """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch.
 
-    All at once: :mod:`~aiokproto.records.slices` reads sections of any size.
+    It reads all records at once; :mod:`~aiokproto.records.slices` reads sections of any size.
 
     Args:
         data: The records; any bytes-like.
@@ -147,8 +148,8 @@ def read_records(
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
     """
-    place = (base_offset, base_timestamp, append_time, count)
-    records, pos = _read_slice(data, place, 0, count, make, _NO_LIMIT, _NO_LIMIT)
+    header = (base_offset, base_timestamp, append_time, count)
+    records, pos = _read_slice(data, header, 0, count, make, _NO_LIMIT, _NO_LIMIT)
     if pos != len(data):
         raise CorruptRecordError(f"{count} records end at byte {pos} of {len(data)}")
     return records
@@ -157,21 +158,21 @@ def read_records(
 @has_compiled_form
 def read_slice(
     data: bytes | bytearray | memoryview,
-    place: Place,
+    header: RecordsHeader,
     done: int,
     most: int,
     make: Make[T],
     most_headers: int,
     largest: int,
 ) -> tuple[list[T], int]:
-    """Read some of the records of a batch: ``data`` begins with one, and has ``most`` of them.
+    """Read some of the records of a batch: ``data`` starts with one, and has ``most`` of them.
 
-    It stops before a record whose headers would be more than ``most_headers`` with those before, unless it is the
-    first.
+    It stops before a record if there would be more than ``most_headers`` headers with it. The first record is read in
+    any case.
 
     Args:
         data: The records; any bytes-like.
-        place: What the header of the batch says.
+        header: What the header of the batch says.
         done: How many records of the batch come before.
         most: How many records to read.
         make: Builds each returned record.
@@ -184,12 +185,12 @@ def read_slice(
     Raises:
         CorruptRecordError: The bytes are not such records, or one exceeds the limit.
     """
-    return _read_slice(data, place, done, most, make, most_headers, largest)
+    return _read_slice(data, header, done, most, make, most_headers, largest)
 
 
 def _read_slice(
     data: bytes | bytearray | memoryview,
-    place: Place,
+    header: RecordsHeader,
     done: int,
     most: int,
     make: Make[T],
@@ -199,14 +200,14 @@ def _read_slice(
     # Indexing and slicing bytes is fastest, and gives keys and values as bytes.
     if not isinstance(data, bytes):
         data = bytes(data)
-    base_offset, base_timestamp, append_time, total = place
+    base_offset, base_timestamp, append_time, total = header
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
-        # Only for such a batch: the check of every record would slow all others.
+        # Other batches don't need it: the check of every record would slow them down.
         make, append_time = _checked(make, append_time), None
     records: list[T] = []
     try:
         pos = _read_fields(data, most, base_offset, base_timestamp, append_time, make, records, most_headers, largest)
-    # Positions are not compared in the loop: running off the end is what finds a truncated record.
+    # The loop doesn't compare positions: it finds a truncated record because it runs off the end.
     except IndexError:
         raise CorruptRecordError(f"the bytes end within record {done + len(records)} of {total}") from None
     except DecodeError as error:
@@ -227,7 +228,8 @@ def _read_fields(
 ) -> int:
     """Append up to ``count`` records, and return the position after the last one.
 
-    Varints of one and two bytes are read inline: nearly all are that short, and a call would cost more than the rest.
+    Varints of one and two bytes are read inline, because nearly all are that short and a call would cost more than the
+    rest.
     """
     pos = 0
     for _ in range(count):
@@ -238,7 +240,7 @@ def _read_fields(
             raw, pos = raw + (high << 7) - 128, pos + 2
         else:
             raw, pos = read_unsigned(data, pos)
-        # An odd number is a negative length, with which the record cannot end at the right position.
+        # An odd number is a negative length, with which the record can't end at the right position.
         end = -1 if raw & 1 else pos + (raw >> 1)
 
         pos += 1  # the record's attributes, in which no bit is defined yet
@@ -264,7 +266,7 @@ def _read_fields(
         else:
             raw, pos = read_unsigned(data, pos)
         if not raw & 1:
-            # A slice beyond the end is short and raises nothing; the position then differs from `end`.
+            # A slice beyond the end is short and raises nothing. The position then differs from `end`.
             key = data[pos : (pos := pos + (raw >> 1))]
         if (raw := data[pos]) < 128:
             pos += 1
@@ -277,7 +279,7 @@ def _read_fields(
 
         headers: tuple[Header, ...] = ()
         if data[pos]:
-            # Counted before they are read: two bytes of a header become a hundred.
+            # They are counted before they are read, since two bytes of a header become a hundred.
             many = raw >> 1 if (raw := data[pos]) < 128 and not raw & 1 else read_varint(data, pos)[0]
             if (size := end - start + many * HEADER_WEIGHT) > largest:
                 raise _too_large(size, many, largest)
@@ -287,7 +289,7 @@ def _read_fields(
             headers, pos = read_headers(data, pos)
         else:
             pos += 1
-        # Lengths inside the record need no check of their own: a wrong one leads to another end.
+        # Lengths inside the record need no check of their own, because a wrong one leads to another end.
         if pos != end:
             raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
         records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))

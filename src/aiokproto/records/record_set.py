@@ -43,7 +43,7 @@ def decode(
         base_offset, length = _START.unpack_from(view, pos)
         if length < _SMALLEST[0]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
-        # Not even the magic byte is there: truncated by the broker, as below.
+        # The magic byte isn't there, since the broker has truncated the set, as below.
         if end - pos <= MAGIC_AT:
             return
         magic = view[pos + MAGIC_AT]
@@ -52,7 +52,7 @@ def decode(
         if length < _SMALLEST[magic]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
         stop = pos + LOG_OVERHEAD + length
-        # The rest of a batch that did not fit the limit: no error, the next Fetch starts with it.
+        # The batch is truncated because it didn't fit the limit. That isn't an error: the next Fetch starts with it.
         if stop > end:
             return
         raw = view[pos:stop]
@@ -61,7 +61,7 @@ def decode(
             if magic == 2
             else LegacyBatch(raw, max_decompressed=max_decompressed, max_record=max_record, check_crc=check_crc)
         )
-        # The whole set: columns.py reads batches of one source without copying them together.
+        # The source is the whole set, since columns.py reads batches of one source without copying them together.
         batch.source = view
         batch.position = pos
         if check_crc:

@@ -3,7 +3,7 @@
 ::
 
     for rows in from_arrow(table, now_ms):
-        written = append_rows(builder, rows, rows.places())
+        written = append_rows(builder, rows, rows.indexes())
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.timestamp)
 
-    def places(self) -> Int64s:
+    def indexes(self) -> Int64s:
         """Return the number of every row, in order."""
         import numpy as np
 
@@ -72,13 +72,13 @@ class Rows:
 
 
 @has_compiled_form
-def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
+def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
     """Write rows in order, until the batch is full.
 
     Args:
-        writer: The open batch. The first record always fits: check :meth:`Rows.sizes` first if it has a limit.
+        writer: The open batch. Its first record always fits, so check :meth:`Rows.sizes` first if it has a limit.
         rows: The rows.
-        places: The numbers of the rows to write, int64.
+        indexes: The numbers of the rows to write, int64.
 
     Returns:
         The number of rows written.
@@ -87,26 +87,27 @@ def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
         IndexError: There is no row of that number, or its content exceeds the column's data. The rows before it are
             written.
     """
-    # Stops at the first row that does not fit, never skips: the order of the rows is the order of the records.
-    for written, place in enumerate(map(int, places)):
-        if not 0 <= place < len(rows):
-            raise IndexError(f"row {place} of {len(rows)} does not exist")
-        encoded = None if rows.headers is None else _content(rows.headers, place, "headers")
+    # It stops at the first row that doesn't fit and never skips one, because the order of the rows is the order of the
+    # records.
+    for written, row in enumerate(map(int, indexes)):
+        if not 0 <= row < len(rows):
+            raise IndexError(f"row {row} of {len(rows)} does not exist")
+        encoded = None if rows.headers is None else _content(rows.headers, row, "headers")
         headers = read_headers(encoded, 0)[0] if encoded else ()
-        key, value = _content(rows.key, place, "key"), _content(rows.value, place, "value")
-        if writer.append(int(rows.timestamp[place]), key, value, headers) is None:
+        key, value = _content(rows.key, row, "key"), _content(rows.value, row, "value")
+        if writer.append(int(rows.timestamp[row]), key, value, headers) is None:
             return written
-    return len(places)
+    return len(indexes)
 
 
-def _content(column: BytesColumn, place: int, name: str) -> bytes | None:
-    if column.valid[place] and not 0 <= column.start[place] <= column.end[place] <= len(column.data):
-        raise IndexError(f"the {name} of row {place} exceeds its column's data")
-    return column[place]
+def _content(column: BytesColumn, row: int, name: str) -> bytes | None:
+    if column.valid[row] and not 0 <= column.start[row] <= column.end[row] <= len(column.data):
+        raise IndexError(f"the {name} of row {row} exceeds its column's data")
+    return column[row]
 
 
 def from_arrow(table: Any, now: int) -> Iterator[Rows]:
-    """Return the rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, split where its memory is not contiguous.
+    """Return the rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, split where its memory isn't contiguous.
 
     Its columns are ``value`` and optionally ``key`` (each binary or string, or their large forms), ``headers`` (a list
     of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since the epoch) and
@@ -133,12 +134,13 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
     for piece in pieces:
         found.append(_rows(piece, first, now))
         first += len(piece)
-    # All pieces are converted before the first is returned: an error in the last one leaves nothing half written.
+    # All pieces are converted before the first is returned, so that an error in the last one leaves nothing half
+    # written.
     return iter(found)
 
 
 def _rows(piece: Any, first: int, now: int) -> Rows:
-    """Return the rows of a record batch, whose first row is number ``first`` of the table."""
+    """Return the rows of a record batch, whose first row has the number ``first`` in the table."""
     import numpy as np
 
     column = dict(zip(piece.schema.names, piece.columns, strict=True))
@@ -178,22 +180,22 @@ def _bytes_column(name: str, column: Any) -> BytesColumn:
     _, offsets, data = column.buffers()
     if not len(column):
         return _nulls(0)
-    # A slice of a table shares the buffers of the whole, from `offset` on.
+    # A slice of a table shares the buffers of the whole table, and starts at `offset`.
     edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
     edges = edges.astype(np.int64)
-    # A column without any bytes may lack the buffer, too.
+    # A column without any bytes may also lack the buffer.
     content = b"" if data is None else memoryview(data)
     return BytesColumn(content, edges[:-1], edges[1:], column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _milliseconds(column: Any) -> Any:
-    """Return a timestamp column as integers, rounded down; any other unchanged."""
+    """Return a timestamp column as integers, rounded down; any other column unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
         return column
     try:
-        # Sub-millisecond digits are dropped; a timestamp that milliseconds in 64 bits cannot express is an error.
+        # Digits below a millisecond are dropped. A timestamp that milliseconds in 64 bits can't express is an error.
         times = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(f"column timestamp: {error}") from None

@@ -1,7 +1,7 @@
 """Adjacent batches that are read together without an object for each: small batches cost more than their records.
 
-A run has plain batches only: magic 2, not compressed, no control batch, not transactional, not empty. Which of the
-other batches users see, and how their records are found, depends on each of them.
+A run has plain batches only: magic 2, not compressed, no control batch, not transactional, not empty. Whether users see
+one of the other batches, and how its records are found, depends on the batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHECKED = HEADER.size - CRC_FROM
 
 @has_compiled_form
 def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
-    """Return the spans and checksums of the plain batches at the start of a record set, up to any other or cut one."""
+    """Return the spans and checksums of the plain batches that a record set starts with."""
     import numpy as np
 
     spans: list[Span] = []
@@ -47,7 +47,7 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
         start = pos + HEADER.size
         if magic != 2 or flags & ~TIMESTAMP_TYPE or count <= 0 or last < 0 or not start <= stop <= len(data):
             break
-        # As a batch by itself it is damaged.
+        # Such a batch is damaged, and is read by itself for the error.
         if base >= INT64_MAX - last:
             break
         spans.append(Span(start, stop, count, base, first_time, int(flags != 0), newest))
@@ -58,7 +58,7 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
 
 @has_compiled_form
 def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None:
-    """Return the index of the first of adjacent batches whose checksum does not match; None if all do.
+    """Return the index of the first of adjacent batches whose checksum doesn't match; None if all match.
 
     Raises:
         IndexError: A span exceeds the data.
@@ -76,7 +76,7 @@ def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None
 
 
 class Run:
-    """One or more plain batches, one after the other in a record set. Their checksums are not compared.
+    """One or more plain batches, one after the other in a record set. Their checksums aren't compared.
 
     Attributes:
         source: The record set.
@@ -130,12 +130,12 @@ class Run:
     def parts(self, size: int, most: int) -> Iterator[Run]:
         """Yield runs of at most ``size`` bytes and ``most`` records; a larger batch is a run by itself."""
         sizes, records = self._sizes().cumsum(), self._counts().cumsum()
-        begin, taken, passed = 0, 0, 0
-        while begin < len(self.spans):
+        start, taken, passed = 0, 0, 0
+        while start < len(self.spans):
             fit = sizes.searchsorted(taken + size, "right"), records.searchsorted(passed + most, "right")
-            end = max(int(min(fit)), begin + 1)
-            yield self._part(begin, end)
-            begin, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
+            end = max(int(min(fit)), start + 1)
+            yield self._part(start, end)
+            start, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
 
     def batches(self) -> list[RecordBatch]:
         """Return the batches, each as an object."""
@@ -160,7 +160,7 @@ class Run:
         try:
             return read_spans(self.source, self.spans, self.max_record)
         except (DecodeError, IndexError):
-            # For the message, which names the batch.
+            # The error is raised again by reading each batch, so that it names the batch.
             return read_together(self.batches())
 
     def _sizes(self) -> Int64s:
@@ -171,10 +171,10 @@ class Run:
     def _counts(self) -> Int64s:
         return self.spans[:, Span._fields.index("records")]
 
-    def _part(self, begin: int, end: int) -> Run:
-        if end - begin == len(self.spans):
+    def _part(self, start: int, end: int) -> Run:
+        if end - start == len(self.spans):
             return self
-        return Run(self.source, self.spans[begin:end], self._checksums[begin:end], self.max_record)
+        return Run(self.source, self.spans[start:end], self._checksums[start:end], self.max_record)
 
     def _span(self, index: int) -> Span:
         return Span(*self.spans[index].tolist())
@@ -187,7 +187,7 @@ class Run:
 def decode_run(
     data: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD
 ) -> tuple[Run | None, Iterator[RecordBatch]]:
-    """Return the run of plain batches at the start of a record set, and the batches behind it; checksums not compared.
+    """Return the run of plain batches that a record set starts with, and the batches after it; no checksum is compared.
 
     A truncated batch at the end is ignored. The iterator raises CorruptRecordError at a damaged header, see
     :func:`~aiokproto.records.record_set.decode`.

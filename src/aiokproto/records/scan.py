@@ -1,7 +1,7 @@
 """Positions of the fields of many records, found in one pass without Python objects per record. Needs numpy.
 
-A walk finds the start of each record, then each field is read for all records at once. Positions are never trusted:
-numpy checks each index, and every record has to end where the next one starts.
+A walk finds the start of each record, then each field is read for all records at once. Positions aren't trusted: numpy
+checks each index, and every record has to end where the next one starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SMALLEST_RECORD = 6
 # The longest varint of 32 bits.
 _LONGEST_LENGTH = 5
-# After this many records of one size, searching for more of that size with numpy pays.
+# It pays to search for more records of one size with numpy after this many of them.
 _STREAK = 16
 
 
@@ -95,8 +95,8 @@ def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int
     """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
 
     Returns:
-        Their number; the position after them; and the end of the next record, which may be beyond the data. If not
-        even its length is complete, that is the position one byte after the data.
+        Their number; the position after them; and the end of the next record, which may be beyond the data. If even its
+        length is incomplete, this is the position one byte after the data.
 
     Raises:
         CorruptRecordError: The length of a record is invalid.
@@ -130,7 +130,7 @@ def scan(data: Bytes, spans: Spans) -> Fields:
 
     buffer = np.frombuffer(data, np.uint8)
     _, _, counts, base_offset, base_timestamp, appended, append_time = spans.T
-    # The only sequential part: where a record starts is known from the one before.
+    # This part is sequential: where a record starts follows from the one before.
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
     raw, pos = _varints(buffer, starts)
@@ -154,7 +154,7 @@ def scan(data: Bytes, spans: Spans) -> Fields:
 
 
 def _walk(data: Bytes, buffer: Bytes8, spans: Spans) -> array[int]:
-    """Return the start of each record of each batch. Checks that the count is right, and that they fill the batch."""
+    """Return the start of each record of each batch. Check that the count is right, and that they fill the batch."""
     starts = array("q")
     add = starts.append
     for pos, stop, count in spans[:, :3].tolist():
@@ -187,9 +187,9 @@ def _walk(data: Bytes, buffer: Bytes8, spans: Spans) -> array[int]:
 
 
 def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) -> int:
-    """Add the records from ``pos`` on that have the size of the one at ``at``; returns where they end.
+    """Add the records from ``pos`` on that have the size of the one at ``at``; return where they end.
 
-    Equal length bytes one record's size on prove that a record of that size starts there too.
+    If the same length is found one record's size later, a record of that size starts there too.
     """
     import numpy as np
 
@@ -197,7 +197,7 @@ def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) 
     width = 1
     while buffer[at + width - 1] > 127:
         width += 1
-    # Small at first: a run may end soon. Then four times as many, as long as it lasts.
+    # It's small at first, because a run may end soon, and then four times as large each time while the run lasts.
     rows = 64
     while (rows := min(rows, (stop - pos) // size)) > 0:
         table = buffer[pos : pos + rows * size].reshape(rows, size)
@@ -220,11 +220,11 @@ def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[n
     byte = buffer[pos]
     more = byte > 127
     pos = pos + 1
-    # All of one byte, which is usual for lengths: no loop.
+    # If all take one byte, which is usual for lengths, no loop is needed.
     if not more.any():
         return byte.astype(np.uint64), pos
-    # The second byte for all, which is faster than to choose those that have one. A varint is never the last byte of a
-    # record, so there always is one more.
+    # The second byte is read for all, which is faster than choosing those that have one. A varint is never the last
+    # byte of a record, so there always is one more.
     second = buffer[pos]
     raw = ((byte & 127) | (((second & 127) * more).astype(np.uint16) << 7)).astype(np.uint64)
     pos += more
@@ -253,7 +253,7 @@ def _zigzag(raw: npt.NDArray[np.uint64]) -> Int64s:
 
 
 def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """Return start and end of the keys or values whose lengths are at each position, and whether they are not null."""
+    """Return start and end of the keys or values whose lengths are at each position, and which of them aren't null."""
     import numpy as np
 
     raw, start = _varints(buffer, pos)
@@ -263,7 +263,7 @@ def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
 
 def _add(base: Int64s, delta: Int64s) -> Int64s:
     total = base + delta
-    # Two numbers of one sign whose sum has the other: it overflowed.
+    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
     if (((base ^ total) & (delta ^ total)) < 0).any():
         raise CorruptRecordError("an offset or timestamp does not fit 64 bits")
     return total

@@ -1,21 +1,25 @@
-"""The records of a batch, decoded a slice at a time: memory depends neither on how many there are nor on their size.
+"""The records of a batch, decoded a slice at a time, so that memory depends neither on their number nor on their size.
 
 A batch of a few kilobytes can have a hundred million records or headers, and become gigabytes. A slice is bounded by
-what its records become as objects: small ones take a hundred times as much memory as in the batch. Batches of usual
-sizes are one slice.
+what its records become as objects, because small ones take a hundred times as much memory as in the batch. Batches of
+usual sizes are one slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiokproto.errors import CodecError, CorruptRecordError, KafkaError
 from aiokproto.records.compression import Bytes, TooLargeError
 from aiokproto.records.cutting import cut, joined
-from aiokproto.records.record import HEADER_WEIGHT, Make, Place, read_slice
+from aiokproto.records.record import HEADER_WEIGHT, Make, read_slice
 from aiokproto.records.scan import whole_records
+
+if TYPE_CHECKING:
+    from aiokproto.records.batch import RecordBatch
+    from aiokproto.records.legacy import LegacyBatch
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,7 +37,7 @@ SLICE_HEADERS = 64 * 1024
 """Most headers of a slice, unless it is a single record that has more: at most 12 MiB of objects."""
 
 SMALL_BYTES = 128 * 1024
-"""Most decompressed bytes of a batch that is one slice whatever is in it: a header has two bytes at least."""
+"""Most decompressed bytes of a batch that is one slice whatever is in it, because a header has two bytes at least."""
 
 SMALL_RECORD = SMALL_BYTES + SMALL_BYTES // 2 * HEADER_WEIGHT
 """As much as a record in such a batch can take."""
@@ -45,48 +49,10 @@ QUICK_RECORDS = 16 * 1024
 """Most records that are decoded in one step of an event loop: some milliseconds."""
 
 
-class Batch(Protocol):
-    """What slices need of a :class:`~aiokproto.records.batch.RecordBatch`, which is defined by means of them."""
-
-    raw: memoryview
-    attributes: int
-    count: int
-    max_record: int
-
-    @property
-    def place(self) -> Place:
-        """What the header says of the records."""
-        ...
-
-    def unpacked(self) -> Iterator[Bytes]:
-        """Decompress the records section, one chunk at a time."""
-        ...
-
-    def validate(self) -> None:
-        """Compare the checksum."""
-        ...
-
-    def damage(self, why: object) -> CorruptRecordError:
-        """Return an error that names the batch."""
-        ...
-
-
-class MessageSet(Batch, Protocol):
-    """The same of a :class:`~aiokproto.records.legacy.LegacyBatch`."""
-
-    def records_within(self, size: int, make: Make[Any]) -> list[Any] | None:
-        """Return all records, or None if they decompress to more than ``size`` bytes."""
-        ...
-
-    def records_in_pieces(self, make: Make[Any], size: int, most: int) -> Iterator[list[Any]]:
-        """Yield them in lists of at most ``size`` bytes and ``most`` records."""
-        ...
-
-
 class Slices(Generic[T]):
     """The records of one batch, from the first to the last slice. Call :meth:`read` until ``ended``.
 
-    After an error nothing more can be read: each call raises it again.
+    After an error nothing more can be read, and each call raises the error again.
 
     Attributes:
         ended: Whether the last slice was read.
@@ -94,9 +60,9 @@ class Slices(Generic[T]):
 
     __slots__ = (
         "_batch",
-        "_begun",
         "_check_crc",
         "_failure",
+        "_first_chunks",
         "_make",
         "_pieces",
         "_quick",
@@ -108,11 +74,11 @@ class Slices(Generic[T]):
 
     def __init__(
         self,
-        batch: Batch,
+        batch: RecordBatch,
         make: Make[T],
         *,
         check_crc: bool = False,
-        begun: list[Bytes] | None = None,
+        first_chunks: list[Bytes] | None = None,
         unpacked: Iterator[Bytes] | None = None,
     ) -> None:
         """Read a batch from its first record on.
@@ -121,7 +87,7 @@ class Slices(Generic[T]):
             batch: The batch.
             make: Builds each record, see :data:`~aiokproto.records.record.Make`.
             check_crc: Whether to compare the checksum before anything is read.
-            begun: The first chunks, if the caller has decompressed them.
+            first_chunks: The first chunks, if the caller has decompressed them.
             unpacked: The chunks behind these.
         """
         self.ended = False
@@ -129,16 +95,16 @@ class Slices(Generic[T]):
         self._make = make
         self._check_crc = check_crc
         self._unpacked = unpacked
-        self._begun = begun or []
-        self._taken = sum(map(len, self._begun))
-        # Whether everything decompressed is in `_begun`.
+        self._first_chunks = first_chunks or []
+        self._taken = sum(map(len, self._first_chunks))
+        # True if `_first_chunks` has everything that was decompressed.
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
         self._failure: tuple[type[Exception], str] | None = None
 
     def is_quick(self) -> bool:
-        """Return whether reading it takes one short step. Decompresses up to a megabyte to find out, and keeps that.
+        """Return whether reading it takes one short step. This decompresses up to a megabyte to find out, and keeps it.
 
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As :meth:`read`.
@@ -157,18 +123,19 @@ class Slices(Generic[T]):
         return self._guarded(self._read_next)
 
     def _guarded(self, work: Callable[[], R]) -> R:
-        """Return what ``work`` returns; raise the error again that it, or work before, has raised."""
+        """Return what ``work`` returns. Raise the error again that it, or work before it, has raised."""
         if self._failure is not None:
             kind, text = self._failure
             raise kind(text)
         try:
             if self._check_crc:
                 self._batch.validate()
-                # Once: not for each slice.
+                # The checksum is compared once, not for each slice.
                 self._check_crc = False
             return work()
         except BaseException as error:
-            # Not the error itself: its frames refer to this object, a cycle that would keep what was decompressed.
+            # The error itself isn't kept, because its frames refer to this object: the cycle would keep what was
+            # decompressed.
             if isinstance(error, KafkaError):
                 self._failure = type(error), str(error)
             else:
@@ -179,11 +146,11 @@ class Slices(Generic[T]):
         batch = self._batch
         if batch.count > QUICK_RECORDS:
             return False
-        # The usual case: nothing has to be decompressed to know its size.
+        # The size is known without decompressing anything in the usual case.
         if not batch.attributes & _CODEC:
             return len(batch.raw) <= QUICK_BYTES
         try:
-            return self._begin(QUICK_BYTES) <= QUICK_BYTES
+            return self._decompress(QUICK_BYTES) <= QUICK_BYTES
         except CodecError as error:
             raise named(batch, error) from error.__cause__
 
@@ -191,20 +158,20 @@ class Slices(Generic[T]):
         batch = self._batch
         try:
             if self._pieces is None:
-                # More than a slice can be one record: that is for the cutter, which knows its size before it has it.
+                # One record can be larger than a slice. It's left to the cutter, which knows its size before it has it.
                 largest = batch.max_record
                 if batch.count <= SLICE_RECORDS:
                     if not batch.attributes & _CODEC and (size := len(batch.raw)) <= SLICE_BYTES and size <= largest:
                         return self._read_whole(batch.raw[_HEADER:])
-                    if self._begin(SLICE_BYTES) <= min(SLICE_BYTES, largest):
-                        return self._read_whole(joined(self._begun))
+                    if self._decompress(SLICE_BYTES) <= min(SLICE_BYTES, largest):
+                        return self._read_whole(joined(self._first_chunks))
                 self._pieces = self._in_pieces(self._cut())
             records, self.ended = next(self._pieces)
         except CodecError as error:
             raise named(batch, error) from error.__cause__
         return records
 
-    def _begin(self, size: int) -> int:
+    def _decompress(self, size: int) -> int:
         """Decompress until there are more than ``size`` bytes, or the end; return how many there are."""
         if self._whole:
             return self._taken
@@ -216,14 +183,16 @@ class Slices(Generic[T]):
             if chunk is None:
                 self._whole = True
             else:
-                self._begun.append(chunk)
+                self._first_chunks.append(chunk)
                 taken += len(chunk)
         self._taken = taken
         return taken
 
     def _read_whole(self, data: Bytes) -> list[T]:
         batch = self._batch
-        records, pos = read_slice(data, batch.place, 0, batch.count, self._make, SLICE_HEADERS, batch.max_record)
+        records, pos = read_slice(
+            data, batch.records_header, 0, batch.count, self._make, SLICE_HEADERS, batch.max_record
+        )
         done = len(records)
         if done < batch.count:
             self._pieces = self._in_pieces(iter(((memoryview(data)[pos:], batch.count - done),)), done)
@@ -234,30 +203,30 @@ class Slices(Generic[T]):
         return records
 
     def _cut(self) -> Iterator[tuple[Bytes, int]]:
-        self._begin(0)
+        self._decompress(0)
         assert self._unpacked is not None
-        begun, self._begun = self._begun, []
-        unpacked = chain(given_away(begun), self._unpacked)
+        first_chunks, self._first_chunks = self._first_chunks, []
+        unpacked = chain(popped(first_chunks), self._unpacked)
         return cut(unpacked, SLICE_BYTES, SLICE_RECORDS, whole_records, self._batch.max_record)
 
     def _in_pieces(self, pieces: Iterator[tuple[Bytes, int]], done: int = 0) -> Iterator[tuple[list[T], bool]]:
         """Yield slices, and whether each is the last one."""
         batch = self._batch
-        total, place = batch.count, batch.place
+        total, header = batch.count, batch.records_header
         for piece, count in pieces:
             data = memoryview(piece)
             if done + count > total:
                 raise CorruptRecordError(f"more records than the {total} in the header")
             while count:
-                records, pos = read_slice(data, place, done, count, self._make, SLICE_HEADERS, batch.max_record)
+                records, pos = read_slice(data, header, done, count, self._make, SLICE_HEADERS, batch.max_record)
                 done += len(records)
                 count -= len(records)
                 data = data[pos:]
-                # What follows the last record is damage of the batch, too, and found before that is delivered.
+                # Bytes after the last record are damage of the batch, too, and found before that record is delivered.
                 if done == total and (len(data) or next(pieces, None)):
                     raise CorruptRecordError(f"more bytes than its {total} records")
                 yield records, done == total
-                # Released before the next slice is made: two would be in memory at once.
+                # The slice is released before the next one is made, or two would be in memory at once.
                 del records
             del piece, data
         if done < total:
@@ -265,14 +234,14 @@ class Slices(Generic[T]):
 
 
 class LegacySlices(Slices[T]):
-    """The same of a message set of magic 0 or 1."""
+    """The slices of a message set of magic 0 or 1."""
 
     __slots__ = ("_set", "_whole_set")
 
-    def __init__(self, batch: MessageSet, make: Make[T], *, check_crc: bool = False) -> None:
+    def __init__(self, batch: LegacyBatch, make: Make[T], *, check_crc: bool = False) -> None:
         super().__init__(batch, make, check_crc=check_crc)
         self._set = batch
-        # Everything in the set, if that is quick.
+        # Everything in the set, if reading it is quick.
         self._whole_set: list[T] | None = None
 
     def _find_quick(self) -> bool:
@@ -286,22 +255,22 @@ class LegacySlices(Slices[T]):
             return self._whole_set
         if self._pieces is None:
             found = self._set.records_in_pieces(self._make, SLICE_BYTES, SLICE_RECORDS)
-            # That the last one was the last is known only after it.
+            # It's known that a piece was the last one only after it.
             self._pieces = chain(((records, False) for records in found), iter((([], True),)))
         records, self.ended = next(self._pieces)
         return records
 
 
-def named(batch: Batch, error: CodecError) -> CorruptRecordError:
-    """Return an error with the batch that it is about, and with the option if it is a limit."""
+def named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
+    """Return an error that names its batch, and the option if it is a limit."""
     # Its frames hold what was decompressed, and the error is kept as the context of the one that is returned.
     error.__traceback__ = None
     option = " (max_decompressed_bytes)" if isinstance(error, TooLargeError) else ""
     return batch.damage(f"{error}{option}")
 
 
-def given_away(begun: list[Bytes]) -> Iterator[Bytes]:
+def popped(first_chunks: list[Bytes]) -> Iterator[Bytes]:
     """Yield the chunks and drop each from the list, so that it can be freed."""
-    begun.reverse()
-    while begun:
-        yield begun.pop()
+    first_chunks.reverse()
+    while first_chunks:
+        yield first_chunks.pop()

@@ -26,7 +26,8 @@ class MessageV07(NamedTuple):
     """A message of a 0.7 log.
 
     Attributes:
-        offset: Position of the message; for messages that were compressed together, of the outermost message.
+        offset: Position of the message; messages that were compressed together have the position of the outermost
+            message.
         next_offset: Position of the message after that, which a consumer of 0.7 would fetch or commit next.
         payload: The content.
     """
@@ -57,7 +58,7 @@ def decode_v07(
         offset = base_offset + pos
         try:
             end = _end(view, pos)
-            # Truncated by the broker or by the end of the segment.
+            # The broker, or the end of the segment, has truncated the message.
             if end > len(view):
                 return
             codec, payload = _read(view, pos, end, check_crc)

@@ -59,7 +59,7 @@ def read_unsigned(data: bytes | bytearray | memoryview, pos: int, bits: int = 32
             if byte < 128:
                 break
             shift += 7
-            # A limit: a peer could send continuation bytes without end.
+            # A peer could send continuation bytes forever if there were no limit.
             if shift >= bits:
                 raise DecodeError(f"varint at position {pos - shift // 7} has more than {bits} bits")
     except IndexError:

@@ -1,4 +1,4 @@
-"""Writing records into the buffer of their batch; each byte is written once, in its final place."""
+"""Write records into the buffer of their batch. Each byte is written once, where it will stay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordWriter:
     __slots__ = ("_based", "_buffer", "base_timestamp", "count", "max_bytes", "max_timestamp")
 
     def __init__(self, max_bytes: int | None = None, base_timestamp: int | None = None) -> None:
-        """Begin a batch; ``max_bytes`` None means no limit.
+        """Start a batch; ``max_bytes`` None means no limit.
 
         Raises:
             InvalidRecordError: The base timestamp is negative (and not -1), or has more than 64 bits.
@@ -41,7 +41,7 @@ class RecordWriter:
         self.base_timestamp = -1 if base_timestamp is None else base_timestamp
         _check_timestamp(self.base_timestamp)
         self._based = base_timestamp is not None
-        # Room for the header, so that the records are written in their final place.
+        # The buffer has room for the header, so that records needn't move when it's written.
         self._buffer = bytearray(HEADER.size)
 
     @property
@@ -49,7 +49,7 @@ class RecordWriter:
         return len(self._buffer)
 
     def __reduce__(self) -> NoReturn:
-        # Two copies would continue one batch: with the same producer id they would have the same sequence numbers.
+        # Two copies would continue one batch, and with the same producer id they would have the same sequence numbers.
         raise TypeError("an open batch can be neither copied nor pickled")
 
     def append(
@@ -64,15 +64,15 @@ class RecordWriter:
             headers: Keys and values, in order; keys may repeat.
 
         Returns:
-            The record's index in the batch, from 0; None if it does not fit or the batch is closed: then nothing is
-            written. The first record always fits: check its `estimate_size` first if it has a limit, too.
+            The record's index in the batch, from 0; None if it doesn't fit or the batch is closed: then nothing is
+            written. The first record always fits, so check its `estimate_size` first if it has a limit, too.
 
         Raises:
             InvalidRecordError: The timestamp is negative (and not -1), or has more than 64 bits.
             TypeError: The key, the value or a header has a wrong type; nothing is written.
         """
         index = self.count
-        # The first record sets the base, unless a delete horizon has (KIP-534).
+        # The first record sets the base, unless a delete horizon has set it (KIP-534).
         if index or self._based:
             base = self.base_timestamp
         else:
@@ -105,13 +105,13 @@ class RecordWriter:
         size = len(head) + len(value) + len(tail)
         length = _VARINTS[size] if size < _SHORT else varint.encode(size)
         buffer = self._buffer
-        # `index`: the first record always fits, or one larger than the limit could never be written.
+        # The first record (index 0) always fits, or one that is larger than the limit could never be written.
         if index and len(buffer) + len(length) + size > self.max_bytes:
             return None
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self.base_timestamp = base
-        # Last, in one step: whatever raises before leaves the batch as it was.
+        # This comes last, in one step, so that an error before it leaves the batch as it was.
         buffer += b"".join((length, head, value, tail))
         self.count = index + 1
         return index
@@ -128,7 +128,7 @@ class RecordWriter:
         if not batch:
             raise InvalidRecordError("the batch was closed before")
         self._buffer = bytearray()
-        # So that append() returns None from now on, without a test of its own.
+        # append() returns None from now on, without a test of its own.
         self.max_bytes = 0
         return batch
 

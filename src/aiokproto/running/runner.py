@@ -1,13 +1,15 @@
-"""The tasks of ``run()``: one takes records in, and workers call the handler. Consumers and share consumers alike.
+"""The tasks of ``run()``, for consumers and share consumers alike: one task takes records, and workers call the
+handler.
 
-Who writes what: the scheduler decides, and is changed by the intake (new records), the workers (what starts, what is
-done) and the consumer's signals, all in one event loop. A worker is a task that awaits one call after the other, so
-that a handler that does not suspend costs no task switch; it ends with a call that is cancelled, and another one takes
-its place.
+Who writes what: the scheduler decides what starts. The intake (new records), the workers (calls that start or end) and
+the consumer's events change it, all in one event loop. A worker is a task that awaits one call after the other, so that
+a handler that doesn't suspend costs no task switch. A worker ends with a call that is cancelled, and another one
+replaces it.
 
 What ends a run: :meth:`Runner.stop`, a signal, a failure (of a handler, of reading, of a worker), or the cancellation
-of the task that awaits it. In each case nothing more starts, running calls may end within the drain timeout and are
-then cancelled, and what is finished is settled. One that ignores its cancellation is left alone, and named in the log.
+of the task that awaits it. In each case no more calls start. Running calls may end within the drain timeout, and are
+then cancelled. A consumer commits finished records. A call that ignores its cancellation is left alone, and named in
+the log.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -24,32 +26,33 @@ from typing import Any, NamedTuple
 from aiokproto.application.calls import failure
 from aiokproto.errors import ClientClosedError, ConfigurationError
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.hooks import HookCalls
-from aiokproto.running.drain import Drain
-from aiokproto.running.progress import Progress
+from aiokproto.hooks import HookCalls, RunProgressed
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.signals import signals_handled
 from aiokproto.running.status import STUCK_AFTER, WATCHED_EVERY, StuckReport, problem_of, status_of
-from aiokproto.running.summary import RunStatus, RunSummary, TopicCounts
+from aiokproto.running.summary import RunStats, RunStatus, RunSummary, TopicCounts
 from aiokproto.runtime import create_task
 from aiokproto.texts import counted, repr_of
 
 CANCELLED_WITHIN = 1.0
-"""Seconds that cancelled calls have to end before they are left alone."""
+"""Seconds in which cancelled calls have to end before they're left alone."""
 
 _TIMED_OUT = "handler_timeout_ms"
-"""Why a call is cancelled that takes too long."""
+"""The reason for cancelling a call that takes too long."""
 
 _FOLLOWING = (True,) * 7 + (False,)
 """Whether another call may follow without a look at the clock, and at the other partitions."""
 
 
+_NOTHING = (0,) * 6
+
+
 class NotAwaitableError(ConfigurationError):
-    """The handler is no coroutine function: nothing was awaited, so no record is finished."""
+    """The handler isn't a coroutine function. Nothing was awaited, so no record is finished."""
 
 
 class Plan(NamedTuple):
-    """What every run is given; durations in seconds.
+    """The arguments that every run has; durations in seconds.
 
     Attributes:
         handler: The coroutine function.
@@ -66,20 +69,76 @@ class Plan(NamedTuple):
     handle_signals: bool
 
 
+class _Drain:
+    """The wait for running calls at the end of a run. It ends when all calls have ended, after a time, or on
+    :meth:`expire`."""
+
+    def __init__(self) -> None:
+        self._finished = asyncio.Event()
+        self._expired = asyncio.Event()
+
+    def finish(self) -> None:
+        """Note that all calls have ended."""
+        self._finished.set()
+
+    def expire(self) -> None:
+        """Stop waiting."""
+        self._expired.set()
+
+    async def wait(self, seconds: float, *, expires: bool = True) -> bool:
+        """Wait, and return whether all calls have ended. It returns after at most so many seconds, or with ``expires``
+        on :meth:`expire`."""
+        events = [self._finished, self._expired] if expires else [self._finished]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return self._finished.is_set()
+
+
+class _Progress:
+    """Calls the hook for each topic with changes. The hook gets changes and not totals, so that one object can serve
+    several runs."""
+
+    def __init__(self, hook: Callable[[RunProgressed], None] | None, counts: Mapping[str, TopicCounts]) -> None:
+        """``counts`` are the run's counts by topic, which the run updates."""
+        self._hook = hook
+        self._counts = counts
+        self._reported: dict[str, tuple[int, ...]] = {}
+
+    def report(self, backlogs: Iterable[Backlog], running: Collection[Work]) -> None:
+        """Report the changes since the last report."""
+        if self._hook is None:
+            return
+        pending: Counter[str] = Counter()
+        for backlog in backlogs:
+            pending[backlog.partition.topic] += backlog.count
+        calls = Counter(work.backlog.partition.topic for work in running)
+        for topic, counts in list(self._counts.items()):
+            done = (counts.processed, counts.retried, counts.dead_lettered, counts.failed)
+            now = (*done, pending[topic], calls[topic])
+            before = self._reported.get(topic, _NOTHING)
+            if now != before:
+                self._reported[topic] = now
+                self._hook(RunProgressed(topic, *(new - old for new, old in zip(now, before, strict=True))))
+
+
 class Runner(ABC):
-    """One call of ``run()``. A subclass says where records come from, and what becomes of those that are handled."""
+    """One call of ``run()``. A subclass says where records come from, and what follows their calls."""
 
     _handled: Callable[[Work], None] | None = None
-    """Called for each work whose call has returned; None if the scheduler's word for it is all that counts."""
+    """Called for each work whose call has returned; None if the scheduler alone has to know."""
 
     def __init__(self, name: str, plan: Plan, scheduler: Scheduler, log: logging.Logger, hooks: HookCalls) -> None:
-        """``name`` begins the names of the tasks."""
+        """``name`` is the prefix of the tasks' names."""
         self._name = name
         self._plan = plan
         self._scheduler = scheduler
         self._log = log
         self._topics: dict[str, TopicCounts] = {}
-        self._progress = Progress(hooks.run_progressed, self._topics)
+        self._progress = _Progress(hooks.run_progressed, self._topics)
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
@@ -88,7 +147,7 @@ class Runner(ABC):
         self._has_room.set()
         self._stopping = asyncio.Event()
         self._error: BaseException | None = None
-        self._drain = Drain()
+        self._drain = _Drain()
         self._ended = asyncio.Event()
         self._active = False
 
@@ -100,19 +159,19 @@ class Runner(ABC):
 
     @abstractmethod
     def _closing(self) -> bool:
-        """Whether the consumer is being closed, which is no failure."""
+        """Return whether the consumer is being closed, which is no failure."""
 
     @abstractmethod
     async def _take_records(self) -> None:
-        """Put records into the scheduler, without end."""
+        """Put records into the scheduler until cancelled."""
 
     @abstractmethod
     async def _recover(self, work: Work, error: Exception) -> None:
-        """Decide what becomes of a work whose call has failed. Raises what ends the run."""
+        """Decide what becomes of a work whose call has failed. An exception ends the run."""
 
     @abstractmethod
     def _relieve(self, backlog: Backlog) -> None:
-        """A call has ended: continue what waited for it."""
+        """Continue the work that waited for a call to end."""
 
     @abstractmethod
     def _live(self) -> Iterable[Backlog]:
@@ -123,8 +182,8 @@ class Runner(ABC):
         """Return the works whose call runs."""
 
     @abstractmethod
-    async def _settle(self) -> None:
-        """All calls have ended, or were left alone: settle what is finished, as far as it takes a request."""
+    async def _commit(self) -> None:
+        """Commit finished records, after all calls have ended or were left alone."""
 
     @abstractmethod
     def _release(self) -> None:
@@ -150,10 +209,10 @@ class Runner(ABC):
         return self.summary()
 
     async def _watch(self) -> None:
-        stuck = StuckReport(self._running, self._log)
+        stuck = StuckReport(self._log)
         while True:
             await asyncio.sleep(WATCHED_EVERY)
-            stuck.report()
+            stuck.report(self._running())
             self._progress.report(self._live(), self._running())
 
     def stop(self) -> None:
@@ -168,7 +227,7 @@ class Runner(ABC):
         self.stop()
 
     def _fail(self, error: BaseException) -> None:
-        # The first: others are its consequences, or have the same cause.
+        # Keep the first error. Others are its consequences, or have the same cause.
         if self._error is None:
             self._error = error
         self.stop()
@@ -183,7 +242,7 @@ class Runner(ABC):
             self._fail(error)
 
     def _wake(self) -> None:
-        """Let a worker look for work, if there is some."""
+        """Let a worker look for work if there is some."""
         if not self._scheduler.may_start:
             return
         while self._idle:
@@ -244,7 +303,7 @@ class Runner(ABC):
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
                 continue
-            # The handler may have swallowed a cancellation: its task then counts as cancelled.
+            # The handler may have swallowed a cancellation. Then its task counts as cancelled.
             cancelled, work.cancelled = work.cancelled, ""
             self._finish(work)
             if cancelled:
@@ -264,7 +323,7 @@ class Runner(ABC):
         await waiting
 
     def _finish(self, work: Work) -> None:
-        """The records of a call are done."""
+        """Note that the records of a call are done."""
         backlog, scheduler = work.backlog, self._scheduler
         if work.rest:
             scheduler.finish_one(work)
@@ -276,7 +335,7 @@ class Runner(ABC):
         """Decide what becomes of records whose call has raised. Return whether the worker goes on."""
         if work.timer is not None:
             work.timer.cancel()
-        # A cancellation from here on concerns what becomes of the record, such as its dead letter.
+        # A cancellation from here on is about the record's retry or dead letter.
         # guard: a handler's timeout is not the reason when its dead letter is cancelled -> why = work.cancelled
         why, work.cancelled = work.cancelled, ""
         if isinstance(error, asyncio.CancelledError) and why == _TIMED_OUT:
@@ -287,14 +346,14 @@ class Runner(ABC):
                 error = failure(error, "the handler", awaited=True)
             self._topics[work.backlog.partition.topic].failed += not isinstance(error, asyncio.CancelledError)
             if isinstance(error, Exception):
-                # One that is cancelled may raise anything: its record is not done, whatever it says.
+                # A cancelled call may raise any error. Its record isn't done, so the error doesn't matter.
                 # guard: a call that is cancelled has not failed, whatever it raises -> True
                 if why in ("", _TIMED_OUT):
                     await self._recover(work, error)
             elif not why or not isinstance(error, asyncio.CancelledError):
                 raise error
         except asyncio.CancelledError as cancelled:
-            # Of the call, or while a dead letter is written; with a reason, the run goes on.
+            # The call was cancelled, or the write of its dead letter. If the run has done that, it goes on.
             why = work.cancelled or "from outside"
             if not work.cancelled:
                 outside = ClientClosedError(f"run: the handler of {work} was cancelled, and not by the run")
@@ -310,7 +369,7 @@ class Runner(ABC):
         return not why
 
     def _postpone(self, work: Work) -> None:
-        """A call has ended, and its records are not done."""
+        """Note that a call has ended, and its records aren't done."""
         self._scheduler.postpone(work)
         # guard: a call that failed and is retried has ended
         self._relieve(work.backlog)
@@ -332,13 +391,13 @@ class Runner(ABC):
             )
 
     async def finish(self, deadline: float) -> None:
-        """End the run; at that loop time what still runs is cancelled."""
+        """End the run. Calls that still run at that loop time are cancelled."""
         timer = self._loop.call_at(deadline, self._drain.expire)
         self.stop()
         try:
             await self._ended.wait()
         finally:
-            # A close() that is cancelled waits no longer.
+            # If close() is cancelled, don't wait any longer.
             if not self._ended.is_set():
                 self._drain.expire()
             timer.cancel()
@@ -352,7 +411,7 @@ class Runner(ABC):
             _cancel(work, why)
 
     async def _end(self, *helpers: asyncio.Task[None]) -> None:
-        """Wind down, also if this task is cancelled; a second time, cancel what runs at once."""
+        """Wind down, even if this task is cancelled. If it's cancelled again, cancel running calls at once."""
         if self._ended.is_set():
             return
         winding_down = create_task(self._wind_down(helpers), name=f"{self._name}-end")
@@ -371,25 +430,26 @@ class Runner(ABC):
 
     async def _wind_down(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
         try:
-            await self._drain_and_settle(helpers)
+            await self._drain_and_commit(helpers)
         finally:
-            # Also if this task is cancelled, as all are when an event loop is shut down: close() waits for it.
+            # Set it even if this task is cancelled, for example because the event loop shuts down, because close()
+            # waits for it.
             self._ended.set()
             self._release()
-            # What is pending was given back.
+            # Pending records were given back, so report none.
             self._progress.report((), self._running())
             for task in self._workers:
                 task.cancel()
         if self._workers:
             await asyncio.wait(self._workers, timeout=CANCELLED_WITHIN)
 
-    async def _drain_and_settle(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
+    async def _drain_and_commit(self, helpers: tuple[asyncio.Task[None], ...]) -> None:
         self.stop()
         for helper in helpers:
             helper.cancel()
         _, left = await asyncio.wait(helpers, timeout=CANCELLED_WITHIN)
         if left:
-            # A deserializer: it is awaited where records are taken in.
+            # It's a deserializer, because the intake awaits those.
             names = ", ".join(task.get_name() for task in left)
             self._log.error("run: %s does not end although it is cancelled, and is left alone", names)
         if self._scheduler.running and not await self._drain.wait(self._plan.drain_timeout):
@@ -397,35 +457,69 @@ class Runner(ABC):
             if self._scheduler.running and not await self._drain.wait(CANCELLED_WITHIN, expires=False):
                 names = ", ".join(str(work) for work in self._running())
                 self._log.error("run: handlers do not end although they are cancelled, and are left alone: %s", names)
-        await self._settle()
+        await self._commit()
 
     def summary(self) -> RunSummary:
-        """Return what was done so far."""
+        """Return the counts so far."""
         return RunSummary(dict(self._topics))
 
     def status(self) -> RunStatus:
-        """Return what is being done."""
+        """Return what the run is doing."""
         return status_of(
             self._scheduler, self._live(), self.summary(), active=self._active and not self._ended.is_set()
         )
 
     def problem(self) -> str:
-        """Return which call hangs, or does not end although it is cancelled, also after the run; empty if none."""
+        """Return which call hangs, or doesn't end although it was cancelled, even after the run; empty if none does."""
         return problem_of(self._running(), self._stuck_after())
 
     def _stuck_after(self) -> float:
         return STUCK_AFTER
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call began; None if none runs."""
+        """Return the loop time at which the oldest running call started; None if none runs."""
         return min((work.began for work in self._running() if goes_on(work)), default=None)
 
 
 def goes_on(work: Work) -> bool:
-    """Whether a running call may go on. One that ignores its timeout does."""
+    """Return whether a running call may go on. A call that ignores its timeout may."""
     return work.cancelled in ("", _TIMED_OUT)
 
 
 def _cancel(work: Work, why: str) -> None:
     work.cancelled = why
     work.task.cancel()
+
+
+class RunTotals:
+    """Sums of all runs of a consumer. The last run counts by itself, so that handling a record costs nothing here."""
+
+    def __init__(self) -> None:
+        self._before = TopicCounts()
+        self._last: Runner | None = None
+
+    def begin(self, run: Runner) -> None:
+        """Note that a run starts. The one before it has ended."""
+        if self._last is not None:
+            counts, before = self._last.summary(), self._before
+            before.processed += counts.processed
+            before.retried += counts.retried
+            before.dead_lettered += counts.dead_lettered
+            before.failed += counts.failed
+        self._last = run
+
+    def stats(self) -> RunStats:
+        """Return the totals, and what the run is doing. No I/O."""
+        before, last = self._before, self._last
+        if last is None:
+            return RunStats(0, 0, 0, 0, 0, 0)
+        counts, status = last.summary(), last.status()
+        return RunStats(
+            processed=before.processed + counts.processed,
+            retried=before.retried + counts.retried,
+            dead_lettered=before.dead_lettered + counts.dead_lettered,
+            failed=before.failed + counts.failed,
+            # Records that a run hasn't finished are given back at its end.
+            pending=status.pending if status.active else 0,
+            running=status.running,
+        )

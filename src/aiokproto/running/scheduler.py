@@ -1,19 +1,19 @@
-"""What may be handled next, and what may be committed. Pure.
+"""The decision which records are handled next, and which offsets may be committed. Pure.
 
-A :class:`Backlog` has the records of one partition that are delivered and not finished, in order of their offsets. A
-:class:`Work` is what one call of the handler gets: a record, or some consecutive ones. Its states::
+A :class:`Backlog` has the delivered and unfinished records of one partition, in order of their offsets. A :class:`Work`
+is the argument of one call of the handler: a record, or some consecutive ones. Its states::
 
     queued ── its key's turn ──► ready ── start() ──► running ── finish() ──► done
                                    ▲                    │
                                    └── due() ◄─ postpone() (a retry that waits)
 
-* **Order.** Works of one key form a lane: the next one becomes ready when the one before is done, so a work that is
-  retried keeps the later ones of its key waiting. ``order="partition"`` has one lane, ``"none"`` has none. Keys are
+* **Order.** Works with the same key form a lane. The next one becomes ready when the one before is done, so a work that
+  is retried keeps the later ones of its key waiting. ``order="partition"`` has one lane, ``"none"`` has none. Keys are
   compared as they are and not by a hash, so different keys never wait for each other.
 * **Fairness.** Partitions with ready works take turns, one work each.
-* **Commits.** :attr:`Backlog.lowest` is the lowest offset that is not done; the offset before it, and whatever gap lies
-  between, is finished. A work that is done stays in :attr:`Backlog.works` until all before it are: the length is
-  limited (:attr:`Limits.span`), and the partition is not read any further meanwhile.
+* **Commits.** :attr:`Backlog.lowest` is the lowest offset that isn't done. All offsets before it are finished. A work
+  that is done stays in :attr:`Backlog.works` until all works before it are done. The length is limited
+  (:attr:`Limits.span`); at the limit the partition isn't read any further.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _RECORD_OVERHEAD = 200
 """Bytes that a record occupies besides its key, value and headers."""
 
 _HEADER_OVERHEAD = 150
-"""Bytes that a header occupies besides its content: a tuple, a str and bytes."""
+"""Bytes that a header occupies besides its content, for a tuple, a str and bytes."""
 
 Lane = Callable[[Record[Any, Any]], Hashable]
-"""Returns what records have in common that are handled in order; None for none."""
+"""Returns the lane of a record: records with equal lanes are handled in order. None means that the record has no
+lane."""
 
 
 class Limits(NamedTuple):
-    """How much may be delivered and not finished.
+    """How many records may be delivered and not finished.
 
     Attributes:
         records: Records in all.
         size: Bytes in all.
         running: Calls of the handler at a time.
-        batch: Records for one call; 0 if the handler gets single records.
-        gathers: Whether a batch with fewer waits until :meth:`Scheduler.gathered` says that it has waited long enough.
+        batch: Records for one call; 0 if the handler gets single records. gathers: Whether a batch with fewer records
+        waits until :meth:`Scheduler.gathered` says that it has waited long enough.
     """
 
     records: int
@@ -56,29 +57,29 @@ class Limits(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Most works of one partition from the lowest one that is not done."""
+        """Most works of one partition from the lowest one that isn't done."""
         return self.records
 
 
 class Work:
-    """What one call of the handler gets.
+    """The argument of one call of the handler, and the state of that call.
 
     Attributes:
         backlog: The partition's.
         item: The record, or a list of records; None once it is done or dropped.
-        rest: Records of a batch that failed, which are handled one by one after ``item``.
-        lane: The lane in which it keeps its place; None for none.
-        offset: The lowest offset that is not done.
+        rest: Records of a failed batch, which are handled one by one after ``item``.
+        lane: The lane in which it waits for its turn; None if it has no lane.
+        offset: The lowest offset that isn't done.
         count: How many records it has.
         done: Whether it is finished.
         attempts: Failed calls of the handler.
-        began: The time of the call; meaningful while it runs.
+        began: The time at which the call started; meaningful while it runs.
         task: The task that runs it.
-        timer: Ends its pause, or its time.
-        cancelled: Why its call is being cancelled; empty if it is not.
+        timer: The timer that ends its pause, or cancels its call. cancelled: Why its call is being cancelled; empty if
+        it isn't.
     """
 
-    # Defaults of the class: one is made for each record, and few need more than __init__ sets.
+    # These are defaults of the class, because a work is made for each record, and few need more than __init__ sets.
     rest: list[Record[Any, Any]] | None = None
     done = False
     attempts = 0
@@ -107,23 +108,23 @@ class Work:
 
 
 class Backlog:
-    """The works of one partition from a position on: each assignment, and each seek, begins another.
+    """The works of one partition from a position on. Each assignment, and each seek, starts another backlog.
 
     Attributes:
         partition: The partition.
         source: Identifies the position from which they were read.
-        works: Those that are not done, and those after the first of these, in order of their offsets.
-        queue: With one lane: the records after the only work, which become a work in their turn.
+        works: The works from the first one that isn't done, in order of their offsets.
+        queue: If there is one lane, the records after the only work. They become works in their turn.
         lanes: Lane → the works that wait for the one whose turn it is.
         ready: Works that can start.
         running: Works that are being handled.
         postponed: Works that wait for their retry.
         count: Records that are not done.
-        size: About their bytes: each counts as much as the average.
-        blocked: Whether nothing of it starts now.
-        dropped: Whether nothing of it ever starts again.
-        abandoned: Whether calls that run in spite of their cancellation are waited for no more.
-        full: Whether nothing more is taken of it now.
+        size: Approximately their bytes. Each record counts as much as the average.
+        blocked: Whether none of its works starts now.
+        dropped: Whether none of its works ever starts again.
+        abandoned: Whether a revocation has stopped waiting for calls that don't end although they were cancelled.
+        full: Whether no more records of its partition are taken now.
         in_turns: Whether it is queued for its turn.
     """
 
@@ -150,7 +151,7 @@ class Backlog:
         return self.works[0].offset if self.works else None
 
     def advance(self) -> None:
-        """Forget what is done and has nothing unfinished before it."""
+        """Forget the finished works before the first unfinished one."""
         works = self.works
         while works and works[0].done:
             works.popleft()
@@ -162,13 +163,12 @@ class Scheduler:
     Attributes:
         count: Records that are not done.
         size: Their bytes.
-        running: Works that are being handled.
-        stopped: Whether nothing starts any more.
+        running: Works that are being handled. stopped: Whether no work starts any more.
     """
 
     def __init__(self, order: str | Lane, limits: Limits, *, overhead: bool = True) -> None:
         """``order``: ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane.
-        ``overhead``: whether bytes count what a record occupies besides its key and value."""
+        ``overhead`` says whether bytes include the memory that a record occupies besides its key and value."""
         self._size_of = size_of if overhead else _content_size
         self.count = 0
         self.size = 0
@@ -227,17 +227,17 @@ class Scheduler:
         return self._gathering.get(backlog)
 
     def gathered(self, backlog: Backlog) -> None:
-        """The batch that waits for more records waits no longer."""
+        """Let the batch that waits for more records wait no longer."""
         if (work := self._gathering.pop(backlog, None)) is not None:
             self._queue(work)
 
     def all_gathered(self) -> None:
-        """No more records are taken: no batch waits any longer."""
+        """Let no batch wait any longer, because no more records are taken."""
         for backlog in list(self._gathering):
             self.gathered(backlog)
 
     def _may_grow(self, work: Work) -> bool:
-        """Whether a batch takes another record: only one that waits for its first call."""
+        """Return whether a batch takes another record. Only a batch that waits for its first call does."""
         begun = work.done or work.attempts or work.rest is not None or work in work.backlog.running
         return not begun and work.count < self.limits.batch
 
@@ -277,11 +277,12 @@ class Scheduler:
 
     @property
     def may_start(self) -> bool:
-        """Whether another work could start now. It may be wrong about partitions that were blocked or dropped."""
+        """Whether another work could start now. It may be True although all works belong to blocked or dropped
+        partitions."""
         return bool(self._turns) and not self.stopped and self.running < self.limits.running
 
     def start(self, now: float, task: object = None) -> Work | None:
-        """Return the work to handle next, None if there is none or as many run as may."""
+        """Return the work to handle next; None if there is none, or if the limit of running works is reached."""
         turns = self._turns
         # guard: nothing starts once a run is being ended -> self.running >= self.limits.running
         if self.stopped or self.running >= self.limits.running:
@@ -305,13 +306,13 @@ class Scheduler:
         return None
 
     def finish(self, work: Work) -> None:
-        """A running work is done: it never starts again, and the next one of its lane is ready."""
+        """Note that a running work is done. It never starts again, and the next one of its lane is ready."""
         work.backlog.running.discard(work)
         self.running -= 1
         self._done(work)
 
     def give_up(self, work: Work) -> None:
-        """A postponed work is done, without another call."""
+        """Note that a postponed work is done without another call."""
         if work in work.backlog.postponed:
             work.backlog.postponed.discard(work)
             self._done(work)
@@ -328,10 +329,10 @@ class Scheduler:
             self._next_in_lane(work)
 
     def follow(self, work: Work) -> bool:
-        """With one lane: a running work is done, and becomes the next record's. Return False, having done nothing, if
-        there is none, or another partition waits for its turn.
+        """If there is one lane, note that a running work is done, and reuse it for the next record. Do nothing and
+        return False if there is no record, or if another partition waits for its turn.
 
-        As :meth:`finish` and then :meth:`start`, for a part of the time.
+        It has the effect of :meth:`finish` and :meth:`start`, in a part of the time.
         """
         backlog = work.backlog
         queue = backlog.queue
@@ -344,7 +345,8 @@ class Scheduler:
         return True
 
     def finish_one(self, work: Work) -> None:
-        """One record of a running batch is done, which is now handled record by record; the next one is ready."""
+        """Note that one record of a running batch is done, which is now handled record by record. The next record is
+        ready."""
         assert work.rest, "the last one of a batch is done with finish()"
         backlog = work.backlog
         self._shrink(backlog, 1)
@@ -356,8 +358,8 @@ class Scheduler:
         self.due(work)
 
     def postpone(self, work: Work) -> None:
-        """A running work stops without being done. Unless its backlog was dropped, its lane waits for it, until
-        :meth:`due` makes it ready again."""
+        """Note that a running work stops without being done. Unless its backlog was dropped, its lane waits for it
+        until :meth:`due` makes it ready again."""
         backlog = work.backlog
         backlog.running.discard(work)
         self.running -= 1
@@ -369,7 +371,7 @@ class Scheduler:
             backlog.postponed.add(work)
 
     def due(self, work: Work) -> None:
-        """A postponed work is ready."""
+        """Note that a postponed work is ready."""
         if work in work.backlog.postponed:
             work.backlog.postponed.discard(work)
             self._make_ready(work)
@@ -377,14 +379,14 @@ class Scheduler:
     # Partitions
 
     def block(self, backlog: Backlog, blocked: bool) -> None:
-        """Start nothing of a backlog, or continue."""
+        """Stop or continue starting works of a backlog."""
         backlog.blocked = blocked or backlog.dropped
         if not backlog.blocked and backlog.ready and not backlog.in_turns:
             backlog.in_turns = True
             self._turns.append(backlog)
 
     def drop(self, backlog: Backlog) -> None:
-        """Start nothing of a backlog ever again. What runs goes on; :attr:`Backlog.lowest` stays true."""
+        """Never start a work of this backlog again. Running ones go on, and :attr:`Backlog.lowest` stays right."""
         if backlog.dropped:
             return
         backlog.dropped = backlog.blocked = True
@@ -395,7 +397,7 @@ class Scheduler:
                 work.item = work.rest = None
         if backlog.queue:
             self._shrink(backlog, len(backlog.queue))
-            # The lowest offset stays true when the running work is done.
+            # It keeps the lowest offset right when the running work is done.
             backlog.works.append(Work(backlog, None, None, backlog.queue[0].offset))
             backlog.queue.clear()
         backlog.ready.clear()
@@ -403,14 +405,14 @@ class Scheduler:
         backlog.postponed.clear()
 
     def share(self, partitions: int) -> int:
-        """Return how many records one of so many partitions may have that are not done.
+        """Return how many unfinished records one of so many partitions may have.
 
-        A part, so that a partition whose records are not handled leaves room to the others.
+        It's a part of the limit, so that a partition whose records aren't handled leaves room for the others.
         """
         return max(self.limits.records // max(partitions, 1), 1)
 
     def room(self, backlog: Backlog, partitions: int) -> int:
-        """Return how many more records may be taken of a partition; 0 if none."""
+        """Return how many more records of a partition may be taken."""
         limits = self.limits
         if backlog.size and backlog.size >= max(limits.size // max(partitions, 1), 1):
             return 0
@@ -418,8 +420,8 @@ class Scheduler:
         return max(min(self.share(partitions) - backlog.count, limits.records - self.count, span), 0)
 
     def relieved(self, backlog: Backlog, partitions: int) -> bool:
-        """Whether a full backlog has become small enough to take more; a good part less, so that it does not change
-        with each record."""
+        """Return whether a full backlog has become small enough to take more. It must be well below the limit, so that
+        this doesn't change with each record."""
         limits = self.limits
         return (
             backlog.count <= self.share(partitions) // 2
@@ -429,12 +431,12 @@ class Scheduler:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be taken of any partition."""
+        """Whether no more records may be taken from any partition."""
         return self.count >= self.limits.records or self.size >= self.limits.size
 
     @property
     def has_room(self) -> bool:
-        """Whether to take records again after :attr:`full`: with a good part of the limits free."""
+        """Whether to take records again after :attr:`full`, because a good part of the limits is free."""
         records, size = self.limits.records, self.limits.size
         return self.count <= records - max(records // 4, 1) and self.size <= size - max(size // 4, 1)
 
@@ -455,8 +457,8 @@ class Scheduler:
 
 
 def size_of(record: Record[Any, Any]) -> int:
-    """Return about how many bytes of memory a record occupies."""
-    # As stored: what a deserializer makes of it has no size that is known.
+    """Return approximately how many bytes of memory a record occupies."""
+    # Use the stored bytes. The size of a deserialized object isn't known.
     key, value = record.raw_key, record.raw_value
     size = _RECORD_OVERHEAD
     if key is not None:
@@ -473,5 +475,5 @@ def _content_size(record: Record[Any, Any]) -> int:
 
 
 def _key(record: Record[Any, Any]) -> Hashable:
-    # As stored: a deserialized key may have no hash.
+    # Use the stored key, because a deserialized key may not be hashable.
     return record.raw_key

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end all runs of an event loop with ``handle_signals``, while they last."""
+"""SIGTERM and SIGINT, which end all runs of an event loop with ``handle_signals``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Stop = Callable[[], None]
 def signals_handled(stop: Stop) -> Iterator[None]:
     """Call ``stop`` for SIGTERM and SIGINT instead of what handled them before, and restore that at the end.
 
-    Several runs of one event loop are all stopped; the last to end restores the former handlers. Those that were added
-    to the event loop itself are restored where the loop shows them, as asyncio's do; else that is logged, and the
-    signal has its default effect afterwards.
+    A signal stops all runs of the event loop, and the last one to end restores the former handlers. Handlers that were
+    added to the event loop itself are restored if the loop shows them, as asyncio's loops do. Otherwise that is logged,
+    and the signal has its default effect afterwards.
 
     Raises:
-        ConfigurationError: Signals cannot be handled here.
+        ConfigurationError: Signals can't be handled here.
     """
     loop = asyncio.get_running_loop()
     handled = _HANDLED.get(loop)
@@ -46,7 +46,8 @@ def signals_handled(stop: Stop) -> Iterator[None]:
 
 
 class _Handled:
-    """The signals of one event loop, from the first run that asks for them to the end of the last."""
+    """The handled signals of one event loop, from the start of the first run with ``handle_signals`` to the end of the
+    last."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.stops: list[Stop] = []
@@ -63,15 +64,16 @@ class _Handled:
             ) from error
 
     def _replace(self, number: signal.Signals) -> Callable[[], object] | None:
-        """Handle a signal; return what restores its former handler, None if that cannot be had."""
+        """Handle a signal. Return a function that restores the former handler; None if that isn't possible."""
         loop, former = self._loop, signal.getsignal(number)
-        # Of asyncio's own loops. The Python handler by which they hear of a signal does nothing by itself.
+        # This attribute exists in asyncio's own loops only. The Python handler that they install does nothing by
+        # itself.
         handles: dict[int, Any] = getattr(loop, "_signal_handlers", None) or {}
         handle = handles.get(number)
         of_loop = loop.remove_signal_handler(number)
         loop.add_signal_handler(number, self._stop_all)
         if not of_loop:
-            # None also if it was not installed from Python, and cannot be restored from it.
+            # It's None if the handler wasn't installed from Python, and so can't be restored.
             return None if former is None else lambda: signal.signal(number, former)
         if handle is not None:
             return lambda: loop.add_signal_handler(number, handle._callback, *handle._args)
@@ -83,7 +85,7 @@ class _Handled:
         return None
 
     def _stop_all(self) -> None:
-        # A copy: a run may end by it.
+        # Copy the list. A run may end in this call.
         for stop in list(self.stops):
             stop()
 

@@ -1,10 +1,10 @@
-"""What a run is doing: its :class:`RunStatus`, and calls that take long."""
+"""The state of a run: its :class:`RunStatus`, and calls that take long."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from aiokproto.running.scheduler import Backlog, Scheduler, Work
 from aiokproto.running.summary import PartitionProgress, RunStatus, RunSummary
@@ -20,7 +20,7 @@ WATCHED_EVERY = STUCK_AFTER / 6
 
 def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSummary, *, active: bool) -> RunStatus:
     """Return the state of a run."""
-    now = current().wall()
+    now = current().milliseconds()
     partitions: dict[TopicPartition, PartitionProgress] = {}
     for backlog in backlogs:
         progress, before = _progress(backlog, now), partitions.get(backlog.partition)
@@ -38,17 +38,16 @@ def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSumm
 
 
 class StuckReport:
-    """Logs calls that take long, one line in :data:`STUCK_AFTER` seconds, however many there are."""
+    """Logs calls that take long, at most one line in :data:`STUCK_AFTER` seconds."""
 
-    def __init__(self, running: Callable[[], list[Work]], log: logging.Logger) -> None:
-        self._running = running
+    def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._time = asyncio.get_running_loop().time
         self._reported = -STUCK_AFTER
 
-    def report(self) -> None:
-        """Look, and log if it is time."""
-        now, works = self._time(), self._running()
+    def report(self, works: list[Work]) -> None:
+        """Log the running ``works`` that take long, unless a line was logged a moment ago."""
+        now = self._time()
         stuck = [work for work in works if now - work.began >= STUCK_AFTER]
         if not stuck or now - self._reported < STUCK_AFTER:
             return
@@ -65,8 +64,8 @@ class StuckReport:
 
 
 def problem_of(works: list[Work], after: float) -> str:
-    """Return what is wrong with running calls: one does not end although it is cancelled, or takes longer than
-    ``after`` seconds; empty if nothing is."""
+    """Return what is wrong with running calls: one doesn't end although it was cancelled, or takes longer than
+    ``after`` seconds. Empty if nothing is wrong."""
     now = asyncio.get_running_loop().time()
     stuck = [work for work in works if work.cancelled or now - work.began >= after]
     if not stuck:

@@ -1,4 +1,4 @@
-"""What :meth:`Consumer.run` reports: counts by topic, and what it is doing now."""
+"""The reports of :meth:`Consumer.run`: counts by topic, and what it's doing now."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiokproto.types import TopicPartition
 
 @dataclass
 class TopicCounts:
-    """What became of the records of one topic.
+    """Counts of the records of one topic.
 
     Attributes:
         processed: Records that the handler has finished.
-        retried: Failed calls that were, or will be, made again: in place, or by way of a retry topic.
+        retried: Failed calls that were, or will be, made again, either in place or after a retry topic.
         dead_lettered: Records written to the dead-letter topic.
         failed: Calls of the handler that raised or took too long.
     """
@@ -65,8 +65,8 @@ class RunStats:
         retried: Failed calls that were, or will be, made again; of a share consumer, released records.
         dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
         failed: Calls of the handler that raised or took too long.
-        pending: Records that were taken and are not finished.
-        running: Calls of the handler that run, also those that were left alone when a run ended.
+        pending: Records that were taken and are not finished. running: Calls of the handler that run, including those
+        that were left alone when a run ended.
     """
 
     processed: int
@@ -102,7 +102,7 @@ class RunStatus:
 
     Attributes:
         active: Whether it runs.
-        stopping: Whether it starts no handler any more.
+        stopping: Whether it starts no more calls.
         pending: Records that were taken and are not finished.
         pending_bytes: About how many bytes they occupy.
         running: Calls of the handler that run.

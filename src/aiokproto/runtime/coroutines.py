@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def is_async(function: object) -> bool:
-    """Return whether it is a coroutine function: also for a partial of one, and for an object with ``__call__``."""
+    """Return whether it is a coroutine function, a partial of one, or an object with such a ``__call__``."""
     while isinstance(function, partial):
         function = function.func
     if iscoroutinefunction(function):
         return True
-    # Of the class, as calling an object looks there; `type.__call__` makes no class a coroutine function.
+    # Look in the class, because calling an object looks there; `type.__call__` makes no class a coroutine function.
     return iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
 
 

@@ -1,4 +1,4 @@
-"""Sources of nondeterminism: wall clock, CPU time, name resolution, randomness, and when a task begins."""
+"""Sources of nondeterminism: wall clock, CPU time, name resolution, randomness, and when a task starts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Runtime:
         self.random = random
         self.secrets = random if secrets is None else secrets
 
-    def wall(self) -> int:
+    def milliseconds(self) -> int:
         """Return the time for timestamps of records and logs, in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
@@ -81,17 +81,16 @@ def current() -> Runtime:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return SYSTEM
-    # An attribute of the loop and no global: a simulation and a real loop can run in one process.
+    # It is an attribute of the loop instead of a global, because a simulation and a real loop can run in one process.
     found: Runtime = getattr(loop, "runtime", SYSTEM)
     return found
 
 
 def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-    """Return a task of the running event loop that begins in the loop's next iteration.
+    """Return a task of the running event loop that starts in the loop's next iteration.
 
-    Whoever creates a task completes the state that it reads before the next await. A task factory may begin it within
-    the call (``asyncio.eager_task_factory``), so tasks of this library are none of its tasks.
-    """
+    The code that creates a task completes, before its next await, the state that the task reads. A task factory may
+    start the task within the call (``asyncio.eager_task_factory``), so tasks of this library don't come from it."""
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None and Task is asyncio.Task:
         return loop.create_task(work, name=name)
@@ -99,7 +98,7 @@ def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asy
 
 
 def monotonic() -> float:
-    """Return a time for durations, in seconds: of the running event loop's clock if there is one."""
+    """Return a time for durations, in seconds, of the running event loop's clock if there is one."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

@@ -4,10 +4,9 @@
 
 A timeout cancels its task and turns that cancellation into a ``TimeoutError``. If something else cancels the task at
 the same time, the coroutine sees one ``CancelledError`` for both. The task has to count them, or the timeout takes the
-other's as its own: a task that is cancelled once would go on, and whoever waits for its end would wait for ever. Python
-counts since 3.11 (``Task.cancelling``). Before, the tasks of this library do, as :func:`aiokproto.runtime.create_task`
-makes them; in a task of an application a timeout wins over a cancellation.
-"""
+other cancellation for its own: the task would go on, and a caller that waits for its end would wait forever. Python
+counts since 3.11 (``Task.cancelling``). Before, the tasks of this library do, which
+:func:`aiokproto.runtime.create_task` makes; in a task of the application a timeout wins over a cancellation."""
 
 from __future__ import annotations
 
@@ -45,10 +44,9 @@ _CANCELLED_WITHIN = 1.0
 
 
 def is_cancelled() -> bool:
-    """Return whether the current task was cancelled: if not, a CancelledError in it is an error of what it has awaited.
+    """Return whether the current task was cancelled. If not, a CancelledError in it is an error of the awaited object.
 
-    Before Python 3.11 tasks of the application do not tell: there every CancelledError counts as their own.
-    """
+    Before Python 3.11 tasks of the application don't report that, so every CancelledError counts as their own."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0
 
@@ -64,8 +62,8 @@ def in_task() -> bool:
 async def apart(awaitable: Awaitable[T], what: str, drop: Callable[[T], object] = lambda result: None) -> T:
     """Await something of the application in a task of its own.
 
-    What is cancelled in there is not the caller. Cancelled, the caller waits a second for the function to end, which
-    may swallow its cancellation, and then leaves it alone.
+    A cancellation inside of that task isn't the caller's. If the caller is cancelled, it waits a second for the
+    function to end, which may swallow its cancellation, and then leaves it alone.
 
     Args:
         awaitable: What a function of the application has returned.
@@ -132,7 +130,7 @@ else:
             return self._expired
 
         def reschedule(self, when: float | None) -> None:
-            # Of the task that has entered: another one may call this.
+            # This is the task that has entered; another task may call this method.
             assert self._task is not None, "entered, and not left"
             self._when = when
             if self._timer is not None:
@@ -205,7 +203,7 @@ async def deadline_at(at: float, describe: Callable[[], str]) -> AsyncIterator[N
         async with scope:
             yield
     except asyncio.TimeoutError as error:
-        # The body can raise TimeoutError itself, for another deadline: that one is re-raised as it is.
+        # The body itself can raise TimeoutError for another deadline; that error is raised again as it is.
         if not scope.expired():
             raise
         raise DeadlineError(describe()) from error

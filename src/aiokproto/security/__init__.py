@@ -1,23 +1,24 @@
 """How a client proves who it is: SASL mechanisms and their credentials.
 
-A **mechanism** (:class:`SaslMechanism`) has a name and credentials, and begins one **exchange** (:class:`SaslExchange`)
-per authentication: tokens for the broker out, its challenges in. Both know nothing of connections, so that they can be
-tested as functions; ``net.authentication`` carries the tokens. Credentials are read anew for each exchange
-(:class:`Secret`): a rotated password counts from the next connection on.
+A **mechanism** (:class:`SaslMechanism`) has a name and credentials, and starts one **exchange** (:class:`SaslExchange`)
+for each authentication. The exchange turns the broker's challenges into tokens. Neither knows anything about
+connections, so they can be tested as functions; ``net.authentication`` carries the tokens. Credentials are read again
+for each exchange (:class:`Secret`), so a rotated password takes effect with the next connection.
 
-**OAUTHBEARER** (:class:`OAuthBearer`) sends a token of its **source**, which is any function. ``token`` reads and
-checks what the source gives, ``token_cache`` keeps it for all connections until it has to be replaced. The sources here
-ask a ``token_endpoint`` by one ``http_request`` (:class:`ClientCredentials`, :class:`JwtBearer`), for which they may
-sign an :class:`Assertion`; sign for AWS (:class:`AwsMskIamToken`); or sign nothing (:class:`UnsecuredToken`).
+**OAUTHBEARER** (:class:`OAuthBearer`) sends a token from a **source**, which is any function. ``token`` reads and
+checks the result of the source, and ``token_cache`` keeps the token for all connections until it has to be replaced.
+Two of the sources here (:class:`ClientCredentials`, :class:`JwtBearer`) request a token from a ``token_endpoint`` with
+one ``http_request``, for which they may sign an :class:`Assertion`. Others sign a token for AWS
+(:class:`AwsMskIamToken`), or make an unsigned one (:class:`UnsecuredToken`).
 
-**Options.** ``options`` makes a mechanism of options by name, ``oauth_options`` those of OAUTHBEARER; ``jaas`` reads
-Java's ``sasl.jaas.config``, and ``login_modules`` says what its login modules are here.
+**Options.** ``options`` makes a mechanism from options, and ``oauth_options`` makes OAUTHBEARER. ``jaas`` parses Java's
+``sasl.jaas.config``, and ``login_modules`` maps its login modules to mechanisms.
 
-What can never happen: a secret in an error, a log, or a ``repr``. Objects that hold one have a ``repr`` without it, and
-errors name the option and not its value. And a token that has expired is never sent.
+A secret is never in an error, a log, or a ``repr``. Objects that hold one have a ``repr`` without it, and errors name
+the option and not its value. A token that has expired is never sent.
 
-The option ``sasl_mechanism`` takes a name, with the options of that mechanism, or a :class:`SaslMechanism`: one of the
-classes here, or of your own.
+The option ``sasl_mechanism`` takes the name of a mechanism, with the options of that mechanism, or a
+:class:`SaslMechanism`: one of the classes here, or your own.
 """
 
 from aiokproto.security.assertion import Assertion

@@ -1,4 +1,4 @@
-"""Assertions: JSON Web Tokens that a client signs itself, to prove to a token endpoint who it is (RFC 7523)."""
+"""Assertions: JSON Web Tokens that a client signs itself, to prove its identity to a token endpoint (RFC 7523)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from aiokproto.security.secret import Secret, SecretSource
 ALGORITHMS = ("RS256", "ES256")
 
 _MIN_RSA_BITS = 2048
-"""RFC 7518 §3.3."""
+"""The minimum of RFC 7518 §3.3."""
 
 
 class Assertion:
     """Makes assertions, each with a new time. Needs the extra ``oauth`` (the packages cryptography and
     PyJWT).
 
-    Key and template are read again for each assertion. Claims of the template come over ``audience``, ``issuer`` and
-    ``subject``, and the times over those of the template, as in Kafka.
+    Key and template are read again for each assertion. As in Kafka, claims of the template override ``audience``,
+    ``issuer`` and ``subject``, and the times override the template's.
 
     Args:
         key: The private key, in PEM: a file, or the text.
         algorithm: ``"RS256"`` (the default; an RSA key of at least 2048 bits) or ``"ES256"`` (a key of the curve
             P-256).
-        passphrase: What the key is encrypted with. Default None, not encrypted.
+        passphrase: The passphrase of the key. Default None, for a key that isn't encrypted.
         audience: The claim ``aud``: the token endpoint, or the identity provider. Default None.
         issuer: The claim ``iss``: the client. Default None.
-        subject: The claim ``sub``: the client, or for whom the token is. Default None.
+        subject: The claim ``sub``: the client, or the user whom the token is for. Default None.
         lifetime: How long an assertion is valid (s). Default 300.
-        not_before: How long before now it is valid already (s), for clocks that differ. Default 60.
-        jti: Whether it has a unique id, the claim ``jti``. Default False.
+        not_before: How long before its creation an assertion is already valid (s), for clocks that differ. Default 60.
+        jti: Whether an assertion has a unique id, the claim ``jti``. Default False.
         template: Header and claims as JSON, ``{"header": {…}, "payload": {…}}``: a file, or the object itself. Default
             None.
 
@@ -81,20 +81,20 @@ class Assertion:
         """Return a new assertion.
 
         Raises:
-            BrokerConnectionError: The key or the template cannot be read, or is invalid.
+            BrokerConnectionError: The key or the template can't be read, or is invalid.
             ConfigurationError: A package is missing.
         """
         pem = await self._key.read()
         passphrase = None if self._passphrase is None else await self._passphrase.read()
         template = await self._read_template()
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         claims = {**self._claims, **template.get("payload", {})}
         claims |= {"iat": now, "exp": now + self._lifetime, "nbf": now - self._not_before}
         if self._jti:
             claims["jti"] = str(current().uuid())
         header = {**template.get("header", {}), "alg": self._algorithm, "typ": "JWT"}
         unsigned = f"{encode_part(header)}.{encode_part(claims)}"
-        # In a thread, because decrypting the key takes long by design.
+        # Sign in a thread, because decrypting the key takes long by design.
         loop = asyncio.get_running_loop()
         signature = await loop.run_in_executor(None, _sign, self._algorithm, pem, passphrase, unsigned.encode())
         return f"{unsigned}.{base64url(signature)}"
@@ -135,7 +135,7 @@ def _sign(algorithm: str, pem: str, passphrase: str | None, data: bytes) -> byte
     try:
         key = serialization.load_pem_private_key(pem.encode(), passphrase.encode() if passphrase else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # Without its text: that may have parts of the key.
+        # Leave the error's text out, because it may have parts of the key.
         raise BrokerConnectionError(
             f"{option}: not a private key in PEM, or the passphrase is missing, not needed, or wrong"
         ) from None

@@ -1,4 +1,4 @@
-"""AWS: credentials, and requests that they sign (Signature Version 4, in query parameters)."""
+"""AWS: credentials, and the requests that they sign (Signature Version 4, in query parameters)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokproto.runtime import current, utc
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 _MARGIN = 300.0
-"""Time before the credentials of a role expire in which new ones are requested (s)."""
+"""How long before the credentials of a role expire new ones are requested (s)."""
 
 _HOST = re.compile(
     r"(?:.+\.)?kafka(?:-serverless)?(?:-fips)?\.(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)\.(?:api\.aws|amazonaws\.com(?:\.cn)?)"
@@ -34,7 +34,7 @@ class AwsCredentials(NamedTuple):
         access_key_id: The id of the access key.
         secret_access_key: The secret access key.
         session_token: The token of temporary credentials. Default None.
-        expires_at: When temporary credentials expire, in seconds since the epoch. Default None, unknown or never.
+        expires_at: When temporary credentials expire, in seconds since the epoch. Default None, for unknown or never.
     """
 
     access_key_id: str
@@ -51,7 +51,7 @@ AwsCredentialsSource: TypeAlias = "AwsCredentials | Callable[[], AwsCredentials 
 
 
 class CredentialsReader:
-    """Reads credentials from a source; None is a new :class:`BotocoreCredentials`."""
+    """Reads credentials from a source. None stands for a new :class:`BotocoreCredentials`."""
 
     def __init__(self, source: AwsCredentialsSource | None) -> None:
         self._source: Any = BotocoreCredentials() if source is None else source
@@ -65,7 +65,7 @@ class CredentialsReader:
 
         Raises:
             BrokerConnectionError: There are none. The authentication is tried again, like a failed connection.
-            KafkaError: What the function raised, if it is one.
+            KafkaError: The function raised it.
         """
         found: Any = self._source
         if not isinstance(found, AwsCredentials):
@@ -86,15 +86,16 @@ class CredentialsReader:
 
 
 class BotocoreCredentials:
-    """Credentials as AWS's tools find them: environment, configuration files, containers, instances. Needs the extra
-    ``aws`` (the package botocore), which also renews them.
+    """Credentials that AWS's own tools would find: in the environment, configuration files, containers or instances.
+
+    Needs the extra ``aws`` (the package botocore), which also renews them.
 
     Args:
         profile: The profile in the configuration files. Default None: ``AWS_PROFILE``, or the default profile.
         role_arn: A role to assume with them. Default None.
         role_session_name: The session's name, for a role. Default ``"aiokproto"``.
         external_id: The external id, for a role. Default None.
-        sts_region: The region of the token service that gives a role. Default None: that of the profile.
+        sts_region: The region of the token service that gives a role. Default None: the profile's region.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class BotocoreCredentials:
         Raises:
             ConfigurationError: The package botocore is missing.
         """
-        return await asyncio.get_running_loop().run_in_executor(None, self._find, current().wall() / 1000)
+        return await asyncio.get_running_loop().run_in_executor(None, self._find, current().milliseconds() / 1000)
 
     def _find(self, now: float) -> AwsCredentials:
         try:
@@ -133,16 +134,16 @@ class BotocoreCredentials:
         if self._session is None:
             self._session = botocore.session.Session(profile=self._profile)
         if self._role:
-            held = self._assumed
-            if held is None or (held.expires_at or 0) - now < _MARGIN:
-                held = self._assumed = self._assume()
-            return held
-        # The session keeps them, and renews temporary ones before they expire.
+            cached = self._assumed
+            if cached is None or (cached.expires_at or 0) - now < _MARGIN:
+                cached = self._assumed = self._assume()
+            return cached
+        # The session keeps the credentials, and renews temporary ones before they expire.
         found = self._session.get_credentials()
         if found is None:
             raise BrokerConnectionError("no AWS credentials: none in environment, configuration files or metadata")
         frozen = found.get_frozen_credentials()
-        # A datetime, of those that botocore renews; it has no public name.
+        # Credentials that botocore renews have this datetime, without a public name.
         expiry: Any = getattr(found, "_expiry_time", None)
         expires_at = None if expiry is None else float(expiry.timestamp())
         return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
@@ -164,10 +165,10 @@ class BotocoreCredentials:
 
 
 def region_of(host: str, given: str | None) -> str:
-    """Return the region of a cluster: as it is given, in the broker's name, or in the environment.
+    """Return the region of a cluster: the given one, or from the broker's name, or from the environment.
 
     Raises:
-        ConfigurationError: None of them has it.
+        ConfigurationError: None of them has the region.
     """
     found = _HOST.fullmatch(host.lower().rstrip("."))
     region = given or (found and found["region"]) or os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION"))
@@ -177,10 +178,10 @@ def region_of(host: str, given: str | None) -> str:
 
 
 def check_region(region: str) -> str:
-    """Check a region's form: it becomes a part of a host name.
+    """Check the form of a region, which becomes a part of a host name.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It isn't a region.
     """
     if not isinstance(region, str) or not _REGION.fullmatch(region):
         raise ConfigurationError(f"sasl_aws_region={region!r}: expected a region such as 'us-east-1'")
@@ -197,7 +198,7 @@ def presigned(
     at: int,
     expires: int,
 ) -> dict[str, str]:
-    """Sign ``GET https://host/`` with query parameters; return these and those of the signature.
+    """Sign ``GET https://host/`` with query parameters, and return these with the signature's parameters.
 
     Args:
         host: The host.
@@ -229,6 +230,6 @@ def presigned(
 
 
 def query_string(parameters: Mapping[str, str]) -> str:
-    """Encode parameters as Signature Version 4 does: sorted, and all but unreserved characters escaped."""
+    """Encode parameters for Signature Version 4: sorted, with everything but unreserved characters escaped."""
     pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parameters.items())
     return "&".join(f"{name}={value}" for name, value in pairs)

@@ -1,7 +1,7 @@
 """Access to Amazon MSK by IAM: the mechanism AWS_MSK_IAM, and the same as an OAUTHBEARER token.
 
-Both sign the action ``kafka-cluster:Connect``: the mechanism for the broker's host, and as JSON; the token for the
-region's endpoint, as a URL. Nothing secret is sent.
+Both sign the action ``kafka-cluster:Connect``. The mechanism signs it for the broker's host, and sends it as JSON. The
+token is signed for the region's endpoint, and is a URL. Nothing secret is sent.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _EXPIRES = 900
 
 
 class AwsMskIam:
-    """AWS_MSK_IAM: a signature by credentials of AWS.
+    """AWS_MSK_IAM: a signature made with AWS credentials.
 
     Args:
         credentials: :class:`~aiokproto.security.AwsCredentials`, or a function, async or not, that returns them.
-            Default None: those that AWS's tools use (:class:`~aiokproto.security.BotocoreCredentials`).
+            Default None: the credentials that AWS's tools use (:class:`~aiokproto.security.BotocoreCredentials`).
         region: The cluster's region. Default None: the one in the broker's host name, or in the environment
             (``AWS_REGION``).
 
@@ -51,7 +51,7 @@ class AwsMskIam:
         self._region = None if region is None else check_region(region)
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         return _AwsMskIamExchange(self._credentials, host, self._region)
 
     def __repr__(self) -> str:
@@ -67,14 +67,14 @@ class _AwsMskIamExchange:
 
     @property
     def complete(self) -> bool:
-        # The broker's response to the signature has content, and its absence is a failure.
+        # The exchange isn't complete without the broker's response to the signature, which must have content.
         return False
 
     async def start(self) -> bytes:
         region = region_of(self._host, self._region)
         credentials = await self._credentials.read()
         self.user = credentials.access_key_id
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         signed = presigned(self._host, region, _SERVICE, _ACTION, credentials, at=now, expires=_EXPIRES)
         fields = {"version": _VERSION, "host": self._host, "user-agent": _USER_AGENT}
         fields |= {name.lower(): value for name, value in signed.items()}
@@ -112,7 +112,7 @@ class AwsMskIamToken:
             BrokerConnectionError: There are no credentials.
         """
         credentials = await self._credentials.read()
-        now = current().wall() // 1000
+        now = current().milliseconds() // 1000
         host = f"kafka.{self._region}.amazonaws.com"
         signed = presigned(host, self._region, _SERVICE, _ACTION, credentials, at=now, expires=_EXPIRES)
         url = f"https://{host}/?{query_string({**signed, 'User-Agent': _USER_AGENT})}"

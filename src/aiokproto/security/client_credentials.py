@@ -1,7 +1,7 @@
-"""Tokens for a client itself, from an OAuth token endpoint: the client credentials grant (RFC 6749 §4.4; KIP-768), also
-with a client assertion (RFC 7523 §2.2; KIP-1258), and the JWT bearer grant (RFC 7523 §2.1; KIP-1139).
+"""Tokens for a client itself, from an OAuth token endpoint.
 
-Each is a function for :class:`~aiokproto.security.OAuthBearer`.
+There are two grants: client credentials (RFC 6749 §4.4; KIP-768), with a secret or a client assertion (RFC 7523 §2.2;
+KIP-1258), and JWT bearer (RFC 7523 §2.1; KIP-1139). Each is a function for :class:`~aiokproto.security.OAuthBearer`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ClientCredentials:
         client_id: The client's id. Optional with an assertion.
         client_secret: The client's secret.
         assertion: Instead of a secret (KIP-1258): an :class:`~aiokproto.security.Assertion`, a file, or a function.
-        scope: What the token shall be good for, separated by spaces. Default none.
-        parameters: Further fields of the request: some providers need ``audience`` or ``resource``. Default none.
-        header_urlencode: Whether id and secret are encoded for the header, as RFC 6749 §2.3.1 says. Default False, as
+        scope: The scopes of the token, separated by spaces. Default none.
+        parameters: Further fields of the request. Some providers need ``audience`` or ``resource``. Default none.
+        header_urlencode: Whether id and secret are URL-encoded for the header, as in RFC 6749 §2.3.1. Default False, as
             in Kafka.
 
     Each secret can be a file or a function, see :class:`~aiokproto.security.Secret`.
@@ -58,7 +58,7 @@ class ClientCredentials:
         self._client_id = None if client_id is None else Secret(f"{prefix}_id", client_id)
         self._client_secret = None if client_secret is None else Secret(f"{prefix}_secret", client_secret)
         self._assertion = None if assertion is None else Secret("sasl_oauthbearer_assertion", assertion)
-        self._form = {"grant_type": "client_credentials", **_scoped(scope, parameters)}
+        self._form = {"grant_type": "client_credentials", **_common_fields(scope, parameters)}
         self._header_urlencode = header_urlencode
 
     async def __call__(self) -> Token:
@@ -66,7 +66,7 @@ class ClientCredentials:
 
         Raises:
             AuthenticationError: The endpoint rejects the credentials.
-            BrokerConnectionError: It cannot be reached, or a secret cannot be read.
+            BrokerConnectionError: The endpoint can't be reached, or a secret can't be read.
         """
         client_id = None if self._client_id is None else (await self._client_id.read()).strip()
         if self._assertion is not None:
@@ -93,7 +93,7 @@ class JwtBearer:
     Args:
         endpoint: The token endpoint, or its URL.
         assertion: An :class:`~aiokproto.security.Assertion`, a file that has one, or a function that returns one.
-        scope: What the token shall be good for, separated by spaces. Default none.
+        scope: The scopes of the token, separated by spaces. Default none.
         parameters: Further fields of the request. Default none.
 
     Raises:
@@ -110,14 +110,14 @@ class JwtBearer:
     ) -> None:
         self.endpoint = TokenEndpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._assertion = Secret("sasl_oauthbearer_assertion", assertion)
-        self._form = {"grant_type": _JWT_BEARER, **_scoped(scope, parameters)}
+        self._form = {"grant_type": _JWT_BEARER, **_common_fields(scope, parameters)}
 
     async def __call__(self) -> Token:
         """Request a token. Cancelling closes the connection to the endpoint.
 
         Raises:
             AuthenticationError: The endpoint rejects the assertion.
-            BrokerConnectionError: It cannot be reached, or the assertion cannot be made.
+            BrokerConnectionError: The endpoint can't be reached, or the assertion can't be made.
         """
         assertion = (await self._assertion.read()).strip()
         return await self.endpoint.request({**self._form, "assertion": assertion}, {}, (assertion,))
@@ -126,6 +126,6 @@ class JwtBearer:
         return f"JwtBearer({self.endpoint!r})"
 
 
-def _scoped(scope: str | None, parameters: Mapping[str, str] | None) -> dict[str, str]:
+def _common_fields(scope: str | None, parameters: Mapping[str, str] | None) -> dict[str, str]:
     scoped = {"scope": scope.strip()} if scope and scope.strip() else {}
     return {**scoped, **(parameters or {})}

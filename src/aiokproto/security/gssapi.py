@@ -1,16 +1,16 @@
-"""GSSAPI (RFC 4752): Kerberos V5, by the system's library and the package ``gssapi``.
+"""GSSAPI (RFC 4752): Kerberos V5, with the system's library and the package ``gssapi``.
 
-**Tickets.** A client needs a ticket for each broker, which it gets from a KDC with its first ticket, that of the user.
-That one is in a credential cache where ``kinit`` has put it, or the library gets it with a keytab. Tickets from a
-keytab are in the memory of this process. The library gets new ones when half of their lifetime has passed: it is asked
-for each exchange, and so nothing runs between exchanges; while no KDC can be reached, those that it has are used.
+**Tickets.** A client needs a ticket for each broker. It gets it from a KDC with its first ticket, the user's. ``kinit``
+puts that one into a credential cache, or the library gets it with a keytab. Tickets from a keytab are in the memory of
+this process. The client asks the library for a ticket in each exchange, and the library gets a new one if half of the
+lifetime has passed, so nothing runs between exchanges. While no KDC can be reached, the old tickets are used.
 
-**The exchange.** Tokens of the context come first, until client and broker have authenticated each other. Then the
-broker offers layers of security, and the client selects none, since Kafka has none.
+**The exchange.** Client and broker exchange tokens of the context until they have authenticated each other. Then the
+broker offers security layers, and the client selects none, since Kafka has none.
 
-**Threads.** The library blocks while it reads files and waits for a KDC, half a minute for one that does not answer. It
-does so only in the first step, which runs in a thread; one at a time for each set of tickets, since two at once would
-replace the tickets under each other.
+**Threads.** The library blocks while it reads files and waits for a KDC, which takes half a minute if the KDC doesn't
+answer. It blocks only in the first step, which runs in a thread. For each set of tickets only one step runs at a time,
+since two concurrent ones would replace each other's tickets.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ import asyncio
 import importlib
 import logging
 import re
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, ConfigurationError
 from aiokproto.security.kerberos_errors import NO_CCACHE, code_of, ticket_error
 from aiokproto.security.mechanism import SaslExchange
-from aiokproto.security.serial_calls import SerialCalls
+
+T = TypeVar("T")
 
 SLOW = 5.0
-"""Time that getting a ticket took (s) after which its cancellation is logged with the cause."""
+"""If getting a ticket is cancelled after more than this time (s), the cause is logged."""
 
 _NO_LAYER = 1
 """The bit for "no security layer" in the broker's offer, and the client's selection (RFC 4752 §3.3)."""
 
 _TYPED = re.compile(r"[A-Za-z]{2,}:")
-"""A keytab or credential cache with its type, as ``FILE:/path`` and ``KCM:``; one letter is a Windows drive."""
+"""A keytab or credential cache with its type, as in ``FILE:/path`` or ``KCM:``. A single letter is a Windows drive."""
 
 logger = logging.getLogger("aiokproto.security")
 
@@ -45,17 +49,17 @@ logger = logging.getLogger("aiokproto.security")
 class Gssapi:
     """GSSAPI, which is Kerberos. Needs the extra ``gssapi``.
 
-    Without ``keytab`` and ``ccache`` the tickets are those of the environment: ``kinit`` gets them, ``KRB5CCNAME``
-    says where they are.
+    Without ``keytab`` and ``ccache`` the client uses the tickets of the environment: ``kinit`` gets them, and
+    ``KRB5CCNAME`` says where they are.
 
     Args:
         service_name: The first part of the brokers' principals. Default ``"kafka"``.
-        domain_name: The second part of the brokers' principals, for all of them. Default None: the host of each, as it
-            advertises it. The library may replace it by a name from DNS (``dns_canonicalize_hostname`` and ``rdns`` in
-            ``krb5.conf``).
-        principal: The client's principal. Default None: the first one in the keytab, or that of the credential cache.
+        domain_name: The second part of the brokers' principals, if all have the same. Default None: the host that each
+            broker advertises. The library may replace it with a name from DNS (``dns_canonicalize_hostname`` and
+            ``rdns`` in ``krb5.conf``).
+        principal: The client's principal. Default None: the first one in the keytab, or the credential cache's.
         keytab: A file with keys of the principal. The client gets tickets with it, and new ones before they expire.
-        ccache: A credential cache, which something else keeps filled: a file, or with its type, as ``KCM:``.
+        ccache: A credential cache that something else keeps filled: a file, or with its type, as in ``KCM:``.
 
     Raises:
         ConfigurationError: The package ``gssapi`` is missing, or an argument is invalid.
@@ -75,14 +79,14 @@ class Gssapi:
         self._service = _text("sasl_kerberos_service_name", service_name)
         self._domain = None if domain_name is None else _text("sasl_kerberos_domain_name", domain_name)
         self._principal = None if principal is None else _text("sasl_kerberos_principal", principal)
-        self._keytab = None if keytab is None else _located("sasl_kerberos_keytab", keytab)
-        self._ccache = None if ccache is None else _located("sasl_kerberos_ccache", ccache)
+        self._keytab = None if keytab is None else _with_type("sasl_kerberos_keytab", keytab)
+        self._ccache = None if ccache is None else _with_type("sasl_kerberos_ccache", ccache)
         if self._keytab is not None and self._ccache is not None:
             raise ConfigurationError("sasl_kerberos_keytab and sasl_kerberos_ccache are given: expected one of them")
         _library()
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         tickets = _tickets(self._principal, self._keytab, self._ccache)
         return GssapiExchange(tickets, self._service, self._domain or host)
 
@@ -98,31 +102,31 @@ class Tickets:
         self._keytab = keytab
         self._store: dict[str, str] | None = None
         if keytab is not None:
-            # Its name is what it has: there are as many as keytabs and principals, however many clients.
+            # The cache is named after keytab and principal, so all clients with the same ones share it.
             self._store = {"client_keytab": keytab, "ccache": f"MEMORY:aiokproto {keytab} {principal or ''}"}
         elif ccache is not None:
             self._store = {"ccache": ccache}
         self._calls = SerialCalls("aiokproto-kerberos")
 
-    async def begin(self, service: str, host: str) -> tuple[Any, bytes, Any]:
-        """Return a security context with a broker, its first token, and the credentials that it uses.
+    async def start(self, service: str, host: str) -> tuple[Any, bytes, Any]:
+        """Start a security context with a broker. Return it, its first token, and the credentials that it uses.
 
         Raises:
             AuthenticationError: The KDC refuses a ticket.
             BrokerConnectionError: There is no valid ticket, and no KDC to get one from.
         """
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started = loop.time()
         try:
-            return await self._calls.call(lambda: self._begin(service, host))
+            return await self._calls.call(lambda: self._start(service, host))
         except asyncio.CancelledError:
-            if (passed := loop.time() - began) >= SLOW:
+            if (passed := loop.time() - started) >= SLOW:
                 logger.warning(
                     "no ticket for %s/%s in %.3g s: the KDC does not answer, or is slow", service, host, passed
                 )
             raise
 
-    def _begin(self, service: str, host: str) -> tuple[Any, bytes, Any]:
+    def _start(self, service: str, host: str) -> tuple[Any, bytes, Any]:
         library = _library()
         flags = library.RequirementFlag
         with _ticket_errors(f"no Kerberos ticket for {service}/{host}"):
@@ -141,7 +145,8 @@ class Tickets:
             return self._acquire("initiate", self._store)
         except _library().exceptions.GSSError as error:
             if self._keytab is not None and code_of(error.min_code) == NO_CCACHE:
-                # It speaks of the cache for whatever is wrong with the keytab. An acceptor learns what it is.
+                # The library blames the cache for everything that is wrong with the keytab. Acquire it as an acceptor,
+                # which gets the real error.
                 with _ticket_errors(f"keytab {self._keytab}"):
                     self._acquire("accept", {"keytab": self._keytab})
             raise
@@ -165,8 +170,49 @@ class Tickets:
 
 @cache
 def _tickets(principal: str | None, keytab: str | None, ccache: str | None) -> Tickets:
-    """Return the tickets that all clients in this process share."""
+    """Return the tickets, which all clients in this process share."""
     return Tickets(principal, keytab, ccache)
+
+
+class SerialCalls:
+    """Runs functions that block for long in a thread, one at a time, for any number of event loops.
+
+    It doesn't use the loop's own threads: some calls of half a minute each would leave none for others, and
+    ``asyncio.run`` would wait for them. This thread ends when there are no calls, and never keeps a process alive.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._running = False
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function, and return its result. Cancelling doesn't stop a call that has started."""
+        future: Future[T] = Future()
+        with self._lock:
+            if not self._running:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._running = True
+            self._waiting.append((future, function))
+        return await asyncio.wrap_future(future)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running = False
+                    return
+                future, function = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = function()
+                except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+            # Drop the references, so that this thread keeps nothing alive while it waits for the lock.
+            del future, function
 
 
 class GssapiExchange:
@@ -182,7 +228,7 @@ class GssapiExchange:
         self.user: str | None = None
 
     async def start(self) -> bytes:
-        self._context, token, self._credentials = await self._tickets.begin(self._service, self._host)
+        self._context, token, self._credentials = await self._tickets.start(self._service, self._host)
         self.user = _name_of(self._credentials)
         return token
 
@@ -191,7 +237,7 @@ class GssapiExchange:
             return None
         with self._proof_errors():
             if not self._context.complete:
-                # Without a token, the context is complete, and the broker's offer comes after an empty message.
+                # If the step has no token, the context is complete. The broker's offer comes after an empty message.
                 return self._context.step(challenge) or b""
             return self._select(self._context.unwrap(challenge).message)
 
@@ -203,7 +249,7 @@ class GssapiExchange:
         context = self._context
         if _library().RequirementFlag.mutual_authentication not in context.actual_flags:
             raise AuthenticationError("the broker has not proved who it is")
-        # No layer has messages of size 0. The authorization id is the client's own name, as Java's clients have it.
+        # Without a layer the maximum message size is 0. The authorization id is the client's own name, as in Java.
         selection = bytes((_NO_LAYER, 0, 0, 0)) + str(context.initiator_name).encode()
         token: bytes = context.wrap(selection, False).message
         self.complete = True
@@ -216,10 +262,11 @@ class GssapiExchange:
         except _library().exceptions.GSSError as error:
             if _expired(self._credentials):
                 raise BrokerConnectionError(
-                    f"the ticket for {self._service}/{self._host} has expired during the exchange: {_said(error)}"
+                    f"the ticket for {self._service}/{self._host} has expired during the exchange: {_message_of(error)}"
                 ) from error
             raise AuthenticationError(
-                f"the answer of {self._service}/{self._host} proves nothing: {_said(error)}; it may not be the broker"
+                f"the answer of {self._service}/{self._host} proves nothing: {_message_of(error)};"
+                " it may not be the broker"
             ) from error
 
 
@@ -228,11 +275,11 @@ def _ticket_errors(what: str) -> Iterator[None]:
     try:
         yield
     except _library().exceptions.GSSError as error:
-        raise ticket_error(what, error.min_code, _said(error)) from error
+        raise ticket_error(what, error.min_code, _message_of(error)) from error
 
 
 def _name_of(credentials: Any) -> str | None:
-    """Return the principal of tickets; None if they have expired just now."""
+    """Return the principal of tickets; None if they have just expired."""
     try:
         return str(credentials.name)
     except _library().exceptions.GSSError:
@@ -249,8 +296,8 @@ def _expired(credentials: Any) -> bool:
     return lifetime is not None and lifetime <= 1
 
 
-def _said(error: Any) -> str:
-    """Return the text of the mechanism, or if it has none that of GSSAPI."""
+def _message_of(error: Any) -> str:
+    """Return the mechanism's text, or GSSAPI's if the mechanism has none."""
     code, is_major = (error.min_code, False) if code_of(error.min_code) else (error.maj_code, True)
     return " ".join(error.get_all_statuses(code, is_major))
 
@@ -271,11 +318,11 @@ def _text(option: str, value: object) -> str:
     return value
 
 
-def _located(option: str, value: object) -> str:
+def _with_type(option: str, value: object) -> str:
     if isinstance(value, Path):
         value = f"FILE:{value}"
     if not isinstance(value, str):
-        # Without the value: it may be the keys.
+        # Leave the value out of the error, because it may be the keys.
         raise ConfigurationError(f"{option}: expected the path of a file, got {type(value).__name__}")
     text = _text(option, value)
     return text if _TYPED.match(text) else f"FILE:{text}"

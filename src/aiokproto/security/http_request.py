@@ -19,18 +19,17 @@ from urllib.request import getproxies_environment, proxy_bypass_environment  # t
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.runtime.timeouts import timeout
-from aiokproto.security.tls.anonymous import is_anonymous
-from aiokproto.security.tls.defaults import default_context
+from aiokproto.security.tls.defaults import default_context, is_anonymous
 
 MAX_LINE = 16 * 1024
-"""Longest line of a response's head, in bytes."""
+"""Maximum length of a line in a response's head, in bytes."""
 MAX_HEADERS = 100
 MAX_BODY = 1 << 20
-"""Longest body of a response, in bytes."""
+"""Maximum length of a response's body, in bytes."""
 
 
 class HttpError(Exception):
-    """The request failed without a response, or the response is not HTTP."""
+    """The request failed without a response, or the response isn't HTTP."""
 
 
 class HttpResponse(NamedTuple):
@@ -51,11 +50,11 @@ class Url(NamedTuple):
     """A validated ``http`` or ``https`` URL.
 
     Attributes:
-        tls: Whether it is ``https``.
-        host: The host, IPv6 without brackets.
+        tls: Whether it's ``https``.
+        host: The host. An IPv6 address has no brackets.
         port: The port.
         target: Path and query, as the request line has them.
-        shown: The URL for errors: without the query, which may have secrets.
+        shown: The URL for errors, without the query, which may have secrets.
     """
 
     tls: bool
@@ -80,10 +79,10 @@ def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
     Args:
         option: The option's name, for errors.
         text: The URL.
-        allow_http: Accept ``http`` for other hosts than this machine.
+        allow_http: Accept ``http`` for hosts other than this machine.
 
     Raises:
-        ConfigurationError: It is none, or ``http`` is not allowed. The text never has user, password or query.
+        ConfigurationError: It isn't a URL, or ``http`` isn't allowed. The text never has user, password or query.
     """
     if not isinstance(text, str) or not text:
         raise ConfigurationError(f"{option}: expected a URL as text, 'https://…'")
@@ -116,7 +115,7 @@ def _target(parts: SplitResult) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by its name or address alone."""
+    """Return whether a host is this machine, judging by its name or address alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -137,7 +136,7 @@ async def request(
 
     Args:
         method: ``GET`` or ``POST``.
-        url: Where to.
+        url: The URL.
         headers: Headers besides ``Host``, ``Connection`` and ``Content-Length``.
         body: The body.
         ssl_context: For ``https``. None makes the default context, with the system's certificate authorities.
@@ -145,7 +144,7 @@ async def request(
         read_timeout: Longest time from then to the end of the response (s).
 
     Raises:
-        HttpError: The server cannot be reached, took too long, or did not send a valid response.
+        HttpError: The server can't be reached, took too long, or didn't send a valid response.
     """
     context = (ssl_context or default_context()) if url.tls else None
     proxy = _proxy_for(url)
@@ -166,14 +165,14 @@ async def request(
                 await writer.drain()
                 return await _response(reader)
         finally:
-            # Not close(): a TLS server that does not answer would keep the socket.
+            # Don't use close(), because a TLS server that doesn't answer would keep the socket open.
             writer.transport.abort()
     except asyncio.TimeoutError:
         raise HttpError(step) from None
     except asyncio.IncompleteReadError:
         raise HttpError("the connection was closed before the response was complete") from None
     except (OSError, UnicodeError) as error:
-        # UnicodeError: the host has a label that is empty or too long.
+        # UnicodeError means that the host has a label that is empty or too long.
         raise HttpError(f"{type(error).__name__}: {error}") from error
 
 
@@ -315,7 +314,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         data += await reader.readexactly(size)
         if await _line(reader):
             raise HttpError("a chunk of the response does not end where it should")
-    # What follows is trailers, of no interest on a connection that is closed.
+    # Ignore the trailers, since the connection is closed next.
     return bytes(data)
 
 

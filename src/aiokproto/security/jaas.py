@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
 
-Everything in it may be a password: a quote that is missing makes one of anything. So errors name what is known, the
-modules and their options, and show nothing else of the text.
+Every part of it may be a password, since a missing quote can move any text anywhere. So errors name only what is known,
+the modules and their options, and show nothing else of the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPTION = "sasl_jaas_config"
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _MODULE = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
-# Words may have more characters than Java's: these would have to be quoted there.
+# A word may have more characters than in Java, where they would have to be quoted.
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)"""
     r"""|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'"""
@@ -53,7 +53,7 @@ def parse_jaas(text: object) -> JaasEntry:
     """Parse the value of ``sasl.jaas.config``.
 
     Raises:
-        ConfigurationError: It is malformed, or has several modules. The error shows nothing of it but the module.
+        ConfigurationError: The text is malformed, or has several modules. The error shows nothing of it but the module.
     """
     if not isinstance(text, str):
         raise ConfigurationError(f"{OPTION}: expected text, got {type(text).__name__}")
@@ -67,28 +67,28 @@ def parse_jaas(text: object) -> JaasEntry:
     if len(tokens) < 2 or tokens[1].text.lower() not in _FLAGS:
         raise ConfigurationError(f"{OPTION}: after the login module, expected {' or '.join(map(repr, _FLAGS))}")
     options: dict[str, str] = {}
-    at = 2
-    while at < len(tokens) and tokens[at] != ("mark", ";"):
+    index = 2
+    while index < len(tokens) and tokens[index] != ("mark", ";"):
         number = len(options) + 1
-        key, mark, value = (*tokens[at : at + 3], *[_Token("end", "")] * 2)[:3]
+        key, mark, value = (*tokens[index : index + 3], *[_Token("end", "")] * 2)[:3]
         if key.kind == "mark" or mark != ("mark", "=") or value.kind in ("mark", "end"):
             raise ConfigurationError(f'{OPTION}: its option number {number} is no name="value"')
         options[key.text] = value.text
-        at += 3
-    if at == len(tokens):
+        index += 3
+    if index == len(tokens):
         raise ConfigurationError(f"{OPTION}: it does not end with a semicolon")
-    if at + 1 < len(tokens):
+    if index + 1 < len(tokens):
         raise ConfigurationError(f"{OPTION}: something follows the semicolon: expected one login module")
     return JaasEntry(tokens[0].text.rpartition(".")[2], options)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
         if found is None:
             raise ConfigurationError(f"{OPTION}: a quote or a comment does not end, or a value needs quotes")
-        at = found.end()
+        position = found.end()
         kind = found.lastgroup or ""
         if kind in ("double", "single"):
             yield _Token("quoted", _ESCAPE.sub(_unescaped, found[kind]))
@@ -105,7 +105,7 @@ def check_options(entry: JaasEntry, known: tuple[str, ...], prefixes: tuple[str,
     """Check that an entry has only options of its module.
 
     Raises:
-        ConfigurationError: It has another. The error does not show which: it may be a part of a value.
+        ConfigurationError: It has another option. The error doesn't show its name, which may be part of a value.
     """
     for number, name in enumerate(entry.options, 1):
         if name not in known and not name.startswith(prefixes or ("\0",)):

@@ -1,4 +1,4 @@
-"""What errors of Kerberos mean for a client, and what to do about them."""
+"""What Kerberos' errors mean for a client, and what to do about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from aiokproto.errors import AuthenticationError, BrokerConnectionError
 
 _BASE = 1765328384
-"""The number that Kerberos' libraries take from the codes of RFC 4120, and from their own, which begin at 128."""
+"""The offset of Kerberos' libraries for the codes of RFC 4120, and for their own, which start at 128."""
 
 CLIENT_EXPIRED, CLIENT_UNKNOWN, SERVER_UNKNOWN, POLICY, NO_ENCTYPE, REVOKED = 1, 6, 7, 12, 14, 18
 CLIENT_NOT_YET_VALID, KEY_EXPIRED, PREAUTH_FAILED, INTEGRITY, TICKET_EXPIRED = 21, 23, 24, 31, 32
@@ -15,7 +15,7 @@ TICKET_NOT_YET_VALID, SKEW = 33, 37
 NO_CREDENTIALS, REALM_UNKNOWN, KDC_UNREACHABLE, KEYTAB_EMPTY, NO_CCACHE = 141, 154, 156, 181, 195
 CCACHE_VERSION, REALM_UNRESOLVED, NO_DEFAULT_REALM = 212, 220, 224
 CCACHE_OF_ANOTHER, KEYTAB_OF_ANOTHER = 39756032, 39756033
-"""Codes of GSSAPI's own: there is another principal than the given one."""
+"""GSSAPI's own codes for another principal than the given one."""
 
 _KINIT = "run kinit, or set sasl_kerberos_keytab, with which the client gets its tickets itself"
 _CLOCKS = "synchronize the clocks of this machine, the KDC and the broker"
@@ -28,7 +28,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         remedy: What to do.
-        final: Whether trying again cannot help: the KDC has refused. Repeated attempts could lock the principal.
+        final: Whether the KDC has refused, so trying again can't help. Repeated attempts could lock the principal.
     """
 
     remedy: str
@@ -66,22 +66,22 @@ _MEANINGS = {
     KEYTAB_OF_ANOTHER: Meaning("check sasl_kerberos_principal: `klist -k` lists those in the keytab"),
 }
 
-_NO_WAY = "the KDC knows no way into this realm, which the name of the broker's host led to: "
-"""Also of a host that the KDC does not know, as libraries then guess a realm from its domain."""
+_UNREACHABLE_REALM = "the KDC knows no way into this realm, which the name of the broker's host led to: "
+"""This also happens with a host that the KDC doesn't know, since libraries then guess a realm from its domain."""
 
 
 def code_of(minor: int) -> int:
-    """Return the code of RFC 4120, or of the library, in a minor status of GSSAPI; other numbers as they are."""
-    # Libraries have signed numbers, GSSAPI unsigned ones.
+    """Return the code of RFC 4120, or of the library, in GSSAPI's minor status. Other numbers stay unchanged."""
+    # Convert the number, which is signed in libraries and unsigned in GSSAPI.
     code = minor - (1 << 32) + _BASE if minor >= 1 << 31 else minor
     return code if 0 <= code < 256 else minor
 
 
 def ticket_error(what: str, minor: int, text: str) -> AuthenticationError | BrokerConnectionError:
-    """Return the error for a ticket that cannot be had.
+    """Return the error for a ticket that the client can't get.
 
-    It is final if the KDC has refused, for a reason that does not pass: what is expired, missing or unreachable can be
-    there at the next attempt.
+    The error is final if the KDC has refused for a reason that doesn't go away. The next attempt may succeed if
+    something is expired, missing or unreachable.
 
     Args:
         what: What failed.
@@ -92,6 +92,6 @@ def ticket_error(what: str, minor: int, text: str) -> AuthenticationError | Brok
     meaning = _MEANINGS.get(code)
     if meaning is None:
         return BrokerConnectionError(f"{what}: {text}")
-    cause = _NO_WAY if code == SERVER_UNKNOWN and "krbtgt/" in text else ""
+    cause = _UNREACHABLE_REALM if code == SERVER_UNKNOWN and "krbtgt/" in text else ""
     kind = AuthenticationError if meaning.final else BrokerConnectionError
     return kind(f"{what}: {text}: {cause}{meaning.remedy}")

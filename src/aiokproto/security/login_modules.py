@@ -1,4 +1,4 @@
-"""Java's login modules: what their options in ``sasl.jaas.config`` are here."""
+"""Java's login modules, and how their options in ``sasl.jaas.config`` map to options of the client."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _unsecured(entry: JaasEntry) -> UnsecuredToken:
         lifetime = float(entry.options.get(f"{_UNSECURED}LifetimeSeconds", "3600"))
     except ValueError:
         raise ConfigurationError(f"{OPTION}: a value of {_UNSECURED}… is not a number") from None
-    # The first character says what separates the elements.
+    # The first character is the separator of the elements.
     lists = _with_prefix(entry, f"{_UNSECURED}ListClaim_")
     claims |= {name: text[1:].split(text[0]) for name, text in lists.items() if text}
     principal_claim = entry.options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
@@ -93,7 +93,7 @@ _IAM = {
 
 
 def _iam(entry: JaasEntry) -> dict[str, Any]:
-    # For diagnosis in Java, and for retries that reconnecting does here.
+    # Java uses these for diagnosis, and for retries; here the client retries by reconnecting.
     ignored = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
     check_options(entry, (*_IAM, *ignored))
     arguments: dict[str, Any] = {_IAM[name]: value for name, value in entry.options.items() if name in _IAM}
@@ -109,11 +109,11 @@ _KERBEROS = {
 
 
 def _kerberos(entry: JaasEntry) -> dict[str, Any]:
-    # How Java keeps and renews tickets, which is libkrb5's own affair here.
+    # Java uses these to keep and renew tickets; here libkrb5 does that.
     ignored = ("storeKey", "doNotPrompt", "renewTGT", "refreshKrb5Config", "isInitiator", "debug")
     check_options(entry, (*_KERBEROS, "useKeyTab", "useTicketCache", *ignored))
     options: dict[str, Any] = {_KERBEROS[name]: value for name, value in entry.options.items() if name in _KERBEROS}
-    # Java's switches: without them it does not look at the file.
+    # Java ignores the file without these switches.
     for switch, name in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
         if entry.options.get(switch, "").lower() != "true":
             options.pop(_KERBEROS[name], None)
@@ -129,7 +129,7 @@ LOGIN_MODULES = {
     "IAMLoginModule": LoginModule(("AWS_MSK_IAM",), _iam),
     "Krb5LoginModule": LoginModule(("GSSAPI",), _kerberos),
 }
-"""By name, without the package."""
+"""The login modules, by name without the package."""
 
 
 def login_of(entry: JaasEntry, mechanism: str | None) -> tuple[str, dict[str, Any]]:
@@ -137,14 +137,14 @@ def login_of(entry: JaasEntry, mechanism: str | None) -> tuple[str, dict[str, An
 
     Args:
         entry: The login module.
-        mechanism: The option ``sasl_mechanism``; None if it is not given.
+        mechanism: The option ``sasl_mechanism``; None if it isn't given.
 
     Raises:
         ConfigurationError: The module is unknown, belongs to another mechanism, or has other options.
     """
     module = LOGIN_MODULES.get(entry.module)
     if module is None:
-        # Not the name: without its quotes, another text can stand in its place.
+        # Leave the name out of the error, since with a missing quote it can be any text.
         raise ConfigurationError(f"{OPTION}: expected the login module {' or '.join(LOGIN_MODULES)}")
     if mechanism is None and len(module.mechanisms) == 1:
         mechanism = module.mechanisms[0]

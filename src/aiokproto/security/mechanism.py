@@ -1,4 +1,4 @@
-"""What a SASL mechanism is (RFC 4422; KIP-43)."""
+"""The interface of SASL mechanisms (RFC 4422; KIP-43)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from aiokproto.errors import BrokerConnectionError
 
 
 class NoTokenError(BrokerConnectionError):
-    """The mechanism has nothing to send, as a secret cannot be read: the connection itself is sound."""
+    """The mechanism has nothing to send because a secret can't be read. The connection itself is sound."""
 
 
 class SaslExchange(Protocol):
-    """One authentication of one connection: tokens out, challenges in.
+    """One authentication of one connection: it takes challenges and returns tokens.
 
-    Any :class:`~aiokproto.errors.KafkaError` that it raises ends the attempt;
-    :class:`~aiokproto.errors.AuthenticationError` ends the client. Other exceptions count as a failed attempt, which
-    is repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods. If it has an attribute
-    ``user``, errors name that.
+    Any :class:`~aiokproto.errors.KafkaError` that it raises ends the attempt, and
+    :class:`~aiokproto.errors.AuthenticationError` ends the client. Other exceptions count as a failed attempt, which is
+    repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods. If it has an attribute
+    ``user``, errors name the user.
     """
 
     @property
     def complete(self) -> bool:
-        """Whether the client's last token has been returned. Brokers before 1.0 do not always respond to it."""
+        """Whether the client's last token has been returned. Brokers before 1.0 don't always respond to it."""
         ...
 
     async def start(self) -> bytes:
@@ -33,7 +33,7 @@ class SaslExchange(Protocol):
         """Return the token for the broker's challenge; None if the exchange is complete.
 
         Raises:
-            AuthenticationError: The broker has not proved what the mechanism lets it prove.
+            AuthenticationError: The broker hasn't proved its identity, although the mechanism requires it.
         """
         ...
 
@@ -47,41 +47,41 @@ class SaslMechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that brokers know it by: ``"PLAIN"``."""
+        """The name that brokers know, such as ``"PLAIN"``."""
         ...
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange with the broker on this host, by the name that the broker advertises."""
+        """Start an exchange with the broker on this host, which has the name that the broker advertises."""
         ...
 
 
 @runtime_checkable
 class ExplainedExchange(Protocol):
-    """An exchange that can say more about its rejection than the broker's last message does."""
+    """An exchange that can explain its rejection better than the broker's last message."""
 
     def explain(self, message: str | None) -> str:
         """Return why the broker rejected the credentials.
 
         Args:
-            message: What the broker's response says.
+            message: The message of the broker's response.
         """
         ...
 
 
 @runtime_checkable
 class RenewableExchange(Protocol):
-    """An exchange after which the next on the connection should have other credentials: a session ends with them."""
+    """An exchange whose session ends with its credentials, so the next exchange on the connection needs others."""
 
     def renewed(self) -> SaslExchange:
-        """Begin the exchange that renews the session of this one."""
+        """Start the exchange that renews the session of this one."""
         ...
 
 
 @runtime_checkable
 class NamedExchange(Protocol):
-    """An exchange that knows whom it authenticates, for errors."""
+    """An exchange that knows the user that it authenticates, for errors."""
 
     @property
     def user(self) -> str | None:
-        """The user's name, and nothing secret; None while it is not known."""
+        """The user's name, which must not be secret; None while it's unknown."""
         ...

@@ -1,7 +1,7 @@
 """SASL/OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token, which the broker verifies.
 
-A broker that rejects a token says why in a challenge, as JSON. The client acknowledges it with ``%x01``, and only then
-the exchange fails.
+A broker that rejects a token gives the reason in a challenge, as JSON. The client acknowledges it with ``%x01``, and
+only then the exchange fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiokproto.security.token_cache import RefreshWindow, TokenCache
 
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
-"""RFC 7628 §3.1."""
+"""The extension values of RFC 7628 §3.1."""
 
 _ERROR_FIELDS = ("status", "scope", "openid-configuration")
 
@@ -27,9 +27,9 @@ _ERROR_FIELDS = ("status", "scope", "openid-configuration")
 class OAuthBearer:
     """OAUTHBEARER: the broker receives the token itself, so use it with TLS only.
 
-    Tokens of a function are kept until shortly before they expire (``refresh``), or until a session that ends with them
-    is renewed, and requested once for all connections; those without a known expiry are requested by each connection. A
-    file is read for each connection. A token that has expired is never sent.
+    Tokens from a function are requested once for all connections, and kept until shortly before they expire
+    (``refresh``), or until a session that ends with them is renewed. Each connection requests a token of its own if the
+    expiry is unknown. A file is read for each connection. A token that has expired is never sent.
 
     Args:
         token: Where tokens come from: a function, async or not, which returns a text, a
@@ -44,7 +44,7 @@ class OAuthBearer:
         ConfigurationError: An argument is invalid.
 
     Attributes:
-        user: The subject (claim ``sub``) of the token that was sent last, if it is a JSON Web Token; else empty.
+        user: The subject (claim ``sub``) of the token that was sent last, if it's a JSON Web Token; else empty.
         endpoint: Where tokens are requested; None if they come from elsewhere.
     """
 
@@ -68,7 +68,7 @@ class OAuthBearer:
         self._tokens = TokenCache(TokenReader("sasl_oauth_token", token), refresh or RefreshWindow())
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         return _OAuthBearerExchange(self, self._tokens, self._extensions, self._authorization_id)
 
     def __repr__(self) -> str:
@@ -96,13 +96,13 @@ class _OAuthBearerExchange:
 
     @property
     def user(self) -> str | None:
-        """The subject of the token, if that is a JSON Web Token."""
+        """The subject of the token, if it's a JSON Web Token."""
         subject = None if self._sent is None else claims_of(self._sent.value).get("sub")
         return subject if isinstance(subject, str) else None
 
     @property
     def complete(self) -> bool:
-        # Brokers without SaslAuthenticate have no OAUTHBEARER: one response follows each token.
+        # A response follows each token, since brokers without SaslAuthenticate have no OAUTHBEARER.
         return False
 
     async def start(self) -> bytes:
@@ -126,15 +126,15 @@ class _OAuthBearerExchange:
         return b"\x01"
 
     def renewed(self) -> SaslExchange:
-        """Begin an exchange with a newer token: the session ends with this one."""
+        """Start an exchange with a newer token, since the session ends with this one."""
         return _OAuthBearerExchange(self._mechanism, self._tokens, self._extensions, self._authorization_id, self._sent)
 
     def explain(self, message: str | None) -> str:
-        """Return what the broker has said about the token."""
+        """Return the broker's reason for rejecting the token."""
         return self._error or shown(message or "without a reason", LONGEST_REASON, hidden=self._secrets())
 
     def _secrets(self) -> tuple[str, ...]:
-        # The broker has received it, and could repeat it.
+        # Hide the token, since the broker has received it and could repeat it.
         return () if self._sent is None else (self._sent.value,)
 
 
@@ -143,7 +143,7 @@ def _check_extensions(extensions: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key.lower() == "auth":
             raise ConfigurationError(f"the extension {key!r}: expected a name of letters, other than 'auth' (RFC 7628)")
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            # Without the value: some clusters have secrets here.
+            # Leave the value out, since some clusters have secrets here.
             raise ConfigurationError(f"the extension {key!r}: its value is empty or not printable ASCII (RFC 7628)")
 
 
@@ -154,5 +154,5 @@ def _described(challenge: bytes, hidden: Iterable[str]) -> str:
     except (ValueError, RecursionError):
         found = None
     fields = found if isinstance(found, dict) else {}
-    said = [f"{name} {shown(str(fields[name]), hidden=hidden)}" for name in _ERROR_FIELDS if fields.get(name)]
-    return ", ".join(said) or shown(text, hidden=hidden)
+    reasons = [f"{name} {shown(str(fields[name]), hidden=hidden)}" for name in _ERROR_FIELDS if fields.get(name)]
+    return ", ".join(reasons) or shown(text, hidden=hidden)

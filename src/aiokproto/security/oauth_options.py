@@ -1,4 +1,4 @@
-"""The options of OAUTHBEARER, by the names of Kafka's: from values to a mechanism."""
+"""From the options of OAUTHBEARER, which have Kafka's names, to a mechanism."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ _boolean = _of(bool, "True or False")
 
 
 def _path(name: str, value: Any) -> Path:
-    # Without the value: it may be what belongs into the file.
+    # Leave the value out, since it may be the content of the file.
     if not value or not isinstance(value, str | Path) or _CONTENT.search(str(value)):
         raise ConfigurationError(f"{name}: expected the path of a file")
     return Path(value)
 
 
 def _url(name: str, value: Any) -> str:
-    # Without the value: its query may have a secret.
+    # Leave the value out, since its query may have a secret.
     if not isinstance(value, str):
         raise ConfigurationError(f"{name}: expected text")
     return value
 
 
 def _secret(name: str, value: Any) -> Any:
-    # Checked where it is used, by Secret: errors here would show it.
+    # Secret checks the value later. An error here would show it.
     return value
 
 
@@ -129,7 +129,7 @@ OAUTH_OPTIONS = (
 
 
 class _Options:
-    """What was given, and which of it has had an effect."""
+    """The given options, without the ones that had an effect already."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = dict(given)
@@ -139,7 +139,7 @@ class _Options:
         return None if value is None else check(name, value)
 
     def take_all(self, table: Mapping[str, tuple[str, Callable[[str, Any], Any]]]) -> dict[str, Any]:
-        """Return arguments for what was given of a table of options."""
+        """Return arguments for the options of a table that were given."""
         return {
             argument: check(name, self._given.pop(name))
             for name, (argument, check) in table.items()
@@ -172,7 +172,7 @@ def oauth_bearer(**given: Any) -> SaslMechanism:
 
 
 def _source(options: _Options) -> TokenSource:
-    """The retriever, chosen as Kafka's DefaultJwtRetriever does, or as it is named."""
+    """Return the named retriever, or the one that Kafka's DefaultJwtRetriever would choose."""
     url = options.take(_URL, _url)
     if url is None:
         raise ConfigurationError(

@@ -25,39 +25,38 @@ class SaslOptions(TypedDict, total=False):
     sasl_username: SecretSource | None
     """User name, for PLAIN and SCRAM."""
     sasl_password: SecretSource | None
-    """Password, for PLAIN and SCRAM. As user name and password a :class:`~pathlib.Path` is a file that has it, and a
-    function, async or not, returns it: both are read again for each connection."""
+    """Password, for PLAIN and SCRAM. User name and password can also be a :class:`~pathlib.Path` of a file that has
+    it, or a function, async or not, that returns it. Both are read again for each connection."""
     sasl_jaas_config: str | None
-    """Java's option: the login module of PLAIN, SCRAM, OAUTHBEARER or AWS_MSK_IAM with its values. Other options come
-    over it."""
+    """Java's option: the login module of PLAIN, SCRAM, OAUTHBEARER or AWS_MSK_IAM with its values. Other options
+    override them."""
     sasl_oauth_token: TokenSource | None
     """For OAUTHBEARER: a function, async or not, that returns a token (text, a :class:`~aiokproto.security.Token`, or
     a pair of token and expiry in seconds since the epoch), a :class:`~pathlib.Path` of a file, or a token."""
     sasl_oauthbearer_extensions: Mapping[str, str] | None
-    """For OAUTHBEARER: further values for the broker (KIP-342), by names of letters."""
+    """For OAUTHBEARER: further values for the broker (KIP-342). Their names have only letters."""
     sasl_oauthbearer_token_endpoint_url: str | None
     """For OAUTHBEARER: the token endpoint of the identity provider, ``https``, or ``http`` on this machine; or a file
-    that has the token, as ``file:///path``."""
+    that has the token, such as ``file:///path``."""
     sasl_oauthbearer_jwt_retriever_class: str | None
-    """How the token endpoint is asked: ``"ClientCredentialsJwtRetriever"``, ``"JwtBearerJwtRetriever"`` (KIP-1139), or
-    ``"FileJwtRetriever"``, also with Java's package name. ``None`` (the default) is the first, or the last for a
+    """How the token is requested: ``"ClientCredentialsJwtRetriever"``, ``"JwtBearerJwtRetriever"`` (KIP-1139), or
+    ``"FileJwtRetriever"``, with or without Java's package name. ``None`` (the default) is the first, or the last for a
     file."""
     sasl_oauthbearer_client_credentials_client_id: SecretSource | None
     """The client's id at the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: SecretSource | None
     """The client's secret at the token endpoint. A file or a function is read for each request."""
     sasl_oauthbearer_scope: str | None
-    """What the token shall be good for, separated by spaces."""
+    """The scopes of the token, separated by spaces."""
     sasl_oauthbearer_header_urlencode: bool | None
     """Whether the client's id and secret are URL-encoded for the header ``Authorization`` (RFC 6749). ``None`` (the
     default) is False."""
     sasl_oauthbearer_assertion_file: str | Path | None
-    """A file with an assertion, for the token endpoint: in place of a secret (KIP-1258), or for the JWT bearer
-    grant."""
+    """A file with an assertion for the token endpoint, instead of a secret (KIP-1258), or for the JWT bearer grant."""
     sasl_oauthbearer_assertion_private_key_file: str | Path | None
-    """A file with the private key, in PEM, that signs assertions here. Needs the extra ``oauth``."""
+    """A file with the private key, in PEM, with which the client signs assertions. Needs the extra ``oauth``."""
     sasl_oauthbearer_assertion_private_key_passphrase: SecretSource | None
-    """What the private key is encrypted with."""
+    """The passphrase of the private key."""
     sasl_oauthbearer_assertion_algorithm: str | None
     """``"RS256"`` or ``"ES256"``. ``None`` (the default) is RS256."""
     sasl_oauthbearer_assertion_claim_aud: str | None
@@ -65,11 +64,11 @@ class SaslOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_claim_iss: str | None
     """The claim ``iss`` of assertions: the client."""
     sasl_oauthbearer_assertion_claim_sub: str | None
-    """The claim ``sub`` of assertions: the client, or for whom the token is."""
+    """The claim ``sub`` of assertions: the client, or the user whom the token is for."""
     sasl_oauthbearer_assertion_claim_exp_seconds: int | None
     """How long an assertion is valid. ``None`` (the default) is 300."""
     sasl_oauthbearer_assertion_claim_nbf_seconds: int | None
-    """How long before now an assertion is valid already, for clocks that differ. ``None`` (the default) is 60."""
+    """How long before its creation an assertion is already valid, since clocks differ. ``None`` (the default) is 60."""
     sasl_oauthbearer_assertion_claim_jti_include: bool | None
     """Whether assertions have a unique id, the claim ``jti``. ``None`` (the default) is False."""
     sasl_oauthbearer_assertion_template_file: str | Path | None
@@ -85,36 +84,36 @@ class SaslOptions(TypedDict, total=False):
     sasl_login_read_timeout_ms: float | None
     """Longest time for the response of the token endpoint, for each attempt. ``None`` (the default) is 10,000."""
     sasl_login_retry_backoff_ms: float | None
-    """Wait before the second request to the token endpoint; doubles with each further one, with jitter. ``None`` (the
-    default) is 100."""
+    """Wait before the second request to the token endpoint. It doubles with each further one, with jitter. ``None``
+    (the default) is 100."""
     sasl_login_retry_backoff_max_ms: float | None
-    """Longest such wait, and the time after which no further request begins. ``None`` (the default) is 10,000."""
+    """Longest such wait, and the time after which no further request starts. ``None`` (the default) is 10,000."""
     sasl_login_refresh_window_factor: float | None
     """The part of a token's lifetime after which it is replaced, 0.5 to 1. ``None`` (the default) is 0.8."""
     sasl_login_refresh_window_jitter: float | None
-    """The largest random part added to it, 0 to 0.25. ``None`` (the default) is 0.05."""
+    """The largest random part that is added, 0 to 0.25. ``None`` (the default) is 0.05."""
     sasl_login_refresh_min_period_seconds: float | None
     """Shortest time between two replacements, 0 to 900. ``None`` (the default) is 60."""
     sasl_login_refresh_buffer_seconds: float | None
-    """Time before its expiry by which a token is replaced at the latest, 0 to 3600. This and the shortest time are
-    ignored for tokens that do not live as long as both. ``None`` (the default) is 300."""
+    """A token is replaced at least this long before its expiry, 0 to 3600. This and the shortest time are ignored for
+    tokens with a lifetime shorter than both together. ``None`` (the default) is 300."""
     sasl_aws_credentials: AwsCredentialsSource | None
     """For AWS_MSK_IAM: :class:`~aiokproto.security.AwsCredentials`, or a function, async or not, that returns them.
-    ``None`` (the default) is those that AWS's tools use; this needs the extra ``aws``."""
+    ``None`` (the default) is the credentials that AWS's tools use; this needs the extra ``aws``."""
     sasl_aws_region: str | None
     """For AWS_MSK_IAM: the cluster's region. ``None`` (the default) is the one in the broker's host name, or in the
     environment."""
     sasl_kerberos_service_name: str | None
     """For GSSAPI: the first part of the brokers' principals. ``None`` (the default) is ``"kafka"``."""
     sasl_kerberos_domain_name: str | None
-    """For GSSAPI: the second part of the brokers' principals, if it is the same for all. ``None`` (the default) is the
-    host that each broker advertises."""
+    """For GSSAPI: the second part of the brokers' principals, if all have the same. ``None`` (the default) is the host
+    that each broker advertises."""
     sasl_kerberos_principal: str | None
-    """For GSSAPI: the client's principal. ``None`` (the default) is the first one in the keytab, or that of the tickets
-    in the credential cache."""
+    """For GSSAPI: the client's principal. ``None`` (the default) is the first one in the keytab, or the principal of
+    the tickets in the credential cache."""
     sasl_kerberos_keytab: str | Path | None
     """For GSSAPI: a file with keys of the principal, with which the client gets tickets, and new ones before they
-    expire. ``None`` (the default): the client uses tickets that are there, from ``kinit``."""
+    expire. With ``None`` (the default) the client uses the tickets of ``kinit``."""
     sasl_kerberos_ccache: str | Path | None
-    """For GSSAPI: the credential cache with tickets, a file, or with its type, as ``KCM:``. ``None`` (the default) is
-    that of the environment."""
+    """For GSSAPI: the credential cache with tickets: a file, or with its type, as in ``KCM:``. ``None`` (the
+    default) is the cache of the environment."""

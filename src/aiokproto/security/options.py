@@ -1,4 +1,4 @@
-"""The options of SASL: from names and values to a mechanism."""
+"""From the options of SASL to a mechanism."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aiokproto.security.scram import DIGESTS, Scram
 
 
 class MechanismOptions(NamedTuple):
-    """The options of a mechanism, and how it is made of them.
+    """The options of a mechanism, and the function that makes it.
 
     Attributes:
-        make: Called with the options that were given, by keyword.
+        make: Makes the mechanism from the given options, which are keyword arguments.
         required: Options that must be given.
         optional: Options that can be given.
     """
@@ -64,7 +64,7 @@ MECHANISMS = {
         tuple(_KERBEROS + name for name in ("service_name", "domain_name", "principal", "keytab", "ccache")),
     ),
 }
-"""By name."""
+"""The mechanisms, by name."""
 
 SASL_OPTIONS = frozenset(
     {JAAS, *(option for mechanism in MECHANISMS.values() for option in (*mechanism.required, *mechanism.optional))}
@@ -75,7 +75,7 @@ SASL_OPTIONS = frozenset(
 def parse_mechanism(options: Mapping[str, Any]) -> SaslMechanism:
     """Return the mechanism that options describe.
 
-    Options come over what ``sasl_jaas_config`` says, as in Kafka.
+    As in Kafka, options override the values in ``sasl_jaas_config``.
 
     Raises:
         ConfigurationError: An option is missing, invalid, or belongs to another mechanism. The text has no secrets.
@@ -106,7 +106,7 @@ def parse_mechanism(options: Mapping[str, Any]) -> SaslMechanism:
 
 
 def _object(mechanism: Any, given: Mapping[str, Any]) -> SaslMechanism:
-    # A class has the attributes too.
+    # Refuse a class, too, which has the attributes of its instances.
     if isinstance(mechanism, type) or not isinstance(mechanism, SaslMechanism):
         raise ConfigurationError(
             f"sasl_mechanism: {type(mechanism).__name__} is no SaslMechanism: it needs `name` and `exchange(host)`"

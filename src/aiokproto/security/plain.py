@@ -13,7 +13,7 @@ class Plain:
 
     Args:
         username: The user name.
-        password: The password. Each can be a file or a function, see :class:`~aiokproto.security.Secret`.
+        password: The password. Each can be a file or a function: see :class:`~aiokproto.security.Secret`.
     """
 
     name = "PLAIN"
@@ -24,11 +24,11 @@ class Plain:
 
     @property
     def user(self) -> str:
-        """The user name; empty if it is read for each authentication."""
+        """The user name; empty if it's read for each authentication."""
         return self._username.text
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         return _PlainExchange(self._username, self._password)
 
     def __repr__(self) -> str:
@@ -50,15 +50,15 @@ class _PlainExchange:
             if "\0" in value:
                 raise ConfigurationError(f"{name} contains a null character, which PLAIN cannot carry")
         self.complete = True
-        # An authorization id comes before the first separator. Kafka accepts none but the user's own name.
+        # The authorization id before the first separator is empty. Kafka accepts only the user's own name there.
         return f"\0{username}\0{password}".encode()
 
     async def respond(self, challenge: bytes) -> bytes | None:
-        # Accepted: nothing has to be kept for an explanation.
+        # The broker has accepted the password, so no explanation will need it.
         self._sent = ""
         return None
 
     def explain(self, message: str | None) -> str:
-        """Return what the broker says, without the password: it has received that, and could repeat it."""
-        said = shown(message or "without a reason", LONGEST_REASON, hidden=(self._sent,))
-        return f"{said}{padding('sasl_username', self.user or '')}{padding('sasl_password', self._sent)}"
+        """Return the broker's reason without the password, which the broker has received and could repeat."""
+        reason = shown(message or "without a reason", LONGEST_REASON, hidden=(self._sent,))
+        return f"{reason}{padding('sasl_username', self.user or '')}{padding('sasl_password', self._sent)}"

@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, RFC 7677; KIP-84): a password is proved and never sent, and the broker proves that it knows it too.
+"""SCRAM (RFC 5802, RFC 7677; KIP-84): client and broker prove that they know a password, which is never sent.
 
-The proofs bind neither the connection nor its encryption (Kafka has no channel binding): without TLS, an observer can
-try passwords against a recorded exchange, and whoever sits between can read and change what follows.
+The proofs bind neither the connection nor its encryption, since Kafka has no channel binding. Without TLS, an observer
+can try passwords against a recorded exchange, and an attacker in between can read and change everything that follows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from aiokproto.security.secret import Secret, SecretSource, padding
 from aiokproto.security.shown import shown
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism → the hash's name in :mod:`hashlib`."""
+"""The hash's name in :mod:`hashlib`, by mechanism."""
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1_000_000
-"""What a broker may ask for. Fewer would let a false broker collect proofs that are cheap to guess from (RFC 7677 §4),
-and more would occupy a processor for seconds."""
+"""The iterations that a broker may ask for. With fewer a false broker could collect proofs that make guessing cheap
+(RFC 7677 §4), and more would occupy a processor for seconds."""
 
 _HEADER = "n,,"
 """No channel binding, and no authorization id."""
@@ -42,9 +42,9 @@ class Scram:
     Args:
         name: ``"SCRAM-SHA-256"`` or ``"SCRAM-SHA-512"``.
         username: The user name, or the id of a delegation token.
-        password: The password, or a delegation token's HMAC in base64. Each can be a file or a function, see
+        password: The password, or a delegation token's HMAC in base64. Each can be a file or a function: see
             :class:`~aiokproto.security.Secret`.
-        delegation_token: Whether these are of a delegation token (KIP-48). Default False.
+        delegation_token: Whether the two belong to a delegation token (KIP-48). Default False.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Scram:
 
     @property
     def user(self) -> str:
-        """The user name; empty if it is read for each authentication, or belongs to a delegation token's owner."""
+        """The user name; empty if it's read for each authentication, or if it's the id of a delegation token."""
         return "" if self._delegation_token else self._username.text
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin an exchange."""
+        """Start an exchange."""
         return ScramExchange(self._salted, self._username, self._password, delegation_token=self._delegation_token)
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Scram:
 
 
 class SaltedPassword:
-    """Salts a password, and remembers the last result: all connections of a client salt the same one."""
+    """Salts a password, and remembers the last result, since all connections of a client salt the same password."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
@@ -90,7 +90,7 @@ class SaltedPassword:
         return salted
 
     def __getstate__(self) -> dict[str, object]:
-        # What a function or a file has given stays in this process.
+        # Don't pickle the password, which may come from a function or a file.
         return {**self.__dict__, "_last": None}
 
 
@@ -119,7 +119,7 @@ class ScramExchange:
 
     @property
     def complete(self) -> bool:
-        # Not after the last token: the broker's signature is still to be verified.
+        # The exchange isn't complete after the last token, since the broker's signature has to be verified.
         return False
 
     async def start(self) -> bytes:
@@ -141,14 +141,14 @@ class ScramExchange:
         return None
 
     def explain(self, message: str | None) -> str:
-        """Return what the broker says, and what is unusual in the credentials."""
+        """Return the broker's reason, and a hint about unusual credentials."""
         return f"{message or 'without a reason'}{self._padding}"
 
     async def _prove(self, text: str) -> str:
         message = _SERVER_FIRST.fullmatch(text)
         if message is None:
             raise AuthenticationError("the broker's first SCRAM message is malformed")
-        # Ours first, then something of the broker's own: else the exchange could be a replay.
+        # The client's nonce must come first, then the broker's. Otherwise the exchange could be a replay.
         nonce, iterations = message["nonce"], int(message["iterations"])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationError("the broker's SCRAM nonce does not extend the client's")
@@ -174,7 +174,8 @@ class ScramExchange:
             raise AuthenticationError("the broker's last SCRAM message is malformed")
         if message["error"] is not None:
             raise AuthenticationError(f"the broker ended the SCRAM exchange: {shown(message['error'])}")
-        # Without this anyone could play the broker: it proves that it knows the password as well (RFC 5802 §3).
+        # The signature proves that the broker knows the password, too (RFC 5802 §3). Without this check anyone could
+        # pose as the broker.
         if not hmac.compare_digest(_from_base64(message["signature"]), expected):
             raise AuthenticationError(
                 "the broker's SCRAM signature is wrong: it does not know the password, and may not be the broker"

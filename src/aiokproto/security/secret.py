@@ -1,4 +1,4 @@
-"""Values that must not be seen."""
+"""Secrets: where they come from, and how they're read without being shown."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaErr
 from aiokproto.texts import is_unicode
 
 SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
-"""A text, a file that has it, or a function that returns it."""
+"""The secret as text, a file that has it, or a function that returns it."""
 
 MAX_FILE_SIZE = 1 << 20
-"""Longest file in bytes that a secret is read from."""
+"""Maximum length of a file that has a secret, in characters."""
 
 _NO_UNICODE = "the text has a lone surrogate, which UTF-8 cannot have: was it decoded with errors='surrogateescape'?"
 
 
 class Secret:
-    """A secret that an option gives: as text, as a :class:`~pathlib.Path` of a file, or as a function, async or not.
+    """A secret in an option: text, a :class:`~pathlib.Path` of a file, or a function, async or not.
 
-    File and function are read anew for each authentication. A line break at the end of the file is left out.
+    A file is read, and a function is called, for each authentication. A line break at the end of the file is removed.
 
     Args:
         option: The option's name, for errors.
         source: Where the secret comes from.
 
     Raises:
-        ConfigurationError: The source is none of these, or an empty text.
+        ConfigurationError: The source is none of these, or it's an empty text.
     """
 
     __slots__ = ("_source", "option")
@@ -47,7 +47,7 @@ class Secret:
 
     @property
     def is_file(self) -> bool:
-        """Whether it comes from a file."""
+        """Whether the secret comes from a file."""
         return isinstance(self._source, Path)
 
     @property
@@ -56,7 +56,7 @@ class Secret:
         return self._source if isinstance(self._source, str) else ""
 
     def read_file(self) -> str:
-        """Return the secret in the file. It blocks; raises as :meth:`read`."""
+        """Return the secret in the file. It blocks, and raises the same errors as :meth:`read`."""
         assert isinstance(self._source, Path)
         try:
             text = read_file(self._source)
@@ -68,9 +68,9 @@ class Secret:
         """Return the secret. A file is read in the event loop.
 
         Raises:
-            BrokerConnectionError: The file cannot be read, or the function failed: the authentication is tried again
+            BrokerConnectionError: The file can't be read, or the function failed. The authentication is tried again
                 later, like a failed connection.
-            KafkaError: What the function raised, if it is one.
+            KafkaError: The function raised it.
         """
         source = self._source
         if self.is_file:
@@ -90,7 +90,7 @@ class Secret:
         return self._checked(text)
 
     def _checked(self, text: Any) -> str:
-        # Without the value: whatever it is, it may be the secret in another form.
+        # Leave the value out of errors, since it may be the secret in another form.
         if not isinstance(text, str) or not text:
             what = "empty text" if text == "" else type(text).__name__
             raise BrokerConnectionError(f"{self.option} gave {what}: expected text")
@@ -105,7 +105,7 @@ class Secret:
 
 
 def padding(option: str, text: str) -> str:
-    """Return a hint if white space surrounds a text, as of a secret that was encoded with its line end; or ``""``."""
+    """Return a hint if white space surrounds a text, as when a secret was encoded with its line end; else ``""``."""
     return f"; {option} begins or ends with white space" if text != text.strip() else ""
 
 
@@ -113,14 +113,14 @@ def read_file(path: Path) -> str:
     """Return the text of a file, without the line end.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is longer than :data:`MAX_FILE_SIZE`, or not UTF-8.
+        OSError: The file can't be read.
+        ValueError: The file is longer than :data:`MAX_FILE_SIZE`, or isn't UTF-8.
     """
     with path.open(encoding="utf-8") as file:
         try:
             text = file.read(MAX_FILE_SIZE + 1)
         except UnicodeDecodeError:
-            # The error has the bytes, and shows the first one that it could not decode.
+            # Replace the error, which has the bytes and shows the first one that it couldn't decode.
             raise ValueError(f"{path}: it is not UTF-8") from None
     if len(text) > MAX_FILE_SIZE:
         raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")

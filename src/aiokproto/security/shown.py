@@ -1,16 +1,16 @@
-"""What a peer says, in errors and logs: on one line, of limited length, and without secrets that it repeats. Pure."""
+"""The texts of peers in errors and logs: on one line, with a limited length, and without secrets. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 LONGEST = 200
-"""Longest part of a peer's text, in characters."""
+"""Maximum length of a peer's text that is shown, in characters."""
 LONGEST_REASON = 1000
-"""The same, of the sentence with which a broker rejects a login."""
+"""The same for the reason with which a broker rejects a login."""
 
 _SHORTEST = 4
-"""Shorter ones are in most words, and hiding them would only hide those."""
+"""Shorter secrets aren't hidden, since they're part of many words, and hiding them would only hide these."""
 
 
 def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> str:
@@ -18,8 +18,8 @@ def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> s
 
     Args:
         text: The text.
-        longest: How much of it is shown, in characters.
-        hidden: Secrets that the peer has received, and may repeat.
+        longest: The maximum length that is shown, in characters.
+        hidden: Secrets that the peer has received and may repeat.
     """
     for secret in hidden:
         if len(secret) >= _SHORTEST:

@@ -1,4 +1,4 @@
-"""Bearer tokens, and where they come from."""
+"""Bearer tokens, and the sources that they come from."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from aiokproto.runtime import current
 from aiokproto.security.secret import Secret
 
 _BEARER = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
-"""RFC 6750 §2.1. Kafka's brokers accept no other tokens."""
+"""The form of tokens in RFC 6750 §2.1. Kafka's brokers accept no other tokens."""
 
 _LATEST = 1e11
-"""Seconds since the epoch beyond which a time must be in milliseconds: the year 5138."""
+"""A time beyond this, in seconds since the epoch, must be in milliseconds: it would be in the year 5138."""
 
 _LONGEST_LIFETIME = 1e8
-"""Seconds since the epoch before which a time must be a lifetime: in 1973 there were no tokens."""
+"""A time before this, in seconds since the epoch, must be a lifetime: in 1973 there were no tokens."""
 
 
 class Token(NamedTuple):
@@ -32,8 +32,8 @@ class Token(NamedTuple):
     Attributes:
         value: The token, without ``Bearer``.
         expires_at: When it expires, in seconds since the epoch. By default the claim ``exp``, if the value is a JSON
-            Web Token; otherwise None, which is unknown.
-        extensions: Further values for the broker (KIP-342), over those of
+            Web Token; otherwise None, for unknown.
+        extensions: Further values for the broker (KIP-342), which override the ones of
             :class:`~aiokproto.security.OAuthBearer`. Default None.
     """
 
@@ -53,14 +53,14 @@ TokenSource: TypeAlias = "str | Path | Callable[[], TokenResult | Awaitable[Toke
 
 
 class TokenReader:
-    """Reads tokens from a source, and accepts only those that can be sent.
+    """Reads tokens from a source, and accepts only tokens that can be sent.
 
     Args:
         option: The option's name, for errors.
         source: Where tokens come from.
 
     Attributes:
-        option: The same.
+        option: The option's name.
 
     Raises:
         ConfigurationError: The source is none of these.
@@ -69,25 +69,25 @@ class TokenReader:
     def __init__(self, option: str, source: TokenSource) -> None:
         self.option = option
         self._call = source if callable(source) else None
-        # Text and files are those of other secrets. A class would be called as a function, and never give a token.
+        # Refuse a class, which could be called like a function, but would never return a token.
         if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
-            # As aiokafka and kafka-python take it.
+            # aiokafka and kafka-python take such an object.
             provider = "; of a token provider pass the method: provider.token" if hasattr(source, "token") else ""
             raise ConfigurationError(f"{option}: expected a function, a pathlib.Path of a file, or a token{provider}")
         self._secret = None if callable(source) else Secret(option, source)
 
     @property
     def callable(self) -> bool:
-        """Whether the source is a function: each call may cost a request."""
+        """Whether the source is a function, whose calls may each cost a request."""
         return self._call is not None
 
     async def read(self) -> Token:
         """Return a token that has not expired.
 
         Raises:
-            BrokerConnectionError: There is none: the function failed, the file cannot be read, or the token is
+            BrokerConnectionError: There is none, because the function failed, the file can't be read, or the token is
                 malformed or has expired. The authentication is tried again later, like a failed connection.
-            KafkaError: What the function raised, if it is one.
+            KafkaError: The function raised it.
         """
         return self._checked(await self._read())
 
@@ -107,7 +107,7 @@ class TokenReader:
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
         value, expires_at, extensions = (*parts, None, None, None)[:3]
-        # Without the value in any error: whatever it is, it may be the token in another form.
+        # Leave the value out of errors, since it may be the token in another form.
         if not isinstance(value, str) or len(parts) > 3:
             raise BrokerConnectionError(
                 f"{self.option} gave {type(value).__name__}: expected a token as text, a Token, or a pair of token"
@@ -117,7 +117,7 @@ class TokenReader:
             what = "is empty" if not value else "has characters that a bearer token cannot have"
             raise BrokerConnectionError(f"{self.option}: the token {what}")
         expires_at = self._expiry(value, expires_at)
-        now = current().wall() / 1000
+        now = current().milliseconds() / 1000
         if expires_at is not None and expires_at <= now:
             raise BrokerConnectionError(
                 f"{self.option}: the token expired {now - expires_at:.3g} s ago by this machine's clock"
@@ -141,7 +141,7 @@ class TokenReader:
 
 
 def claims_of(value: str) -> Mapping[str, Any]:
-    """Return the claims of a JSON Web Token, unverified; nothing if the value is none."""
+    """Return the claims of a JSON Web Token, unverified; empty if the value isn't one."""
     parts = value.split(".")
     if len(parts) != 3:
         return {}
@@ -153,7 +153,7 @@ def claims_of(value: str) -> Mapping[str, Any]:
 
 
 def claimed_expiry(value: str) -> float | None:
-    """Return when a JSON Web Token says that it expires, in seconds since the epoch; None if it does not."""
+    """Return the expiry of a JSON Web Token from its claim, in seconds since the epoch; None if it has none."""
     expires_at = claims_of(value).get("exp")
     if isinstance(expires_at, bool) or not isinstance(expires_at, int | float) or not 0 <= expires_at < _LATEST:
         return None
@@ -161,5 +161,5 @@ def claimed_expiry(value: str) -> float | None:
 
 
 def _lifetime(expires_at: float) -> str:
-    """Say what the time of an expiry seems to be, if it is not one."""
+    """Return a hint if the time of an expiry seems to be a lifetime."""
     return " (a lifetime? The expiry is in seconds since the epoch)" if expires_at < _LONGEST_LIFETIME else ""

@@ -1,15 +1,15 @@
-"""Tokens are kept until shortly before they expire (KIP-255), and fetched once for all connections that need one.
+"""A cache of tokens (KIP-255): fetched once for all connections, and kept until shortly before they expire.
 
-There is no task that renews tokens: a connection that authenticates, or whose session is renewed, asks for one, and
-finds that the time has come. So nothing has to be closed, and a client without connections asks nobody.
+No task renews tokens. A connection that authenticates, or renews its session, gets the token from the cache, which
+fetches a new one if it's time. So nothing has to be closed, and a client without connections fetches nothing.
 
-    no token, or expired ── get ──> all wait for one fetch; its failure is theirs, and of those who ask within a second
+    no token, or expired ── get ──> one fetch for all callers; if it fails, so do all calls within a second
     before the refresh time ── get ──> the token
     after the refresh time, or ── get ──> one fetch; if it fails, or takes too long, the token that is still valid
     for a session that ends with the token
 
-**The fetch belongs to those who wait for it.** It runs in a task of its own, so that the cancellation of one waiter,
-whose connection attempt has ended, does not end it for the others. When the last waiter is gone, it is cancelled.
+**The fetch belongs to its waiters.** It runs in a task of its own, so the cancellation of one waiter, whose connection
+attempt has ended, doesn't end it for the others. When the last waiter leaves, the fetch is cancelled.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from aiokproto.runtime.timeouts import timeout
 from aiokproto.security.token import Token, TokenReader
 from aiokproto.security.tracebacks import without_frames
 
-_PATIENCE = 5.0
-"""Longest wait for a new token while the old one is valid (s): half of what a connection may take by default."""
+_FETCH_TIMEOUT = 5.0
+"""Longest wait for a new token while the old one is valid (s): half the time that a connection may take by default."""
 
-_PAUSE = 1.0
-"""Shortest time between a failed fetch and the next (s): the connections of many clients to many brokers are tried
-again at any time, and would ask without a pause."""
+_FAILURE_PAUSE = 1.0
+"""Shortest time between a failed fetch and the next (s). Without it, many clients that connect to many brokers would
+fetch without a pause."""
 
-_RETRY = 10.0
-"""Shortest time between attempts to replace a token that is still valid (s). Java's delay after a failed login."""
+_RETRY_PAUSE = 10.0
+"""Shortest time between attempts to replace a token that is still valid (s): Java's delay after a failed login."""
 
 logger = logging.getLogger("aiokproto.security")
 
@@ -41,11 +41,11 @@ class RefreshWindow(NamedTuple):
     """When a token is replaced: the options ``sasl.login.refresh.*`` of the Java client.
 
     Attributes:
-        factor: The part of the token's lifetime after which it is replaced.
-        jitter: The largest random part added to it, so that many clients do not do it together.
+        factor: The part of the token's lifetime after which it's replaced.
+        jitter: The largest random part that is added, so that many clients don't replace tokens together.
         min_period: Shortest time between two replacements (s).
-        buffer: Time before expiry by which it is replaced at the latest (s). This and ``min_period`` are ignored for
-            tokens that do not live as long as both together.
+        buffer: A token is replaced at least this long before its expiry (s). This and ``min_period`` are ignored for
+            tokens with a lifetime shorter than both together.
     """
 
     factor: float = 0.8
@@ -89,12 +89,13 @@ class TokenCache:
         """Return a token that has not expired.
 
         Args:
-            replaced: The token that a newer one should replace, as a session ends with it; None for a new session.
+            replaced: The token with which a session ends, so that a newer one should replace it; None for a new
+                session.
 
         Raises:
-            KafkaError: What :meth:`TokenReader.read` raises.
+            KafkaError: See :meth:`TokenReader.read`.
         """
-        # The reader's files cost nothing, and have the newest token.
+        # Don't cache the token of a file, which is cheap to read and has the newest token.
         if not self._reader.callable:
             return await self._reader.read()
         held = self._valid()
@@ -104,20 +105,20 @@ class TokenCache:
         if _now() < (self._retry_at if held is replaced else self._refresh_at):
             return held
         try:
-            async with timeout(_PATIENCE):
+            async with timeout(_FETCH_TIMEOUT):
                 return await self._fetched()
         except (KafkaError, asyncio.TimeoutError) as error:
             if self._valid() is not held:
-                # It expired meanwhile, or another connection has replaced it.
+                # The token expired meanwhile, or another connection has replaced it.
                 return await self.get(replaced)
-            self._refresh_at = self._retry_at = _now() + _RETRY
-            why = error if isinstance(error, KafkaError) else f"no token in {_PATIENCE:g} s"
+            self._refresh_at = self._retry_at = _now() + _RETRY_PAUSE
+            why = error if isinstance(error, KafkaError) else f"no token in {_FETCH_TIMEOUT:g} s"
             logger.warning("the OAuth token could not be replaced, and is used until it expires: %s", why)
             # guard: a token that cannot be replaced is used until it expires -> raise
             return held
 
     def discard(self, token: Token) -> None:
-        """Forget a token: the broker has rejected it."""
+        """Forget a token that the broker has rejected."""
         # guard: a rejected token is not used again
         if self._token is token:
             self._token = None
@@ -129,11 +130,11 @@ class TokenCache:
 
     async def _fetched(self) -> Token:
         loop = asyncio.get_running_loop()
-        # Not only less than: the clock can be set back.
-        if self._failure is not None and 0 <= _now() - self._failure[0] < _PAUSE:
+        # Compare with 0, too, since the clock can be set back.
+        if self._failure is not None and 0 <= _now() - self._failure[0] < _FAILURE_PAUSE:
             raise copied(self._failure[1])
         fetch = self._fetch
-        # A mechanism can serve clients of several event loops.
+        # Compare the loops, since a mechanism can serve clients of several event loops.
         # guard: connections that need a token share one request -> True
         if fetch is None or fetch.loop is not loop or fetch.task.done():
             fetch = self._fetch = _Fetch(create_task(self._read()))
@@ -155,16 +156,16 @@ class TokenCache:
             self._failure = _now(), without_frames(error)
             raise
         self._failure = None
-        # One whose expiry is unknown is requested again, by each connection.
+        # Don't cache a token without a known expiry. Each connection requests its own.
         self._token = None
         if token.expires_at is not None:
             self._token, self._refresh_at = token, self._window.refresh_at(_now(), token.expires_at)
         return token
 
     def __getstate__(self) -> dict[str, Any]:
-        # What a function has given stays in this process.
+        # Don't pickle the token, which comes from a function.
         return {**self.__dict__, "_fetch": None, "_token": None, "_failure": None}
 
 
 def _now() -> float:
-    return current().wall() / 1000
+    return current().milliseconds() / 1000

@@ -1,4 +1,4 @@
-"""OAuth token endpoints (RFC 6749 §3.2): requests, retries, and what their errors mean (KIP-768).
+"""OAuth token endpoints (RFC 6749 §3.2): requests, retries, and the meaning of errors (KIP-768).
 
 =====================================  ==========================================================================
 response                               meaning
@@ -6,10 +6,11 @@ response                               meaning
 none, 408, 429, 5xx, not HTTP          tried again, with exponential backoff; then a failed connection
 400, 401, 403 with an ``error`` of     final: the identity provider rejects the credentials, and repeated
 RFC 6749 §5.2; 401 and 403 without     attempts can lock an account
-any other                              a failed connection: the address is wrong, or the server is misconfigured
+others                                 a failed connection: the address is wrong, or the server is misconfigured
 =====================================  ==========================================================================
 
-Retries are logged, as connections wait for them: a warning with the reason, at most one in :data:`WARN_EVERY` seconds.
+Retries are logged, since connections wait for them: a warning with the reason, at most once in :data:`WARN_EVERY`
+seconds.
 """
 
 from __future__ import annotations
@@ -48,31 +49,31 @@ _HEADERS = {
 
 
 WARN_EVERY = 30.0
-"""Seconds without a further warning of an endpoint; by time alone, as reasons have ids that differ each time."""
+"""Shortest time between two warnings about an endpoint (s), whatever the reasons, since these have ids that differ."""
 
 logger = logging.getLogger("aiokproto.security")
 
 
 class _TryAgain(Exception):
-    """The attempt failed in a way that the next may not."""
+    """The attempt failed, but the next one may succeed."""
 
 
 class TokenEndpoint:
     """The token endpoint of an identity provider.
 
     Args:
-        url: Its URL: ``https``, or ``http`` on this machine.
+        url: The URL: ``https``, or ``http`` on this machine.
         ssl_context: Certificates and checks for ``https``. By default the system's certificate authorities, with the
             host name verified.
-        allow_http: Accept ``http`` for other hosts too. Default False.
+        allow_http: Accept ``http`` for other hosts, too. Default False.
         connect_timeout: Longest time to connect, for each attempt (s). Default 10.
         read_timeout: Longest time for the response, for each attempt (s). Default 10.
-        retry_backoff: Wait before the second attempt (s); doubles with each further one, with jitter. Default 0.1.
-        retry_backoff_max: Longest such wait, and the time after which no further attempt begins (s), as in the Java
+        retry_backoff: Wait before the second attempt (s). It doubles with each further one, with jitter. Default 0.1.
+        retry_backoff_max: Longest such wait, and the time after which no further attempt starts (s), as in the Java
             client. Default 10.
 
     Raises:
-        ConfigurationError: The URL is invalid, or not encrypted.
+        ConfigurationError: The URL is invalid, or isn't encrypted.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class TokenEndpoint:
 
     @property
     def verifies_certificate(self) -> bool:
-        """Whether the server has to prove who it is, if TLS is used."""
+        """Whether the server has to prove its identity if TLS is used."""
         return self._ssl_context is None or self._ssl_context.verify_mode is not ssl.CERT_NONE
 
     def __repr__(self) -> str:
@@ -115,27 +116,27 @@ class TokenEndpoint:
         Args:
             form: The fields of the request.
             headers: Headers for authentication.
-            secrets: What no error may show, even if the endpoint repeats it.
+            secrets: Texts that no error may show, even if the endpoint repeats them.
 
         Raises:
             AuthenticationError: The endpoint rejects the credentials.
-            BrokerConnectionError: There is no token for another reason.
+            BrokerConnectionError: The request failed for another reason.
         """
         body, loop = urlencode(form).encode(), asyncio.get_running_loop()
-        until, backoff = loop.time() + self._retry_backoff_max, self._retry_backoff
+        give_up_at, backoff = loop.time() + self._retry_backoff_max, self._retry_backoff
         while True:
             try:
                 return await self._attempt(body, headers, secrets)
             except _TryAgain as error:
                 wait = min(backoff, self._retry_backoff_max) * uniform(0.8, 1.2)
-                if loop.time() + wait > until:
+                if loop.time() + wait > give_up_at:
                     raise self._failed(str(error)) from error.__cause__
                 self._report_retry(str(error), wait, loop.time())
             await asyncio.sleep(wait)
             backoff *= 2
 
     def _report_retry(self, why: str, wait: float, now: float) -> None:
-        # Between 0 and the limit: the clock of another event loop may be behind.
+        # Compare with 0, too, since the clock of another event loop may be behind.
         recent = self._warned_at is not None and 0 <= now - self._warned_at < WARN_EVERY
         if not recent:
             self._warned_at = now
@@ -143,7 +144,7 @@ class TokenEndpoint:
         logger.log(level, "%s; trying again in %.2g s", self._failed(why), wait)
 
     async def _attempt(self, body: bytes, headers: Mapping[str, str], secrets: Collection[str]) -> Token:
-        sent = current().wall() / 1000
+        sent = current().milliseconds() / 1000
         try:
             response = await request(
                 "POST",
@@ -170,7 +171,7 @@ class TokenEndpoint:
 
     def _token(self, response: HttpResponse, sent: float) -> Token:
         fields = _fields(response)
-        # As in Kafka: some providers have a token for the client itself only there.
+        # As in Kafka, take the id_token, too, since some providers have the client's own token only there.
         value = fields.get("access_token") or fields.get("id_token")
         if not isinstance(value, str) or not value.strip():
             raise self._failed("the response has no access_token")
@@ -181,12 +182,12 @@ class TokenEndpoint:
         if lifetime is None:
             return Token(value)
         try:
-            # Some servers send it as text.
+            # Convert it, since some servers send it as text.
             expires_at = sent + min(max(float(lifetime), 0.0), 1e9)
         except (TypeError, ValueError, OverflowError):
             raise self._failed("the response has an invalid expires_in") from None
-        # The lifetime is by this machine's clock, the claim by the provider's, in whole seconds: brokers go by it, and
-        # the earlier one is safe with both.
+        # Take the earlier expiry, which is safe with both clocks. The lifetime counts by this machine's clock. The
+        # claim, which brokers use, counts by the provider's clock, in whole seconds.
         claimed = claimed_expiry(value)
         return Token(value, expires_at if claimed is None else min(expires_at, claimed))
 
@@ -203,8 +204,8 @@ def _fields(response: HttpResponse) -> dict[str, Any]:
 
 
 def _described(response: HttpResponse, secrets: Collection[str]) -> str:
-    """What a response says about its failure: of the body, only what RFC 6749 defines."""
+    """Return the reason in a response. Only the fields of RFC 6749 are shown."""
     fields = _fields(response)
-    said = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
-    text = shown(": ".join(str(part) for part in said), hidden=secrets)
+    reasons = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
+    text = shown(": ".join(map(str, reasons)), hidden=secrets)
     return f"status {response.status}" + (f", {text}" if text else "")

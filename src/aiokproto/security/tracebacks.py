@@ -1,8 +1,8 @@
 """Tracebacks without the frames that had secrets in their variables. Pure.
 
-Some tools show the variables of every frame in a traceback (Sentry, Rich, ``traceback`` with ``capture_locals``). What
-reads options, loads keys or authenticates has secrets in its variables, by its nature. So what it raises has none of
-its frames: the errors name option, mechanism, user and broker, and need none.
+Some tools show the variables of every frame in a traceback (Sentry, Rich, ``traceback`` with ``capture_locals``). Code
+that reads options, loads keys or authenticates has secrets in its variables. So its errors have none of its frames;
+they name option, mechanism, user and broker instead.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def without_frames(error: E) -> E:
-    """Remove this package's frames from an error, and from its causes; those of the application's functions stay."""
+    """Remove this package's frames from an error and its causes. The frames of the application's functions stay."""
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
-        each = pending.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            each.__traceback__ = _after_own(each.__traceback__)
-            pending += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+        current = pending.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            current.__traceback__ = _after_own(current.__traceback__)
+            pending += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]
     return error
 
 
 def _after_own(traceback: TracebackType | None) -> TracebackType | None:
-    """The frames below the last one of this package."""
+    """Return the frames below the last one of this package."""
     after, frame = traceback, traceback
     while frame is not None:
         if str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
@@ -52,7 +52,7 @@ def hiding_options(init: C) -> C:
             return init(*args, **named)
         except ConfigurationError as error:
             without_frames(error)
-            # Of this frame, which is the only one left.
+            # Clear the variables of this frame, which is the only one left.
             del args, named
             raise error
 
@@ -60,9 +60,9 @@ def hiding_options(init: C) -> C:
 
 
 def hiding_frames(function: C) -> C:
-    """Make a coroutine function raise without the frames of this package, also when it is cancelled.
+    """Make a coroutine function raise without the frames of this package, even when it's cancelled.
 
-    Errors that are defects keep them.
+    Errors that are bugs keep their frames.
     """
 
     @wraps(function)

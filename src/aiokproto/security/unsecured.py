@@ -1,4 +1,4 @@
-"""Tokens that nobody has signed (KIP-255), for tests: brokers accept them if they have no other validator."""
+"""Unsigned tokens (KIP-255), for tests. Brokers accept them if they have no other validator."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aiokproto.security.token import Token
 
 
 class UnsecuredToken:
-    """Makes unsigned JSON Web Tokens: a function for :class:`~aiokproto.security.OAuthBearer`. For tests only.
+    """Makes unsigned JSON Web Tokens, as a function for :class:`~aiokproto.security.OAuthBearer`. For tests only.
 
     Args:
         principal: The user, for the claim ``principal_claim``.
-        principal_claim: Default ``"sub"``.
+        principal_claim: The claim with the user. Default ``"sub"``.
         lifetime: How long a token is valid (s). Default 3600.
         claims: Further claims, other than ``iat`` and ``exp``. Default none.
 
@@ -41,7 +41,7 @@ class UnsecuredToken:
 
     def __call__(self) -> Token:
         """Return a new token."""
-        now = current().wall() / 1000
+        now = current().milliseconds() / 1000
         expires_at = now + self._lifetime
         claims = {**self._claims, "iat": now, "exp": expires_at}
         return Token(f"{encode_part({'alg': 'none'})}.{encode_part(claims)}.", expires_at)

@@ -9,24 +9,23 @@ writer instead:
 * :class:`~aiokproto.share.buffer.ShareBuffer` has the records that are acquired and not delivered. The sessions append,
   and :class:`~aiokproto.share.reader.ShareReader` opens and delivers them when the application requests records.
 * :class:`~aiokproto.share.ledger.AcquiredPartition` has the records that the application is processing, and the
-  acknowledgements that are due. The application's calls write it, and the session of its broker.
-* :class:`~aiokproto.share.outcomes.Outcomes` has what became of acknowledgements.
+  acknowledgements that are due. The application's calls and the session of its broker write it.
+* :class:`~aiokproto.share.outcomes.Outcomes` has the outcomes of acknowledgements.
 * ``report`` reads statistics and health from all of them.
 * :class:`~aiokproto.share.engine.ShareEngine` owns the tasks and joins the parts.
 
-A record's right to be delivered, and to be acknowledged, is its :class:`~aiokproto.share.ledger.AcquisitionLock`. It
-ends with its deadline, with the share session, and with the leadership of the broker that granted it.
+A record can be delivered and acknowledged only while its :class:`~aiokproto.share.ledger.AcquisitionLock` is held. The
+lock ends at its deadline, with the share session, or when the broker that granted it isn't the leader any more.
 
 What can never happen: a record is delivered after its lock has ended on this side, which is before it ends on the
 broker; an acknowledgement is sent in another session than the one that acquired the record; an acknowledgement has no
-outcome; a record is acquired that the application has not requested.
+outcome; a record is acquired although the application hasn't requested it.
 """
 
 from __future__ import annotations
 
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.batch import ShareBatch
-from aiokproto.share.consumer import ShareConsumer
+from aiokproto.share.consumer import ShareBatch, ShareConsumer
 from aiokproto.share.ledger import ShareRecord
 from aiokproto.share.report import ShareConsumerStats, SharePartitionStats
 

@@ -10,10 +10,10 @@ from aiokproto.errors import KafkaError
 
 
 class Acknowledgement(IntEnum):
-    """What became of a record, with the protocol's numbers (KIP-932, KIP-1222)."""
+    """How a record is acknowledged, with the protocol's numbers (KIP-932, KIP-1222)."""
 
     GAP = 0
-    """There is no record at the offset; sent by the client itself."""
+    """There is no record at the offset. The client sends it by itself."""
     ACCEPT = 1
     """Processed: never delivered again."""
     RELEASE = 2
@@ -21,7 +21,7 @@ class Acknowledgement(IntEnum):
     REJECT = 3
     """Cannot be processed: never delivered again."""
     RENEW = 4
-    """Still being processed: the acquisition lock begins again."""
+    """Still being processed: the acquisition lock starts again."""
 
 
 class AcknowledgeOutcome(NamedTuple):
@@ -60,7 +60,7 @@ class AcknowledgeOutcome(NamedTuple):
 
 
 def joined(outcomes: Iterable[AcknowledgeOutcome]) -> list[AcknowledgeOutcome]:
-    """Return outcomes in the order of partitions and offsets, with adjacent ones joined that are equal otherwise."""
+    """Return outcomes in the order of partitions and offsets, joining adjacent ones that are otherwise equal."""
     result: list[AcknowledgeOutcome] = []
     for outcome in sorted(outcomes, key=lambda one: one[:3]):
         last = result[-1] if result else None

@@ -8,18 +8,18 @@ The session's epoch admits no second request in flight. What the next request is
 3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
 4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle: that would release what is locked.
 
-Times of locks count from when the request was sent: the broker's lock begins later, so this side gives it up first. A
-fetch may wait a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
+The times of locks count from when the request was sent. The broker's lock starts later, so this side gives it up first.
+A fetch may wait for a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
 
-A request whose outcome is unknown, and any error of a whole response, ends the session: see ``session``.
+A request with an unknown outcome, or an error of a whole response, ends the session: see ``session``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages import share_acknowledge, share_fetch
@@ -30,31 +30,33 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.fetched.time_slice import TimeSlice
-from aiokproto.observe.observers import ShareObserver
 from aiokproto.runtime.timeouts import wait_until
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import FetchedPart, ShareBuffer, acquired_ranges, release
+from aiokproto.share.buffer import FetchedPart, acquired_ranges, release
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.ledger import AcquiredPartition, AcquisitionLock, Ended, QueuedAck, is_divisible
-from aiokproto.share.requests import Acks, Member, share_acknowledge_request, share_fetch_request
+from aiokproto.share.requests import Acks, share_acknowledge_request, share_fetch_request
 from aiokproto.share.session import FINAL_EPOCH, ShareSessionHandler, TopicIdPartition
 from aiokproto.texts import counted, repr_of
 from aiokproto.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
+
 log = logging.getLogger("aiokproto.share")
 
 CHANNEL = "share"
-"""The connection of share sessions: the broker delays the responses to fetches."""
+"""The connection of share sessions. They have their own, because the broker delays the responses to fetches."""
 
 MAX_ACKS = 5000
-"""Most acknowledgements of a request: some milliseconds to encode, and to handle their outcomes. The rest follows with
-the next request, which is sent at once."""
+"""Most acknowledgements of a request. It takes some milliseconds to encode them, and to handle their outcomes. The next
+request, which is sent at once, has the others."""
 
 _FIRST_VERSION = 1
-"""Of ShareFetch: that of Kafka 4.1. Version 0 was a preview, and does not say how long records are locked."""
+"""The lowest version of ShareFetch, which came with Kafka 4.1. Version 0 was a preview, and doesn't say how long
+records are locked."""
 
 _RENEW_VERSION = 2
-"""Of ShareAcknowledge: from here on locks can be renewed (KIP-1222)."""
+"""The first version of ShareAcknowledge that can renew locks (KIP-1222)."""
 
 _SHORTEST_LOCK = 1.0
 """Seconds of the shortest acquisition lock that a broker can be configured for."""
@@ -80,38 +82,6 @@ class _Suspension(NamedTuple):
     error: str
 
 
-class Owner(Protocol):
-    """What a session needs of the consumer."""
-
-    observer: ShareObserver
-    buffer: ShareBuffer
-    limit: AcquireLimit
-
-    def demand(self, served: int) -> int | None:
-        """Return the number of the application's last request for records, if it needs a fetch; else None.
-
-        A request needs fetches until it has records. One that does not wait needs one; ``served`` is the request for
-        which this broker had its last.
-        """
-        ...
-
-    def wanted_records(self) -> int:
-        """Return how many records to acquire at most."""
-        ...
-
-    def arrived(self) -> None:
-        """Records are in the buffer."""
-        ...
-
-    def acks_ended(self, ended: Iterable[Ended]) -> None:
-        """Acknowledgements have an outcome."""
-        ...
-
-    def partition_failed(self, error: KafkaError) -> None:
-        """A partition cannot be read; the next read raises the error."""
-        ...
-
-
 class BrokerSession:
     """The share session with one broker, as long as the consumer runs.
 
@@ -120,15 +90,12 @@ class BrokerSession:
         failure: Why the last request failed; empty if it did not.
     """
 
-    def __init__(
-        self, node: int, cluster: ClusterClient, config: ShareConfig, member: Callable[[], Member], owner: Owner
-    ) -> None:
+    def __init__(self, engine: ShareEngine, node: int, cluster: ClusterClient, config: ShareConfig) -> None:
         self.node = node
         self.failure = ""
         self._cluster = cluster
         self._config = config
-        self._member = member
-        self._owner = owner
+        self._engine = engine
         self._handler = ShareSessionHandler()
         self._wanted: dict[TopicIdPartition, TopicPartition] = {}
         self._acquired: dict[TopicIdPartition, AcquiredPartition] = {}
@@ -138,7 +105,7 @@ class BrokerSession:
         self._served = -1
         self._failures = 0
         self._retry_at = 0.0
-        # Fetches in a row that came back at once, and had nothing; no fetch is sent before that loop time.
+        # Fetches in a row that came back at once without records, and the loop time before which no other is sent.
         self._empty = 0
         self._fetch_at = 0.0
         self._flushing = False
@@ -146,36 +113,36 @@ class BrokerSession:
         self._requested_at: float | None = None
         self._sent_at = 0.0
         self._fetched_bytes = self._fetched_records = 0
-        # Acknowledgements that were sent, and have no outcome yet.
+        # Acknowledgements that were sent and have no outcome yet.
         self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
 
-    # Called by the consumer
+    # Calls of the consumer
 
     def place(self, partitions: Mapping[TopicIdPartition, TopicPartition], moved: Iterable[TopicIdPartition]) -> None:
-        """Fetch these partitions. Of those that have ``moved`` to another broker, nothing is locked any more."""
+        """Fetch these partitions. Those that have ``moved`` to another broker have no locked records any more."""
         self._wanted = dict(partitions)
         for key in moved:
             self._lose_leadership(key)
         self._wake.set()
 
     def _lose_leadership(self, key: TopicIdPartition) -> None:
-        """Another broker has become the leader of a partition: nothing of it is locked any more."""
+        """Note that another broker leads a partition, so none of its records is locked any more."""
         if (acquired := self._acquired.pop(key, None)) is not None:
             error = error_for(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 str(acquired.partition),
                 f"broker {self.node}, from which the records were acquired, is not the leader any more",
             )
-            self._owner.acks_ended(acquired.lose(error))
+            self._engine.acks_ended(acquired.lose(error))
 
     @property
     def holds(self) -> frozenset[TopicIdPartition]:
-        """The partitions of which records may be locked."""
+        """The partitions that may have locked records."""
         return frozenset(self._acquired)
 
     def wake(self) -> None:
-        """Check again what is to be sent: records are wanted, or were acknowledged."""
+        """Check again what to send, because records are wanted, or were acknowledged."""
         self._wake.set()
 
     def flush(self) -> None:
@@ -189,7 +156,7 @@ class BrokerSession:
         return self._acquired.values()
 
     def problems(self) -> list[str]:
-        """Return why the broker, or a partition of it, delivers nothing."""
+        """Return why the broker, or one of its partitions, delivers no records."""
         if self.failure:
             return [self.failure]
         since = self._requested_at
@@ -212,7 +179,7 @@ class BrokerSession:
                 elif not await self._step(now):
                     await wait_until(self._wake, self._next_due(now))
         except Exception as error:
-            # Whatever was sent and acquired has an outcome, also if nobody closes the consumer.
+            # Give all sent acknowledgements an outcome, even if the application doesn't close the consumer.
             bug = ClientClosedError(f"the share session has failed: {repr_of(error)}")
             self._end_session(error if isinstance(error, KafkaError) else bug)
             raise
@@ -222,9 +189,9 @@ class BrokerSession:
         if self._handler.is_open and (renewals := self._take_renewals(now)):
             await self._acknowledge(renewals, renew=True)
             return True
-        # The broker may have nothing to acquire before it has them all: without them, a fetch would wait.
+        # Send them first: the broker may have no records to acquire before it has them all, so that a fetch would wait.
         many = sum(each.queued for each in self._acquired.values()) > MAX_ACKS
-        demand = None if many else self._owner.demand(self._served)
+        demand = None if many else self._engine.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
             self._served = demand
             await self._fetch(keys, now)
@@ -238,8 +205,9 @@ class BrokerSession:
         return False
 
     def _keep_alive_at(self) -> float | None:
-        """Return when a request is due so that the connection is not idle for too long; None if nothing is locked."""
-        if not self._handler.is_open or not (self._owner.buffer or any(each.held for each in self._acquired.values())):
+        """Return when a request is due to keep the connection from being idle for too long; None if no record is
+        locked."""
+        if not self._handler.is_open or not (self._engine.buffer or any(each.held for each in self._acquired.values())):
             return None
         return self._sent_at + self._cluster.config.connections_max_idle / 2
 
@@ -260,7 +228,7 @@ class BrokerSession:
         return self._flushing or min(times) + self._config.linger <= now
 
     def _next_due(self, now: float) -> float | None:
-        times: list[float | None] = [self._owner.buffer.next_check(now), self._keep_alive_at()]
+        times: list[float | None] = [self._engine.buffer.next_check(now), self._keep_alive_at()]
         for acquired in self._acquired.values():
             times.append(acquired.next_expiry())
             if self._config.renew and self._can_renew:
@@ -268,17 +236,17 @@ class BrokerSession:
             if acquired.queued_at is not None:
                 due = now if self._flushing else acquired.queued_at + self._config.linger
                 times.append(max(due, acquired.retry_at))
-        if self._owner.demand(self._served) is not None:
+        if self._engine.demand(self._served) is not None:
             times += [each.until for key, each in self._suspended.items() if key in self._wanted and each.until > now]
             if self._fetch_at > now:
                 times.append(self._fetch_at)
         return min((each for each in times if each is not None), default=None)
 
     def _expire(self, now: float) -> None:
-        self._owner.buffer.drop_lost(now)
+        self._engine.buffer.drop_lost(now)
         for acquired in self._acquired.values():
             if count := acquired.forget_expired(now):
-                self._owner.observer.expired += count
+                self._engine.observer.expired += count
                 log.warning(
                     "share consumer: %s: the locks of %s expired before they were acknowledged",
                     acquired.partition,
@@ -293,7 +261,7 @@ class BrokerSession:
         for key, acquired in self._acquired.items():
             acks, ended = acquired.take(now, most)
             most -= len(acks) + len(ended)
-            self._owner.acks_ended(ended)
+            self._engine.acks_ended(ended)
             if acks:
                 found[key] = acks
         return found
@@ -307,12 +275,12 @@ class BrokerSession:
                     acquired.renew(record, now, reported=False)
             acks, ended = acquired.take_renewals(now, most)
             most -= len(acks) + len(ended)
-            self._owner.acks_ended(ended)
+            self._engine.acks_ended(ended)
             if acks:
                 found[key] = acks
         if found and not self._can_renew:
             error = UnsupportedVersionError(f"broker {self.node} cannot renew locks: that needs Kafka 4.2 (KIP-1222)")
-            self._owner.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
+            self._engine.acks_ended(Ended(ack, error) for acks in found.values() for ack in acks)
             return {}
         return found
 
@@ -321,7 +289,7 @@ class BrokerSession:
     ) -> None:
         sent_at = asyncio.get_running_loop().time()
         epoch = FINAL_EPOCH if final else self._handler.epoch
-        request = share_acknowledge_request(self._member(), epoch, acks, renew=renew)
+        request = share_acknowledge_request(self._engine.identity(), epoch, acks, renew=renew)
         most = self._cluster.config.request_timeout
         response = await self._send(request, acks, most if timeout is None else min(timeout, most))
         if not isinstance(response, ShareAcknowledgeResponse):
@@ -354,18 +322,18 @@ class BrokerSession:
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
             missing = KafkaError(f"{context}: the response lacks the partition")
-            # A renewal that has no result is due again, though not at once.
+            # A renewal without a result is due again, though not at once.
             unknown = (
                 acquired.answered(acks, missing) if renewed_at is None else acquired.not_renewed(acks, missing, now)
             )
-            self._owner.acks_ended(unknown)
+            self._engine.acks_ended(unknown)
             return
         code = ErrorCode(error_code)
         if not code:
             if renewed_at is not None:
-                self._owner.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
+                self._engine.acks_ended(acquired.renewed(acks, renewed_at, self._lock_duration))
             else:
-                self._owner.acks_ended(acquired.answered(acks, None))
+                self._engine.acks_ended(acquired.answered(acks, None))
             return
         detail = part.acknowledge_error_message if isinstance(part, share_fetch.PartitionData) else part.error_message
         error = error_for(code, context, detail, self._cluster.asked(ShareAcknowledgeRequest, acquired.partition.topic))
@@ -374,18 +342,18 @@ class BrokerSession:
             self._cluster.metadata.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
             raise error
         if renewed_at is not None:
-            self._owner.acks_ended(acquired.not_renewed(acks, error, now))
+            self._engine.acks_ended(acquired.not_renewed(acks, error, now))
         elif acquired.lost is not None:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
         elif action is Action.SPLIT_BATCH:
             acquired.separate(acks, now)
         elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
             acquired.retry(acks, now + self._cluster.backoff.delay(acquired.attempts + 1), now)
         else:
-            self._owner.acks_ended(acquired.answered(acks, error))
+            self._engine.acks_ended(acquired.answered(acks, error))
 
     def _note_leader(
         self, partition: TopicPartition, part: share_acknowledge.PartitionData | share_fetch.PartitionData
@@ -403,25 +371,25 @@ class BrokerSession:
         now = asyncio.get_running_loop().time()
         config = self._config.fetch
         max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
-        wanted = self._owner.wanted_records()
-        # While the application is slow, whole batches would expire in the buffer.
+        wanted = self._engine.wanted_records()
+        # Acquire single records while the application is slow. Whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
         plan = self._handler.plan(keys, acks)
         request = share_fetch_request(
-            self._member(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
+            self._engine.identity(), plan, acks, config, max_records=wanted, strict=strict, max_wait=max_wait
         )
         response = await self._send(request, acks, max_wait + self._cluster.config.request_timeout)
         if not isinstance(response, ShareFetchResponse):
-            self._owner.observer.failed_fetches += 1
+            self._engine.observer.failed_fetches += 1
             return
         code = ErrorCode(response.error_code)
         if code:
-            self._owner.observer.failed_fetches += 1
+            self._engine.observer.failed_fetches += 1
             asked = self._cluster.asked(ShareFetchRequest, group=self._config.group_id)
             self._lost(error_for(code, f"ShareFetch from broker {self.node}", response.error_message, asked))
             return
         self._succeeded(response.acquisition_lock_timeout_ms)
-        observer = self._owner.observer
+        observer = self._engine.observer
         observer.fetches.add(asyncio.get_running_loop().time() - now)
         observer.throttle.add(response.throttle_time_ms / 1000)
         bytes_before, records_before = self._fetched_bytes, self._fetched_records
@@ -430,14 +398,16 @@ class BrokerSession:
         finally:
             observer.sizes.add(self._fetched_bytes - bytes_before)
             observer.acquired.add(self._fetched_records - records_before)
-        # What has no records is suspended, or was held back for a while, or tells that acknowledgements were taken.
+        # A response without records is ordinary if it suspended a partition, was held back for a while, or answered
+        # acknowledgements.
         took = asyncio.get_running_loop().time() - now
         suspended = any(each.until > now for each in self._suspended.values())
         news = acks or suspended or response.throttle_time_ms or self._fetched_records > records_before
         self._paced(due=bool(news) or took >= max_wait / 2)
 
     def _paced(self, *, due: bool) -> None:
-        """Wait before the next fetch where the broker does not: a response had nothing, and was not held back."""
+        """Pause before the next fetch if the broker responds at once without records. ``due`` says that the response
+        had something, or that the broker held it back."""
         self._empty = 0 if due else self._empty + 1
         self._fetch_at = 0.0
         if self._empty > 1:
@@ -469,12 +439,12 @@ class BrokerSession:
     async def _handle(
         self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
     ) -> None:
-        # The first result of each partition: what a broker repeats is not delivered twice.
+        # Take the first result of each partition, so that repeated ones aren't delivered twice.
         parts: dict[TopicIdPartition, share_fetch.PartitionData] = {}
         for topic in response.responses:
             for part in topic.partitions:
                 parts.setdefault((topic.topic_id, part.partition_index), part)
-        # Before the first await: a cancellation leaves no acknowledgement without an outcome.
+        # Handle them before the first await, so that a cancellation leaves no acknowledgement without an outcome.
         for key, of_partition in acks.items():
             answer = parts.get(key)
             self._answered(key, of_partition, answer.acknowledge_error_code if answer else None, answer)
@@ -500,28 +470,28 @@ class BrokerSession:
             self._lose_leadership(key)
             acquired = None
         if acquired is None:
-            acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
+            acquired = self._acquired[key] = AcquiredPartition(self._engine, partition)
         # guard: a lock counts from when it was requested
         #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
         if key not in self._wanted:
-            # Not assigned any more.
+            # The partition isn't assigned any more.
             release(lock, ranges, sent_at)
             return
         data = memoryview(part.records or b"")
         count = sum(each.last - each.first + 1 for each in ranges)
         self._fetched_bytes += len(data)
         self._fetched_records += count
-        observer = self._owner.observer
+        observer = self._engine.observer
         observer.redelivered += sum(each.last - each.first + 1 for each in ranges if each.delivery_count > 1)
         observer.fetched(self.node, partition, ranges[0].first, count, len(data))
-        self._owner.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs, self._config.limits))
-        self._owner.arrived()
+        self._engine.buffer.put(FetchedPart(lock, ranges, data, self._config.check_crcs, self._config.limits))
+        self._engine.arrived()
 
     def _refused(
         self, key: TopicIdPartition, partition: TopicPartition | None, part: share_fetch.PartitionData
     ) -> None:
-        """Act on a partition's error: leave it out of the session for a while."""
+        """Act on a partition's error, and leave the partition out of the session for a while."""
         if partition is None:
             return
         code = ErrorCode(part.error_code)
@@ -534,7 +504,7 @@ class BrokerSession:
         if action is Action.REFRESH_METADATA:
             self._cluster.metadata.invalidate(str(error))
         elif action is Action.FAIL:
-            self._owner.partition_failed(error)
+            self._engine.partition_failed(error)
         attempts = self._suspended[key].attempts + 1 if key in self._suspended else 1
         at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(attempts)
         self._suspended[key] = _Suspension(at, attempts, str(error))
@@ -544,10 +514,10 @@ class BrokerSession:
     async def _send(
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
     ) -> Response | None:
-        """Send a request; None if it failed, and the session is lost."""
+        """Send a request, and return the response; None if it failed, which ends the session."""
         self._requested_at = self._sent_at = asyncio.get_running_loop().time()
         self._in_flight = dict(acks)
-        self._owner.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
+        self._engine.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
         try:
             return await self._cluster.send(request, self.node, timeout=timeout, channel=CHANNEL)
         except KafkaError as error:
@@ -562,19 +532,19 @@ class BrokerSession:
     def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
-        # One without it says nothing about the locks: else what it has acquired would expire at once.
+        # A response without the timeout says nothing about the locks. With 0, they would expire at once.
         if lock_timeout_ms > 0:
             self._lock_duration = lock_timeout_ms / 1000
 
     def _lost(self, error: KafkaError) -> None:
-        """End the session after an error; open another at once, or after a backoff."""
+        """End the session after an error, and open another one at once, or after a backoff."""
         self._end_session(error)
         action = classify(error, _FETCH)
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("share session with broker %d: %s", self.node, error)
         self._failures += 1
-        # What was fetched for this demand, if anything, is lost.
+        # Records that were fetched for this demand are lost.
         self._served = -1
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
@@ -583,17 +553,17 @@ class BrokerSession:
             self._cluster.metadata.invalidate(f"share session: {error}")
 
     def _end_session(self, error: KafkaError) -> None:
-        """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
+        """Give up all locks of this session, and close the connection, so that the broker gives them up, too."""
         self._handler.reset()
         self._cluster.pool.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
         self._acquired.clear()
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
-            self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
-        for each in acquired:
+            self._engine.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
+        for partition in acquired:
             # guard: what a lost session has acquired is lost
-            self._owner.acks_ended(each.lose(error))
+            self._engine.acks_ended(partition.lose(error))
 
     # The end
 
@@ -603,13 +573,14 @@ class BrokerSession:
         self._wake.set()
 
     async def close(self, timeout: float) -> None:
-        """After :meth:`run` has ended: acknowledge what is due, and close the session, which releases the rest."""
+        """After :meth:`run` has ended, send the acknowledgements that are due, and close the session, which releases
+        the other records."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
-            for each in self._acquired.values():
-                # There is no time for a backoff.
-                each.retry_at = 0.0
+            for acquired in self._acquired.values():
+                # Don't back off. There's no time for it.
+                acquired.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
             await self._acknowledge(acks, final=final, timeout=max(deadline - now(), 0.0))
@@ -617,5 +588,5 @@ class BrokerSession:
                 break
 
     def abandon(self) -> None:
-        """End the session without a request: acknowledgements that were not sent have this as their outcome."""
+        """End the session without a request. Its end is the outcome of acknowledgements that weren't sent."""
         self._end_session(ClientClosedError("the share consumer was closed"))

@@ -1,7 +1,8 @@
 """Acquired records that are fetched and not delivered. Pure.
 
-The broker sends whole record batches. Those of their offsets that this member has acquired are either delivered, or
-acknowledged without a delivery: as gaps where there is no record (control batches, compaction), or as damaged.
+The broker sends whole record batches, of which this member has acquired some offsets. Their records are either
+delivered, or acknowledged without a delivery: as gaps if there is no record (control batches, compaction), or as
+damaged.
 """
 
 from __future__ import annotations
@@ -16,10 +17,19 @@ from aiokproto.codec.messages.share_fetch import AcquiredRecords
 from aiokproto.fetched.chunk import DEFAULT_LIMITS, Chunk, DecodeLimits, OpenBatch, chunks
 from aiokproto.records import RecordBatch
 from aiokproto.share.acknowledgement import Acknowledgement
-from aiokproto.share.acquire_limit import AcquireLimit
 from aiokproto.share.ledger import AcquisitionLock, ShareRecord
-from aiokproto.share.record_maker import AcquiredRange, ShareRecordMaker
-from aiokproto.types import TopicPartition
+from aiokproto.types import Header, TimestampType, TopicPartition
+
+_FAST = 4
+"""The records of a fetch were taken fast if that took less than this part of the lock's duration."""
+
+
+class AcquiredRange(NamedTuple):
+    """Offsets that one fetch has acquired, and how often their records were delivered, including this time."""
+
+    first: int
+    last: int
+    delivery_count: int
 
 
 class Offsets(NamedTuple):
@@ -37,10 +47,10 @@ class FetchedPart:
         ranges: The acquired offsets.
         position: The offset up to which records were opened.
         opened: Opened records, last one first.
-        opening: What a thread is decoding or has decoded, and the thread's result.
-        reading: The first batch, whether or not some of it was opened already; None before the first look.
+        opening: The batch that a thread is decoding or has decoded, and the future with its result.
+        reading: The first batch, some of which may be opened already; None before the first look.
         delivered: How many records were delivered.
-        reported: How many of these the hooks know.
+        reported: How many of these the hooks know of.
         size: Bytes that are not decoded.
     """
 
@@ -70,7 +80,7 @@ class FetchedPart:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
-        # Cut when the one before is opened: there may be as many batches as the response has room for.
+        # A chunk is cut when the one before is opened, because the response may be full of batches.
         self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs, limits=limits)
         self._check_crcs = check_crcs
         self._chunk: Chunk | None = None
@@ -81,9 +91,9 @@ class FetchedPart:
         self.size = len(data)
 
     def undelivered(self) -> list[AcquiredRange]:
-        """Return what is left of the acquired ranges, and not acknowledged."""
-        # Of the opened batch each record by itself: the offsets between are acknowledged as gaps already, and a broker
-        # refuses a request that acknowledges an offset twice.
+        """Return the acquired ranges that are left and not acknowledged."""
+        # Return each opened record by itself, because the offsets between them are acknowledged as gaps already, and a
+        # broker refuses a request that acknowledges an offset twice.
         opened = [
             AcquiredRange(record.offset, record.offset, record.delivery_count)
             for record in reversed(self.opened)
@@ -102,11 +112,11 @@ class FetchedPart:
         return self._chunk
 
     def skip_chunk(self) -> None:
-        """Do not open the first chunk: it is damaged."""
+        """Skip the first chunk, because it's damaged."""
         self._chunk = None
 
     def read(self) -> OpenAcquired:
-        """Return the first batch of the first chunk, whether or not some of it was opened already."""
+        """Return the first batch of the first chunk, some of which may be opened already."""
         if self.reading is None:
             assert self.chunk is not None
             batch = self.chunk.batches[0]
@@ -114,14 +124,14 @@ class FetchedPart:
         return self.reading
 
     def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
-        """Take the slice of the first batch that was opened into ``records``. Return the acquired offsets in it without
-        a record."""
+        """Take the slice of the first batch that was opened into ``records``. Return its acquired offsets without a
+        record."""
         reading = self.read()
         return self.take_batch(records) if reading.ended else self.pass_until(reading.position, records)
 
     def take_batch(self, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
-        """Take the first batch, or what is left of it, which was opened into ``records``. Return the acquired offsets
-        without a record."""
+        """Take the rest of the first batch, which was opened into ``records``. Return its acquired offsets without a
+        record."""
         chunk = self.chunk
         assert chunk is not None
         self.reading = None
@@ -134,6 +144,32 @@ class FetchedPart:
         self.position = self.ranges[-1].last + 1 if end is None else max(end, begin)
         self.opened = list(reversed(records))
         return list(missing(self.ranges, begin, self.position, (record.offset for record in records)))
+
+
+class AcquireLimit:
+    """How many records to acquire with one request, learned from how fast the application takes them.
+
+    Each lock that expires on a record in the buffer uses up one of its deliveries, although the application hasn't seen
+    the record. With slow processing and a fixed number of records, that would archive records that no member has
+    processed.
+
+    Attributes:
+        most: The application's limit, ``max_poll_records``.
+        current: The limit now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.current = most
+
+    def expired(self, delivered: int) -> None:
+        """Note that locks have expired in the buffer after this many records of the fetch were delivered."""
+        self.current = max(1, min(self.current, delivered) * 3 // 4)
+
+    def taken(self, elapsed: float, duration: float) -> None:
+        """Note that all records of a fetch were delivered ``elapsed`` seconds into their lock's ``duration``."""
+        if elapsed * _FAST < duration:
+            self.current = min(2 * self.current, self.most)
 
 
 class ShareBuffer:
@@ -153,7 +189,7 @@ class ShareBuffer:
 
     @property
     def first(self) -> FetchedPart | None:
-        """The first part, whether or not its lock is held."""
+        """The first part, even if its lock isn't held any more."""
         return self._parts[0] if self._parts else None
 
     def head(self, now: float) -> FetchedPart | None:
@@ -162,14 +198,14 @@ class ShareBuffer:
         return self._parts[0] if self._parts else None
 
     def finished(self, part: FetchedPart, now: float) -> None:
-        """A part is delivered."""
+        """Note that a part is delivered."""
         if part not in self._parts:
             return
         self._parts.remove(part)
         self._limit.taken(now - part.lock.granted_at, part.lock.deadline - part.lock.granted_at)
 
     def drop_lost(self, now: float) -> None:
-        """Drop the parts whose lock is not held any more."""
+        """Drop the parts whose lock isn't held any more."""
         if all(part.lock.failure(now) is None for part in self._parts):
             return
         kept: deque[FetchedPart] = deque()
@@ -191,15 +227,63 @@ class ShareBuffer:
         """Return the bytes that are not decoded, by partition."""
         sizes: dict[TopicPartition, int] = {}
         for part in self._parts:
-            where = part.lock.acquired.partition
-            sizes[where] = sizes.get(where, 0) + part.size
+            partition = part.lock.acquired.partition
+            sizes[partition] = sizes.get(partition, 0) + part.size
         return sizes
 
     def next_check(self, now: float) -> float | None:
         """Return the loop time at which the next buffered lock expires, or is due for renewal if its records were
-        delivered meanwhile; None if there is none."""
+        delivered in the meantime; None if there is none."""
         times = (part.lock.renew_at if part.lock.renew_at > now else part.lock.deadline for part in self._parts)
         return min(times, default=None)
+
+
+class ShareRecordMaker:
+    """A `Make` (see ``records.record``) of the acquired records of one batch; None for records of other members.
+
+    Attributes:
+        latest: The offset of the last record that was read, even if it's another member's; -1 before the first.
+    """
+
+    def __init__(
+        self,
+        lock: AcquisitionLock,
+        ranges: Sequence[AcquiredRange],
+        timestamp_type: TimestampType,
+        leader_epoch: int,
+    ) -> None:
+        """``ranges`` are in the order of their offsets."""
+        self._topic, self._partition = lock.acquired.partition
+        self._lock = lock
+        self._ranges = ranges
+        self._at = 0
+        self.latest = -1
+        self._timestamp_type = timestamp_type
+        self._leader_epoch = leader_epoch
+
+    def __call__(
+        self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
+    ) -> ShareRecord | None:
+        """Return a record, None if it is not acquired. Called in the order of offsets."""
+        self.latest = offset
+        ranges = self._ranges
+        while self._at < len(ranges) and ranges[self._at].last < offset:
+            self._at += 1
+        if self._at == len(ranges) or offset < ranges[self._at].first:
+            return None
+        return ShareRecord(
+            self._topic,
+            self._partition,
+            offset,
+            timestamp,
+            key,
+            value,
+            headers,
+            self._timestamp_type,
+            self._leader_epoch,
+            ranges[self._at].delivery_count,
+            self._lock,
+        )
 
 
 class OpenAcquired(OpenBatch["ShareRecord | None"]):
@@ -229,18 +313,18 @@ class OpenAcquired(OpenBatch["ShareRecord | None"]):
 
 
 def release(lock: AcquisitionLock, ranges: Iterable[AcquiredRange], now: float) -> None:
-    """Release acquired records that are not delivered."""
+    """Release acquired records that aren't delivered."""
     for acquired in ranges:
         lock.acquired.acknowledge_undelivered(acquired.first, acquired.last, Acknowledgement.RELEASE, lock, None, now)
 
 
 def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
-    """Return the acquired ranges of a response in order, without any that a broker cannot mean."""
+    """Return the acquired ranges of a response in order, without overlapping and empty ones."""
     ranges: list[AcquiredRange] = []
-    for each in sorted(acquired, key=attrgetter("first_offset")):
-        first = max(each.first_offset, ranges[-1].last + 1 if ranges else 0)
-        if first <= each.last_offset:
-            ranges.append(AcquiredRange(first, each.last_offset, max(each.delivery_count, 1)))
+    for records in sorted(acquired, key=attrgetter("first_offset")):
+        first = max(records.first_offset, ranges[-1].last + 1 if ranges else 0)
+        if first <= records.last_offset:
+            ranges.append(AcquiredRange(first, records.last_offset, max(records.delivery_count, 1)))
     return ranges
 
 

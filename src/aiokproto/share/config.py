@@ -36,7 +36,7 @@ HINTS = {
     "value_deserializer": _NO_DESERIALIZER,
     "on_undecodable": "decode in your code, and reject() what cannot be decoded",
 }
-"""Options of the consumer that the share consumer does not have → what to do instead."""
+"""Options of the consumer that the share consumer doesn't have → what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ShareFetchConfig:
 
 @dataclass(frozen=True)
 class ShareConfig:
-    """The share consumer's options, without those of the connection; durations in seconds."""
+    """The share consumer's options, except for the connection's; durations in seconds."""
 
     group_id: str
     explicit: bool
@@ -99,7 +99,7 @@ class ShareConfig:
 
 
 def refuse_consumer_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for an option that the consumer has and the share consumer has not."""
+    """Raise ConfigurationError for an option that the consumer has and the share consumer doesn't have."""
     for name in options:
         if name in HINTS:
             raise ConfigurationError(f"unknown option {name!r}: {HINTS[name]}")

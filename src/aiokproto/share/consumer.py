@@ -9,8 +9,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.application.async_context import AsyncContext
-from aiokproto.application.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
 from aiokproto.application.gates import READ, RUN, SHARE_CONSUMER, Use, gated
+from aiokproto.application.hints import METHODS, Hints
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, boolean, duration, integer, one_of, positive, seconds
@@ -22,7 +22,6 @@ from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.runtime.coroutines import is_async
 from aiokproto.security.tracebacks import hiding_options
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
@@ -33,6 +32,42 @@ from aiokproto.types import TopicPartition
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+
+class ShareBatch:
+    """Records of one partition that were acquired together and stored in one record batch, in order; not empty.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition's number.
+        records: The records. Offsets can have gaps: other members have those.
+    """
+
+    __slots__ = ("partition", "records", "topic")
+
+    def __init__(self, records: Sequence[ShareRecord]) -> None:
+        self.topic = records[0].topic
+        self.partition = records[0].partition
+        self.records = records
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def lock_deadline(self) -> float:
+        """When the first acquisition lock of the records ends, on the event loop's clock."""
+        return min(record.lock_deadline for record in self.records)
+
+    def __repr__(self) -> str:
+        first, last = self.records[0].offset, self.records[-1].offset
+        return (
+            f"ShareBatch(topic={self.topic!r}, partition={self.partition}, first_offset={first}, "
+            f"last_offset={last}, records={len(self.records)})"
+        )
+
+
 Acquired = ShareRecord | ShareBatch | Iterable[ShareRecord]
 """What can be acknowledged."""
 
@@ -40,7 +75,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(SHARE_CONSUMER)
-class ShareConsumer(AsyncContext, ForeignCalls):
+class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -103,8 +138,6 @@ class ShareConsumer(AsyncContext, ForeignCalls):
     Raises:
         ConfigurationError: An option is unknown or invalid; the message names it.
     """
-
-    foreign_methods = SHARE_CONSUMER_METHODS
 
     @hiding_options
     def __init__(
@@ -179,12 +212,12 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         Raises:
             RuntimeError: A handler of :meth:`run` calls it.
         """
-        # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
+        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)
 
     async def _close(self, timeout: float, *, finished: bool) -> None:
         self._engine.cluster.check_loop()
-        self._settle(Acknowledgement.ACCEPT if finished else Acknowledgement.RELEASE)
+        self._finish_current(Acknowledgement.ACCEPT if finished else Acknowledgement.RELEASE)
         await self._engine.close(timeout)
 
     async def __aenter__(self) -> Self:
@@ -238,12 +271,11 @@ class ShareConsumer(AsyncContext, ForeignCalls):
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         engine = self._engine
-        # The quick answer first: the gate is asked where it may refuse.
+        # Ask the gate only if it may refuse. This runs for every record.
         # guard: the records of a share group's run() are not read by others
-        #     -> asyncio._get_running_loop() is not engine.cluster.home.loop
-        if engine.handling is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
+        if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         while True:
             record = self._reader.next_record()
             if record is not None:
@@ -279,13 +311,13 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         least = at_most("min_records", integer("min_records", min_records, 1), limit, most)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds("timeout_ms", timeout_ms)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         records: list[ShareRecord] = []
         try:
             while len(records) < least:
                 until = min((record._lock.deliver_by for record in records), default=deadline)
                 opened = await self._reader.open(min(until, deadline))
-                # Those of before the wait.
+                # Keep the records whose locks have survived the wait.
                 records = self._reader.held(records)
                 if opened:
                     records += self._reader.take_open(most - len(records))
@@ -306,7 +338,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
     async def _next_batch(self) -> ShareBatch:
         self._engine.admit(READ)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         while True:
             await self._reader.open()
             if records := self._reader.take_open(sys.maxsize):
@@ -384,7 +416,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         )
         self._engine.admit(RUN)
         self._engine.check()
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         self._run = ShareRunner(self._engine, options)
         self._engine.runs.begin(self._run)
         return await self._run.run()
@@ -398,11 +430,11 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
         return None if self._run is None else self._run.status()
 
-    def _settle(self, kind: Acknowledgement) -> None:
-        """The application is done with what was delivered last."""
+    def _finish_current(self, kind: Acknowledgement) -> None:
+        """Acknowledge the records that were delivered last, because the application is done with them."""
         current, self._current = self._current, ()
         if not self._explicit and current:
-            self._engine.settle(current, kind)
+            self._engine.acknowledge_rest(current, kind)
 
     # -- acknowledgements
 
@@ -435,7 +467,8 @@ class ShareConsumer(AsyncContext, ForeignCalls):
         return self._acknowledge("reject", acquired, Acknowledgement.REJECT)
 
     def renew(self, *acquired: Acquired) -> bool:
-        """Begin the locks of records again (KIP-1222): for those that ``renew_locks`` does not renew, or not any more.
+        """Start the locks of records again (KIP-1222). Use it for records that ``renew_locks`` doesn't renew, or
+        doesn't renew any more.
 
         The record stays delivered, and is acknowledged as any other afterwards. Needs Kafka 4.2, and the group's option
         ``share.renew.acknowledge.enable``; otherwise the outcome has an error. Otherwise as :meth:`accept`.
@@ -444,7 +477,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
     def _acknowledge(self, call: str, acquired: Iterable[Acquired], kind: Acknowledgement) -> bool:
         engine = self._engine
-        # All are checked before the first is acknowledged.
+        # Check all of them before acknowledging the first one.
         records = [record for each in acquired for record in self._records(call, each)]
         done = [engine.acknowledge(record, kind) for record in records]
         return all(done)
@@ -455,8 +488,8 @@ class ShareConsumer(AsyncContext, ForeignCalls):
                 raise ConfigurationError(f"{call}: {acquired!r} was delivered by another consumer")
             yield acquired
         elif isinstance(acquired, ShareBatch | list | tuple | set | frozenset):
-            for each in acquired:
-                yield from self._records(call, each)
+            for item in acquired:
+                yield from self._records(call, item)
         else:
             raise ConfigurationError(f"{call}({acquired!r}): expected records of this consumer, as it delivered them")
 
@@ -478,7 +511,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
             ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         timeout = self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
-        self._settle(Acknowledgement.ACCEPT)
+        self._finish_current(Acknowledgement.ACCEPT)
         return await self._engine.commit(timeout)
 
     # -- statistics
@@ -486,7 +519,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
     def stats(self) -> ShareConsumerStats:
         """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
 
-        No I/O. Its cost is that of a loop over the partitions.
+        No I/O. It costs a loop over the partitions.
         """
         return stats_of(self._engine)
 
@@ -500,7 +533,7 @@ class ShareConsumer(AsyncContext, ForeignCalls):
 
 
 class _Batches:
-    """The iterator of :meth:`ShareConsumer.batches`. Not a generator: a cancellation would end that."""
+    """The iterator of :meth:`ShareConsumer.batches`. It isn't a generator, because a cancellation would end that."""
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer

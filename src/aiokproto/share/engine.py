@@ -1,11 +1,11 @@
-"""The background of a share consumer: its tasks, the subscription, the group member, and acknowledgements."""
+"""The engine of a share consumer: its tasks, the subscription, the group member, and acknowledgements."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.application.gates import DELIVER, Obstacle
 from aiokproto.cluster import ClusterClient
@@ -14,48 +14,37 @@ from aiokproto.errors import AuthorizationError, ConfigurationError, KafkaError
 from aiokproto.group.leaving import leave_group
 from aiokproto.group.share_member import ShareMember
 from aiokproto.observe.observers import ShareObserver
-from aiokproto.running.totals import RunTotals
+from aiokproto.running.runner import RunTotals
 from aiokproto.runtime.timeouts import deadline_at, wait_until
 from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
-from aiokproto.share.acquire_limit import AcquireLimit
-from aiokproto.share.buffer import ShareBuffer
+from aiokproto.share.buffer import AcquireLimit, ShareBuffer
 from aiokproto.share.config import ShareConfig
 from aiokproto.share.fetcher import ShareFetcher
-from aiokproto.share.interception import Interception
 from aiokproto.share.ledger import Ended, QueuedAck, RecordState, ShareRecord
-from aiokproto.share.metric_source import metric_source
 from aiokproto.share.outcomes import Outcomes
 from aiokproto.share.reader import ShareReader
+from aiokproto.share.report import metric_source
 from aiokproto.share.requests import Member
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.share.runner import ShareRunner
+
 log = logging.getLogger("aiokproto.share")
 
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that does not exist is looked up again."""
+"""Seconds after which a subscribed topic that doesn't exist is looked up again."""
 
 _SILENT_FOR = 5.0
-"""Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
+"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
 
 _REPEATED_AFTER = 30.0
 """Seconds after which the same cause is logged again."""
 
 
-class Handling(Protocol):
-    """A call of :meth:`ShareConsumer.run`."""
-
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
-        ...
-
-    async def finish(self, deadline: float) -> None:
-        """After the reader was stopped: let handlers end, and cancel them at that loop time."""
-        ...
-
-
 class ShareEngine(Lifecycle):
-    """A share consumer below its public API: creates the parts, owns the tasks, and joins them.
+    """The share consumer below its public API. It creates the parts, and owns the tasks.
 
     Attributes:
         config: The options.
@@ -66,8 +55,8 @@ class ShareEngine(Lifecycle):
         reader: Delivers records.
         fetcher: The share sessions.
         member: The group member.
-        most_wanted: How many records the application can take now, at most; None: as many as ``max_poll_records``.
-        handling: The call of :meth:`ShareConsumer.run`; None without one.
+        most_wanted: Most records that the application can take now; None for ``max_poll_records``.
+        runner: The call of :meth:`ShareConsumer.run`; None while there is none.
     """
 
     def __init__(self, cluster: ClusterClient, config: ShareConfig, topics: frozenset[str]) -> None:
@@ -80,18 +69,9 @@ class ShareEngine(Lifecycle):
         self.buffer = ShareBuffer(self.limit)
         self.outcomes = Outcomes(config.on_acknowledged, self.observer)
         self.most_wanted: int | None = None
-        self.handling: Handling | None = None
-        self.reader = ShareReader(
-            self.buffer,
-            config.damaged,
-            self.check,
-            cluster.run_in_thread,
-            self._want,
-            self._queued,
-            self.observer,
-            Interception(cluster.config.interceptors, self.settle),
-        )
-        self.fetcher = ShareFetcher(cluster, config, self._identity, self)
+        self.runner: ShareRunner | None = None
+        self.reader = ShareReader(self, self.buffer, config.damaged, self.observer, cluster.config.interceptors)
+        self.fetcher = ShareFetcher(self, cluster, config)
         self.member = ShareMember(cluster, config.group_id, cluster.config.client_rack, self._assigned)
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._problem: KafkaError | None = None
@@ -100,7 +80,11 @@ class ShareEngine(Lifecycle):
     # What the sessions ask
 
     def demand(self, served: int) -> int | None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Return the number of the application's last request for records, if it needs a fetch; else None.
+
+        A request needs fetches until it has records. One that doesn't wait needs one fetch from each broker; ``served``
+        is the last request for which the broker was asked.
+        """
         reader = self.reader
         # guard: a share fetch is sent when records are wanted
         #     -> self.buffer or self._closing or reader.requests == served
@@ -109,26 +93,24 @@ class ShareEngine(Lifecycle):
         return reader.requests
 
     def wanted_records(self) -> int:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Return how many records a request may acquire."""
         return self.limit.current if self.most_wanted is None else min(self.limit.current, self.most_wanted)
 
     def arrived(self) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Records are in the buffer."""
         self.reader.wake()
 
     def acks_ended(self, ended: Iterable[Ended]) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """Acknowledgements have an outcome."""
         self.outcomes.ended(ended)
 
     def partition_failed(self, error: KafkaError) -> None:
-        """See :class:`~aiokproto.share.broker_session.Owner`."""
+        """A partition cannot be read. The next read raises the error."""
         self.reader.fail(error)
 
-    def _identity(self) -> Member:
+    def identity(self) -> Member:
+        """Return who sends the sessions' requests."""
         return Member(self.config.group_id, self.member.member_id)
-
-    def _want(self) -> None:
-        self.fetcher.wake()
 
     # The subscription and the group
 
@@ -153,9 +135,9 @@ class ShareEngine(Lifecycle):
             return
         wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
         self.fetcher.assign(wanted)
-        self.settle(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
-        # Those of a subscribed topic are delivered although the group has moved the partition: their locks are held,
-        # and a release would use up a delivery.
+        self.acknowledge_rest(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
+        # Deliver records of subscribed topics even if the group has moved the partition. Their locks are held, and a
+        # release would use up a delivery.
         self.buffer.release_if(
             lambda part: part.lock.acquired.partition.topic not in self.subscription,
             asyncio.get_running_loop().time(),
@@ -175,7 +157,7 @@ class ShareEngine(Lifecycle):
             self.fetcher.metadata_changed()
 
     async def _follow_subscription(self) -> None:
-        """Report the subscription to the group, and look its topics up, again while one is missing."""
+        """Report the subscription to the group, and look up its topics, repeatedly while one is missing."""
         while True:
             self._follow.clear()
             wanted = self.subscription
@@ -204,7 +186,7 @@ class ShareEngine(Lifecycle):
     # Acknowledgements
 
     def acknowledge(self, record: ShareRecord, kind: Acknowledgement) -> bool:
-        """Acknowledge a delivered record; return False if it cannot be any more."""
+        """Acknowledge a delivered record. Return False if that isn't possible any more."""
         acquired = record._lock.acquired
         idle = acquired.queued_at is None
         now = asyncio.get_running_loop().time()
@@ -214,23 +196,24 @@ class ShareEngine(Lifecycle):
         else:
             result = acquired.acknowledge(record, kind, now)
         if isinstance(result, QueuedAck):
-            self._queued(result, wake=idle)
+            self.queued(result, wake=idle)
             return True
         if isinstance(result, Ended):
             self.outcomes.ended([result])
             if self._closing and not self._running:
-                # Of a handler that outlived close(): no task reports it any more.
+                # Report it here if a handler has outlived close(), because no task does any more.
                 self._report_last()
         return False
 
-    def _queued(self, ack: QueuedAck, wake: bool = True) -> None:
+    def queued(self, ack: QueuedAck, wake: bool = True) -> None:
+        """An acknowledgement is queued; with ``wake``, its session looks at it now."""
         self.outcomes.queued(ack)
         if wake:
-            # Once for all that is acknowledged until the next request.
+            # Wake the sessions once for all acknowledgements until the next request.
             self.fetcher.wake()
 
-    def settle(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
-        """Acknowledge those of some records that the application has not acknowledged."""
+    def acknowledge_rest(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
+        """Acknowledge the records that the application hasn't acknowledged itself."""
         for record in records:
             if record._state is RecordState.HELD and record.acknowledgement is None:
                 self.acknowledge(record, kind)
@@ -253,7 +236,7 @@ class ShareEngine(Lifecycle):
         try:
             await asyncio.wait([waiting, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                # A task has ended, and with it the consumer: its callback notes why.
+                # A task has ended, and with it the consumer. Let the task's callback note why.
                 await asyncio.sleep(0)
                 self.check_running()
         finally:
@@ -262,16 +245,16 @@ class ShareEngine(Lifecycle):
     # Lifecycle
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
-        return () if self.handling is None else (Obstacle.RUN,)
+        return () if self.runner is None else (Obstacle.RUN,)
 
     def check(self) -> None:
-        """Raise what keeps records from being delivered, also to :meth:`ShareConsumer.run`, and what background tasks
-        have to report."""
+        """Raise if records can't be delivered, even to :meth:`ShareConsumer.run`, or if a background task has reported
+        an error."""
         self.admit(DELIVER)
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._problem is not None:
-            # Once per attempt to find the topics, so that the other topics are read.
+            # Raise it once per attempt to find the topics, so that the other topics are read.
             problem, self._problem = self._problem, None
             raise problem.with_traceback(None)
 
@@ -284,9 +267,7 @@ class ShareEngine(Lifecycle):
         self._spawn("group", self.member.run())
         self._spawn("outcomes", self.outcomes.report())
         self._spawn("silence", self._watch_silence())
-        self.cluster.push_metrics(
-            metric_source(self.cluster, self.observer, self.reader, self.member, self.config.group_id)
-        )
+        self.cluster.push_metrics(metric_source(self))
 
     def _failed(self) -> None:
         self.reader.wake()
@@ -295,8 +276,8 @@ class ShareEngine(Lifecycle):
         """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
         if not await self._can_close(timeout):
             return
-        if self.handling is not None:
-            self.handling.check_closable()
+        if self.runner is not None:
+            self.runner.check_outside("close()")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
@@ -307,17 +288,17 @@ class ShareEngine(Lifecycle):
         self.reader.stop()
         in_time = False
         try:
-            if self.handling is not None:
-                await self.handling.finish(deadline - left() / 2)
+            if self.runner is not None:
+                await self.runner.finish(deadline - left() / 2)
             await self._end_tasks(left() / 4)
             await self.fetcher.close(left() / 2)
             in_time = True
         finally:
-            # After a cancellation, do only what needs no waiting.
+            # Don't wait after a cancellation.
             try:
                 self.fetcher.abandon()
                 self._report_last()
-                # Others do not read the partitions of a member that stays in the group.
+                # Leave the group. Other members don't get all partitions while this one stays in it.
                 wait = in_time and left() > 0
                 await leave_group(self.member.leave(1000 * (min(left(), 3.0) or 3.0)), wait=wait)
                 await self.fetcher.wait_closed()

@@ -1,22 +1,26 @@
-"""Which broker each assigned partition is fetched from: its leader. A :class:`BrokerSession` for each of them."""
+"""The choice of the broker for each assigned partition, which is its leader, and a :class:`BrokerSession` for each
+broker."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import ClientClosedError
 from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
-from aiokproto.share.broker_session import BrokerSession, Owner
+from aiokproto.share.broker_session import BrokerSession
 from aiokproto.share.config import ShareConfig
-from aiokproto.share.requests import Member
 from aiokproto.share.session import TopicIdPartition
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 log = logging.getLogger("aiokproto.share")
 
@@ -27,11 +31,10 @@ _LEADERLESS_PAUSE = 0.5
 class ShareFetcher:
     """Places the assigned partitions at their leaders."""
 
-    def __init__(self, cluster: ClusterClient, config: ShareConfig, member: Callable[[], Member], owner: Owner) -> None:
+    def __init__(self, engine: ShareEngine, cluster: ClusterClient, config: ShareConfig) -> None:
+        self._engine = engine
         self._cluster = cluster
         self._config = config
-        self._member = member
-        self._owner = owner
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._sessions: dict[int, BrokerSession] = {}
         self._tasks: dict[asyncio.Task[None], BrokerSession] = {}
@@ -105,7 +108,7 @@ class ShareFetcher:
     def _session(self, node: int) -> BrokerSession:
         session = self._sessions.get(node)
         if session is None:
-            session = BrokerSession(node, self._cluster, self._config, self._member, self._owner)
+            session = BrokerSession(self._engine, node, self._cluster, self._config)
             self._sessions[node] = session
             task = create_task(session.run(), name=f"aiokproto-share-{node}")
             self._tasks[task] = session
@@ -113,12 +116,12 @@ class ShareFetcher:
         return session
 
     async def close(self, timeout: float) -> None:
-        """After :meth:`run` has ended: send the last acknowledgements, and close the sessions, within the timeout."""
+        """After :meth:`run` has ended, send the last acknowledgements, and close the sessions, within the timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
 
         async def close(task: asyncio.Task[None], session: BrokerSession) -> None:
-            # A fetch under way has a part of the time: its response may have outcomes.
+            # Give a fetch in flight a part of the time. Its response may have outcomes.
             await asyncio.wait([task], timeout=max(deadline - loop.time(), 0.0) / 2)
             task.cancel()
             await asyncio.wait([task])
@@ -129,12 +132,12 @@ class ShareFetcher:
             if closing:
                 await asyncio.wait(closing, timeout=timeout)
         finally:
-            for each in closing:
-                each.cancel()
+            for task in closing:
+                task.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
 
     def abandon(self) -> None:
-        """End all sessions now, without a request: closing the connections releases what is acquired."""
+        """End all sessions now, without a request. Closing the connections releases the acquired records."""
         for task in self._tasks:
             task.cancel()
         for session in self._sessions.values():
@@ -155,7 +158,7 @@ class ShareFetcher:
         return found + [problem for session in self._sessions.values() for problem in session.problems()]
 
     def counts(self) -> tuple[Counter[TopicPartition], Counter[TopicPartition]]:
-        """Return the records that are processed, and the acknowledgements that are not sent, by partition."""
+        """Return how many records are being processed, and how many acknowledgements aren't sent, by partition."""
         held: Counter[TopicPartition] = Counter()
         unsent: Counter[TopicPartition] = Counter()
         for session in self._sessions.values():

@@ -1,9 +1,9 @@
 """The ledger of acquired records: which are being processed, and which acknowledgements are due. Pure.
 
-An :class:`AcquiredPartition` stands for one partition at one leader in one share session. It ends with either of them:
-:meth:`AcquiredPartition.lose`. Whatever was acquired by then has an error as its outcome, and an acknowledgement never
-reaches another session: there the broker may have delivered the record again, even to this member, and would take the
-old acknowledgement for one of the new delivery.
+An :class:`AcquiredPartition` stands for one partition at one leader in one share session. It ends with the leadership
+or the session (:meth:`AcquiredPartition.lose`). Then the outcome of all its acknowledgements is an error. An
+acknowledgement never reaches another session, because there the broker may have delivered the record again, even to
+this member, and would take the old acknowledgement for one of the new delivery.
 
 A record goes through these states (``ShareRecord._state``)::
 
@@ -11,10 +11,10 @@ A record goes through these states (``ShareRecord._state``)::
                              ▲                │
                              └─────retry──────┘
 
-The broker applies the acknowledgements of one partition in one request all or none. So acknowledgements whose lock has
-expired are not sent. If the broker nevertheless finds a record that is not locked, it has applied nothing: the
-acknowledgements are sent again, separately for each lock. Renewals have a request of their own, because a group can
-forbid them.
+The broker applies either all or none of the acknowledgements that a request has for a partition. So acknowledgements
+whose lock has expired aren't sent. If the broker nevertheless finds a record that isn't locked, it has applied none of
+them, and they're sent again, separately for each lock. Renewals have a request of their own, because a group can forbid
+them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.types import Header, Record, TimestampType, TopicPartition
 
 _LAST_TRY = 0.1
-"""Part of a lock's duration below which no further renewal is tried."""
+"""The part of a lock's duration below which no further renewal is tried."""
 
 _COLLECTED_FOR = 0.75
-"""Part of a lock's duration for which a record may wait for others. A renewal is due earlier, and has begun the lock
-again by then; what is left without one is for processing."""
+"""The part of a lock's duration for which a record may wait for others. A renewal is due earlier, and has started the
+lock again by then. Without a renewal, the rest of the time is for processing."""
 
 
 class RecordState(Enum):
-    """Where a delivered record is on its way to an outcome."""
+    """The state of a delivered record on its way to an outcome."""
 
     HELD = "being processed"
     QUEUED = "acknowledged, not sent"
@@ -56,7 +56,7 @@ class ShareRecord(Record):
     Attributes:
         delivery_count: How often it was delivered to members of the group, including this time (from 1). The group's
             ``share.delivery.count.limit`` ends deliveries.
-        acknowledgement: What it was acknowledged as; None while it is not.
+        acknowledgement: How it was acknowledged; None while it isn't.
     """
 
     __slots__ = ("_ack", "_lock", "_state", "acknowledgement", "delivery_count")
@@ -86,12 +86,12 @@ class ShareRecord(Record):
     def lock_deadline(self) -> float:
         """When its acquisition lock ends, on the event loop's clock (``loop.time()``); later after a renewal.
 
-        The broker's lock ends a little later: the client counts from when it sent the request.
+        The broker's lock ends a little later, because the client counts from when it sent the request.
         """
         return self._lock.deadline
 
     def replaced_by(self, record: Record) -> ShareRecord:
-        """Return that record with this one's lock: what an interceptor has put in its place."""
+        """Return ``record``, which an interceptor has put in this one's place, with this one's lock."""
         return ShareRecord(
             self.topic,
             self.partition,
@@ -110,7 +110,7 @@ class ShareRecord(Record):
         return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
 
     def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
-        # A copy or a record in another process cannot be acknowledged: it is a plain record.
+        # A copy, or a record in another process, can't be acknowledged, so it's a plain record.
         return Record, (
             self.topic,
             self.partition,
@@ -125,7 +125,7 @@ class ShareRecord(Record):
 
 
 class AcquisitionLock:
-    """The lock that one response has granted, for all records it has acquired or renewed in a partition.
+    """The lock that one response has granted for all records that it has acquired or renewed in a partition.
 
     Attributes:
         acquired: The partition that the records are in.
@@ -151,7 +151,7 @@ class AcquisitionLock:
         return AcquisitionLock(self.acquired, self.acquired_at, granted_at, duration)
 
     def failure(self, now: float) -> KafkaError | None:
-        """Return why the lock is not held any more, None if it is."""
+        """Return why the lock isn't held any more; None if it is."""
         if self.acquired.lost is not None:
             return self.acquired.lost
         if now < self.deadline:
@@ -169,10 +169,10 @@ class QueuedAck:
     Attributes:
         first: The first offset.
         last: The last offset.
-        kind: What is acknowledged.
+        kind: How the records are acknowledged.
         lock: The lock of the records.
-        record: The record; None for offsets that were not delivered.
-        cause: Why they were not delivered, if that is a failure.
+        record: The record; None for offsets that weren't delivered.
+        cause: The failure because of which they weren't delivered, if there is one.
         reported: Whether the application learns the outcome.
     """
 
@@ -211,16 +211,17 @@ class Ended(NamedTuple):
 
 
 class AcquiredPartition:
-    """What this member has acquired of one partition, from one leader in one share session.
+    """The records of one partition that this member has acquired from one leader in one share session.
 
     Attributes:
         owner: The consumer that it belongs to.
         partition: The partition.
-        lost: Why nothing of it is locked for this member any more; None while the session lasts.
-        held: Delivered records that are not acknowledged. By identity: the same offset can be acquired again.
-        queued_at: Loop time since when the oldest acknowledgement waits to be sent; None if none does.
-        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment.
-        attempts: How often in a row that has happened.
+        lost: Why no record is locked for this member any more; None while the session lasts.
+        held: Delivered records that aren't acknowledged. They're compared by identity, because the same offset can be
+            acquired again.
+        queued_at: Loop time since which the oldest acknowledgement waits to be sent; None if none does.
+        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment. attempts: How
+        often in a row one was refused.
     """
 
     def __init__(self, owner: object, partition: TopicPartition) -> None:
@@ -235,21 +236,21 @@ class AcquiredPartition:
         self._queued: dict[QueuedAck, None] = {}
         self._separate: deque[list[QueuedAck]] = deque()
         self._renewals: dict[ShareRecord, QueuedAck] = {}
-        # How many records are held under each lock: the locks to renew, without a look at every record.
+        # How many records are held under each lock. It shows which locks to renew without a look at every record.
         self._locks: dict[AcquisitionLock, int] = {}
 
     # Records
 
     def deliver(self, record: ShareRecord) -> None:
-        """The application has this record now."""
+        """Note that the application has this record now."""
         self.held[record] = None
         self._locks[record._lock] = self._locks.get(record._lock, 0) + 1
 
     def acknowledge(self, record: ShareRecord, kind: Acknowledgement, now: float) -> Ended | QueuedAck | None:
-        """Acknowledge a delivered record for good. An acknowledgement that is not sent yet can be replaced.
+        """Acknowledge a delivered record for good. An acknowledgement that isn't sent yet can be replaced.
 
         Returns:
-            The queued acknowledgement; or its end, if the lock is lost; or None if it was acknowledged before.
+            The queued acknowledgement, its outcome if the lock is lost, or None if it was acknowledged before.
         """
         if record._state is RecordState.QUEUED and record._ack is not None:
             record.acknowledgement = record._ack.kind = kind
@@ -271,7 +272,8 @@ class AcquiredPartition:
     def acknowledge_undelivered(
         self, first: int, last: int, kind: Acknowledgement, lock: AcquisitionLock, cause: KafkaError | None, now: float
     ) -> QueuedAck | None:
-        """Acknowledge offsets that cannot be delivered: gaps, damage. Return None if their lock is lost already."""
+        """Acknowledge offsets that can't be delivered, such as gaps and damage. Return None if their lock is lost
+        already."""
         if lock.failure(now) is not None:
             return None
         ack = QueuedAck(first, last, kind, lock, cause=cause, reported=cause is not None)
@@ -314,7 +316,7 @@ class AcquiredPartition:
 
     @property
     def unsent(self) -> int:
-        """The same, with those that are sent again."""
+        """How many acknowledgements wait to be sent, including those that are sent again."""
         return len(self._queued) + sum(map(len, self._separate))
 
     def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
@@ -333,7 +335,7 @@ class AcquiredPartition:
         return self._check_locks(taken, now)
 
     def take_renewals(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
-        """Take the renewals to send now, as :meth:`take`."""
+        """Take the renewals to send now, like :meth:`take`."""
         taken = sorted(islice(self._renewals.values(), most), key=attrgetter("first"))
         for ack in taken:
             assert ack.record is not None
@@ -367,7 +369,7 @@ class AcquiredPartition:
         """Return whether a record in some acquired ranges (first offset, last offset, delivery count; ascending) is
         locked already, and is processed or acknowledged and not sent.
 
-        Then the broker has released the records in between without this side noticing: another one was the leader for a
+        Then the broker has released the records without this side noticing, because another one was the leader for a
         moment.
         """
 
@@ -395,14 +397,14 @@ class AcquiredPartition:
     # Responses
 
     def answered(self, acks: Sequence[QueuedAck], error: KafkaError | None) -> list[Ended]:
-        """Take note of the outcome of acknowledgements."""
+        """Note the outcome of acknowledgements."""
         for ack in acks:
             _set_state(ack, RecordState.DONE)
         self.attempts, self.retry_at = 0, 0.0
         return [Ended(ack, error) for ack in acks]
 
     def renewed(self, acks: Sequence[QueuedAck], granted_at: float, duration: float) -> list[Ended]:
-        """Take note of renewed locks."""
+        """Note renewed locks."""
         locks: dict[AcquisitionLock, AcquisitionLock] = {}
         for ack in acks:
             record = ack.record
@@ -414,19 +416,19 @@ class AcquiredPartition:
             if held:
                 self.deliver(record)
             elif record._ack is not None:
-                # Acknowledged meanwhile: the lock that its acknowledgement relies on lasts longer too.
+                # It was acknowledged in the meantime. The lock of its acknowledgement lasts longer, too.
                 record._ack.lock = new
         return [Ended(ack, None) for ack in acks]
 
     def not_renewed(self, acks: Sequence[QueuedAck], error: KafkaError, now: float) -> list[Ended]:
-        """Take note of locks that were not renewed: try again in half of the time that is left, while it is long."""
+        """Note locks that weren't renewed. Try again after half of the time that is left, as long as that is long."""
         for lock in {ack.lock for ack in acks}:
             left = lock.deadline - now
             lock.renew_at = now + left / 2 if left > _LAST_TRY * (lock.deadline - lock.granted_at) else math.inf
         return [Ended(ack, error) for ack in acks]
 
     def retry(self, acks: Iterable[QueuedAck], at: float, now: float) -> None:
-        """Queue acknowledgements again that the broker did not apply."""
+        """Queue acknowledgements again, because the broker didn't apply them."""
         for ack in acks:
             _set_state(ack, RecordState.QUEUED)
             self._queue(ack, now)
@@ -434,7 +436,8 @@ class AcquiredPartition:
         self.retry_at = at
 
     def separate(self, acks: Sequence[QueuedAck], now: float) -> None:
-        """Send acknowledgements again, each lock's by themselves: one of them, unknown which, is not locked."""
+        """Send acknowledgements again, separately for each lock, because the record of one of them isn't locked, and
+        it's unknown which."""
         by_lock: dict[AcquisitionLock, list[QueuedAck]] = {}
         for ack in acks:
             by_lock.setdefault(ack.lock, []).append(ack)
@@ -442,7 +445,8 @@ class AcquiredPartition:
         self.queued_at = now if self.queued_at is None else self.queued_at
 
     def lose(self, error: KafkaError) -> list[Ended]:
-        """The session or the leadership has ended: nothing is locked for this member any more."""
+        """Give up all records, because the session or the leadership has ended, and none is locked for this member any
+        more."""
         if self.lost is not None:
             return []
         self.lost = error

@@ -24,14 +24,14 @@ Callback = Callable[[Sequence[AcknowledgeOutcome]], object]
 class Outcomes:
     """Collects outcomes.
 
-    Every failure is in the result of the next commit, in the callback, and without a callback in the log: a record
-    whose lock has expired is not acknowledged by anyone's exception.
+    Every failure is in the result of the next commit and in the callback, or without a callback in the log, because no
+    call raises it when a record's lock has expired.
     """
 
     def __init__(self, callback: Callback | None, observer: ShareObserver) -> None:
         self._callback = callback
         self._observer = observer
-        # A dictionary used as an ordered set: what has no outcome yet.
+        # The acknowledgements without an outcome: a dictionary used as an ordered set.
         self._open: dict[QueuedAck, None] = {}
         self._failures: deque[AcknowledgeOutcome] = deque(maxlen=MAX_FAILURES)
         self._to_report: list[AcknowledgeOutcome] = []
@@ -39,12 +39,12 @@ class Outcomes:
         self._commits: list[Commit] = []
 
     def queued(self, ack: QueuedAck) -> None:
-        """An acknowledgement was queued."""
+        """Note that an acknowledgement was queued."""
         if ack.reported:
             self._open[ack] = None
 
     def ended(self, ended: Iterable[Ended]) -> None:
-        """Acknowledgements have an outcome."""
+        """Note the outcomes of acknowledgements."""
         outcomes: list[AcknowledgeOutcome] = []
         all_ended = list(ended)
         self._observe(all_ended)
@@ -71,32 +71,33 @@ class Outcomes:
             self._observer.settle(ack.kind, ack.last - ack.first + 1, error)
         call = self._observer.hooks.acknowledged
         if call is not None:
-            for each in joined(ack.outcome(error) for ack, error in ended):
-                call(Acknowledged(*each[:4], each.acknowledgement.name.lower(), each.error))
+            for outcome in joined(ack.outcome(error) for ack, error in ended):
+                call(Acknowledged(*outcome[:4], outcome.acknowledgement.name.lower(), outcome.error))
 
     async def report(self) -> None:
-        """Call the callback with outcomes until cancelled; raises what it raises."""
+        """Call the callback with outcomes until cancelled. Its exceptions are raised."""
         while True:
             self._changed.clear()
             self.report_now()
             await self._changed.wait()
 
     def report_now(self) -> None:
-        """Call the callback with the outcomes that it has not had."""
+        """Call the callback with the outcomes that it hasn't got yet."""
         if self._callback is not None and self._to_report:
             outcomes, self._to_report = joined(self._to_report), []
             with calling("on_acknowledged"):
                 check_not_awaitable(self._callback(outcomes), "on_acknowledged")
 
     def commit(self) -> Commit:
-        """Begin to wait for what is open; takes the failures since the last commit."""
+        """Start to wait for the acknowledgements without an outcome. The commit takes the failures since the last
+        one."""
         commit = Commit(self._open, self._failures)
         self._failures.clear()
         self._commits.append(commit)
         return commit
 
     def end(self, commit: Commit) -> None:
-        """End a commit: what it has not returned goes to the next one, or to the callback."""
+        """End a commit. Failures that it hasn't returned go to the next one."""
         self._commits.remove(commit)
         if not commit.returned:
             self._failures.extend(outcome for outcome in commit.outcomes if not outcome.ok)
@@ -124,7 +125,7 @@ class Commit:
         return len(self._waiting)
 
     def take(self, ack: QueuedAck, outcome: AcknowledgeOutcome) -> bool:
-        """Take an outcome; return whether this commit waits for it."""
+        """Take an outcome. Return whether this commit waits for it."""
         if ack not in self._waiting:
             return False
         self._waiting.discard(ack)

@@ -1,4 +1,4 @@
-"""The reader: what ``async for``, ``poll``, ``batches`` and ``run`` do when no record is open."""
+"""The reader, which ``async for``, ``poll``, ``batches`` and ``run`` call when no record is open."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.fetched.time_slice import TimeSlice
+from aiokproto.interceptors import Interceptors
 from aiokproto.observe.observers import ShareObserver
 from aiokproto.runtime.timeouts import wait_until
 from aiokproto.share.acknowledgement import Acknowledgement
 from aiokproto.share.buffer import FetchedPart, Offsets, ShareBuffer
-from aiokproto.share.interception import Interception
-from aiokproto.share.ledger import QueuedAck, ShareRecord
+from aiokproto.share.ledger import ShareRecord
+from aiokproto.texts import repr_of
+from aiokproto.types import Record
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 log = logging.getLogger("aiokproto.share")
 
@@ -23,54 +28,46 @@ log = logging.getLogger("aiokproto.share")
 class ShareReader:
     """Opens and delivers records, for one caller at a time.
 
-    A record is delivered only while its lock is held. Cancelling a call changes nothing: the next one continues with
-    the batch that was being opened.
+    A record is delivered only while its lock is held. Cancelling a call changes nothing, because the next one continues
+    with the batch that was being opened.
 
     Attributes:
         requests: How often records were requested.
         waiting: Whether a call waits for records.
-        unmet: Whether the last call has returned without records, so that they are to be fetched for the next one.
+        unmet: Whether the last call has returned without records, so that some are fetched for the next one.
         delivered: How many records were delivered.
     """
 
     def __init__(
         self,
+        engine: ShareEngine,
         buffer: ShareBuffer,
         damaged: Acknowledgement,
-        check: Callable[[], None],
-        run_in_thread: Callable[[Callable[[], Any]], asyncio.Future[Any]],
-        want: Callable[[], None],
-        queued: Callable[[QueuedAck], None],
         observer: ShareObserver,
-        interception: Interception,
+        interceptors: Interceptors,
     ) -> None:
         """Create a reader.
 
         Args:
+            engine: Fetches records, and queues acknowledgements.
             buffer: Where the records come from.
             damaged: How damaged records are acknowledged.
-            check: Raises if the consumer cannot deliver records.
-            run_in_thread: Runs a function in one of the client's threads.
-            want: Called when records are wanted and the buffer has none.
-            queued: Called with acknowledgements of records that cannot be delivered.
             observer: Counts what is delivered.
-            interception: Passes records to the interceptors.
+            interceptors: Get the records before the application does.
         """
         self.requests = 0
         self.waiting = False
         self.unmet = False
         self.delivered = 0
+        self._engine = engine
         self._buffer = buffer
         self._damaged = damaged
-        self._check = check
-        self._run_in_thread = run_in_thread
-        self._want = want
-        self._queued = queued
         self._observer = observer
-        self._interception = interception
-        # The part whose records are being delivered, which the observer does not know all of.
+        # None if no interceptor wants records, so that the test costs no call.
+        self._interceptors = interceptors if interceptors.receiving else None
+        # The part whose records are being delivered, some of which the observer doesn't know yet.
         self._delivering: FetchedPart | None = None
-        # Of a call that was interrupted while it collected: they are delivered first.
+        # Records of a call that was interrupted while it collected them. They're delivered first.
         self._kept: deque[ShareRecord] = deque()
         self._errors: deque[KafkaError] = deque()
         self._arrived = asyncio.Event()
@@ -79,18 +76,18 @@ class ShareReader:
         self._time: Callable[[], float] = _no_time
 
     def wake(self) -> None:
-        """Let a waiting call check again: for records, or for a reason to raise."""
+        """Let a waiting call check again for records, and for a reason to raise."""
         self._arrived.set()
 
     def fail(self, error: KafkaError) -> None:
         """Raise an error from the next call, once."""
-        # One that repeats while nobody reads is reported once.
+        # Report an error once, even if it repeats before the next call.
         if all(str(error) != str(other) for other in self._errors):
             self._errors.append(error)
         self._arrived.set()
 
     def stop(self) -> None:
-        """Deliver nothing more without a call of :meth:`open`."""
+        """Deliver no more records without a call of :meth:`open`."""
         self._stopped = True
         self._arrived.set()
 
@@ -99,18 +96,18 @@ class ShareReader:
         self._kept.extend(records)
 
     def held(self, records: list[ShareRecord]) -> list[ShareRecord]:
-        """Return the records whose locks are still held. The broker hands out the others again."""
+        """Return the records whose locks are still held. The broker delivers the others again."""
         now = self._time()
         return [record for record in records if record._lock.failure(now) is None]
 
     def drop_kept(self, topics: Collection[str]) -> list[ShareRecord]:
-        """Return the kept records of other topics than these: they are not delivered any more."""
+        """Drop the kept records of other topics than these, and return them."""
         dropped = [record for record in self._kept if record.topic not in topics]
         self._kept = deque(record for record in self._kept if record.topic in topics)
         return dropped
 
     def _has_kept(self) -> bool:
-        """Return whether there are kept records. Those whose lock is lost are left out: another member has them."""
+        """Return whether there are kept records. Drop those whose lock is lost, because another member gets them."""
         now = self._time()
         while self._kept and self._kept[0]._lock.failure(now) is not None:
             self._kept.popleft()
@@ -170,7 +167,7 @@ class ShareReader:
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
-        self._check()
+        self._engine.check()
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.waiting = True
@@ -182,7 +179,7 @@ class ShareReader:
         try:
             await self._slice.pause()
             while True:
-                self._check()
+                self._engine.check()
                 if self._errors:
                     raise self._errors.popleft().with_traceback(None)
                 if self._has_kept():
@@ -190,25 +187,25 @@ class ShareReader:
                 self._arrived.clear()
                 part = self._buffer.head(asyncio.get_running_loop().time())
                 if part is None:
-                    self._want()
+                    self._engine.fetcher.wake()
                     if not await self._wait(deadline):
                         self.unmet = True
-                        self._want()
+                        self._engine.fetcher.wake()
                         return False
                 elif part.opened or await self._open(part, deadline):
-                    # Opening may have taken long.
+                    # Check the lock again. Opening may have taken long.
                     if self._buffer.head(asyncio.get_running_loop().time()) is part:
                         return True
                 elif deadline is not None and asyncio.get_running_loop().time() >= deadline:
                     return False
                 else:
-                    # A batch can have many slices without an acquired record.
+                    # Pause, because a batch can have many slices without an acquired record.
                     await self._slice.pause()
         finally:
             self.waiting = False
 
     def open_at_once(self) -> bool:
-        """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
+        """Like :meth:`open`, but neither wait nor work long. It returns False if other tasks should run first, too."""
         if self._has_kept():
             return True
         while not self._slice.is_over() and not self._errors:
@@ -243,20 +240,20 @@ class ShareReader:
             await self._arrived.wait()
             return True
         if loop.time() >= deadline:
-            # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
+            # Otherwise `while True: await poll(0)` would never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
         await wait_until(self._arrived, deadline)
         return True
 
     async def _open(self, part: FetchedPart, deadline: float | None) -> bool:
-        """Open the next batch of a part; return whether there are records now."""
+        """Open the next batch of a part. Return whether there are records now."""
         if self._is_quick(part):
             return self._open_next(part)
         reading = part.read()
         if part.opening is None or part.opening[0] is not reading:
-            future = self._run_in_thread(reading.read)
-            # Retrieve the error: nobody may ask for it, and asyncio would log that.
+            future = self._engine.cluster.run_in_thread(reading.read)
+            # Retrieve the error. No call may do so, and asyncio would log that.
             future.add_done_callback(lambda done: self._arrived.set() if done.cancelled() else self._opened(done))
             part.opening = (reading, future)
         future = part.opening[1]
@@ -300,20 +297,45 @@ class ShareReader:
         try:
             records = opened()
         except (CorruptRecordError, UnsupportedCompressionError) as error:
-            # The frames refer to the future that has the error: a cycle, which would keep what was decompressed.
+            # Remove the traceback. Its frames refer to the future that has the error: a cycle that would keep the
+            # decompressed records.
             self._damage(part, part.take_batch(), error.with_traceback(None))
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
-            # After the gaps: what interceptors leave out is none.
-            part.opened = self._interception.records(records)[::-1]
+            # Do this after the gaps. A record that interceptors leave out isn't one.
+            part.opened = self._intercepted(records)[::-1]
         self._finish(part, asyncio.get_running_loop().time())
         return bool(part.opened)
+
+    def _intercepted(self, records: list[ShareRecord]) -> list[ShareRecord]:
+        """Pass records to the interceptors. Return those to deliver, in the order of their offsets.
+
+        A record that an interceptor leaves out counts as processed, as with a consumer: it is accepted, unless the
+        interceptor has acknowledged it otherwise. A plain record in its place is delivered with its lock.
+        """
+        if self._interceptors is None or not records:
+            return records
+        rest = {record.offset: record for record in records}
+        found: list[ShareRecord] = []
+        for record in self._interceptors.on_records(list[Record](records)):
+            original = rest.pop(record.offset, None)
+            if original is None:
+                log.error(
+                    "share consumer: an interceptor has returned %s, which it did not get, or twice", repr_of(record)
+                )
+            elif isinstance(record, ShareRecord):
+                found.append(record)
+            else:
+                found.append(original.replaced_by(record))
+        self._engine.acknowledge_rest(rest.values(), Acknowledgement.ACCEPT)
+        return sorted(found, key=lambda record: record.offset)
 
     def _damage(self, part: FetchedPart, offsets: Iterable[Offsets], error: KafkaError) -> None:
         """Acknowledge records that cannot be decoded."""
         error = type(error)(f"{part.lock.acquired.partition}: {error}")
         if isinstance(error, UnsupportedCompressionError):
-            # Other members may have the library; and this application should know before the records are archived.
+            # Release them, because other members may have the library, and raise the error, so that the application
+            # knows before the records are archived.
             self._acknowledge(part, offsets, Acknowledgement.RELEASE, error)
             self.fail(error)
         else:
@@ -327,10 +349,10 @@ class ShareReader:
         for first, last in offsets:
             ack = part.lock.acquired.acknowledge_undelivered(first, last, kind, part.lock, cause, now)
             if ack is not None:
-                self._queued(ack)
+                self._engine.queued(ack)
 
     def _finish(self, part: FetchedPart, now: float) -> None:
-        """Remove a part of which nothing is left."""
+        """Remove a part that has no records left."""
         if not part.opened:
             self._report()
         if not part.opened and part.chunk is None:

@@ -1,17 +1,21 @@
-"""A share consumer's statistics and health, read from its parts. No I/O."""
+"""What a share consumer says about itself: statistics, health, and metrics for brokers. No I/O."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiokproto.observe.health import Health
+from aiokproto.observe.metrics import MetricSource, ShareMetrics
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.running.summary import RunStats
 from aiokproto.share.acknowledgement import Acknowledgement
-from aiokproto.share.engine import ShareEngine
 from aiokproto.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.share.engine import ShareEngine
 
 
 @dataclass(frozen=True)
@@ -158,3 +162,16 @@ def _partitions(engine: ShareEngine) -> dict[TopicPartition, SharePartitionStats
         )
         for partition in sorted({*assigned, *held, *unsent, *buffered})
     }
+
+
+def metric_source(engine: ShareEngine) -> MetricSource:
+    """Return the metrics that a share consumer pushes to its brokers (KIP-714), with the names of the Java client."""
+    reader, member, group_id = engine.reader, engine.member, engine.config.group_id
+    return MetricSource(
+        "consumer",
+        engine.cluster.observer,
+        share=ShareMetrics(
+            engine.observer, lambda: reader.delivered, lambda: member.rebalances, lambda: member.heartbeats
+        ),
+        labels=lambda: {"group_id": group_id, "group_member_id": member.member_id},
+    )

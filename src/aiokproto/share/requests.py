@@ -18,7 +18,7 @@ Acks = Mapping[TopicIdPartition, Sequence[QueuedAck]]
 
 
 class Member(NamedTuple):
-    """Who sends a request."""
+    """The member that sends a request."""
 
     group_id: str
     member_id: str
@@ -37,13 +37,13 @@ def share_fetch_request(
     """Return a request that acquires records and acknowledges others.
 
     Args:
-        member: Who sends it.
+        member: The member that sends it.
         plan: The session's part.
         acks: The acknowledgements; no renewals.
         config: The options.
         max_records: Most records to acquire.
-        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches.
-        max_wait: Seconds that the broker may wait for records.
+        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches. max_wait: Seconds for which
+        the broker may wait for records.
     """
     topics: dict[bytes, share_fetch.FetchTopic] = {}
     for topic_id, number in {**dict.fromkeys(plan.added), **acks}:

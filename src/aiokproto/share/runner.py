@@ -1,7 +1,9 @@
-"""What :meth:`ShareConsumer.run` adds to a run: each record is acknowledged by how its call ended.
+"""The share consumer's part of a run (:meth:`ShareConsumer.run`): each record is acknowledged according to its call's
+end.
 
-Records are acquired as handlers become free: beyond that they would wait, and their locks expire. A record that waits
-for its release keeps its place, so that a short outage of what the handler needs does not go through the whole queue.
+Records are acquired as handlers become free, because others would wait while their locks expire. A record that waits
+for its release counts as running, so that a short outage of a service that the handler needs doesn't affect the whole
+queue.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.share")
 
 _LONGEST_BACKOFF = 30.0
-"""Seconds."""
+"""Seconds of the longest pause before a failed record is released."""
 
 Handler = Callable[[ShareRecord], Awaitable[object]]
 Decision = Literal["release", "reject", "accept"]
@@ -35,7 +37,7 @@ class ShareOptions(NamedTuple):
     """The arguments of :meth:`ShareConsumer.run`.
 
     Attributes:
-        plan: What every run is given.
+        plan: The arguments that every run has.
         max_bytes: Bytes of records in flight beyond which no more are taken.
         on_error: What becomes of a record whose call has failed.
         backoff: Seconds before its first release.
@@ -56,18 +58,14 @@ class ShareRunner(Runner):
         super().__init__("aiokproto-share-run", options.plan, scheduler, log, engine.observer.hooks)
         self._engine = engine
         self._options = options
-        # One for each record: no order, and no position to hold, as acknowledgements are single.
+        # Each record has its own backlog, because records have no order, and are acknowledged one by one.
         self._backlogs: dict[ShareRecord, Backlog] = {}
         self._handled = self._accept
-
-    def check_closable(self) -> None:
-        """Raise in a handler: closing would wait for it."""
-        self.check_outside("close()")
 
     # The strategy
 
     def _begin(self) -> None:
-        self._engine.handling = self
+        self._engine.runner = self
         self._engine.most_wanted = self._free
 
     def _closing(self) -> bool:
@@ -97,7 +95,7 @@ class ShareRunner(Runner):
         self._wake()
 
     def _accept(self, work: Work) -> None:
-        # Unless the handler has acknowledged it itself.
+        # This has no effect if the handler has acknowledged the record itself.
         self._done(work, Acknowledgement.ACCEPT)
 
     async def _recover(self, work: Work, error: Exception) -> None:
@@ -119,7 +117,7 @@ class ShareRunner(Runner):
             exc_info=error,
         )
         if decision == "release" and not self._stopping.is_set():
-            # The broker would deliver it again at once, and archive it after a short outage.
+            # Wait. The broker would deliver it again at once, and archive it after a short outage.
             pause = min(self._options.backoff * 2.0 ** min(record.delivery_count - 1, 60), _LONGEST_BACKOFF)
             self._postpone(work)
             self._later(pause, work)
@@ -141,19 +139,20 @@ class ShareRunner(Runner):
         policy = self._options.on_error
         if not callable(policy):
             return policy
-        # What it raises ends the run: a policy that fails is a bug in the application, and would fail for each record.
+        # Its exception ends the run, because a policy that fails is a bug in the application, and would fail for each
+        # record.
         with calling("on_error"):
             decision: object = policy(record, error)
             check_not_awaitable(decision, "on_error")
-        for each in get_args(Decision):
-            if decision == each:
-                return each  # type: ignore[no-any-return]
+        for known in get_args(Decision):
+            if decision == known:
+                return known  # type: ignore[no-any-return]
         raise ConfigurationError(f"on_error returned {repr_of(decision)}: expected 'release', 'reject' or 'accept'")
 
     def _done(self, work: Work, kind: Acknowledgement) -> None:
         record: ShareRecord = work.item
         self._backlogs.pop(record, None)
-        self._engine.settle([record], kind)
+        self._engine.acknowledge_rest([record], kind)
 
     def _relieve(self, backlog: Backlog) -> None:
         if not self._stopping.is_set():
@@ -169,13 +168,13 @@ class ShareRunner(Runner):
     def _running(self) -> list[Work]:
         return [work for backlog in self._backlogs.values() for work in backlog.running]
 
-    async def _settle(self) -> None:
-        """Nothing: acknowledgements go with the next request."""
+    async def _commit(self) -> None:
+        """Do nothing, because acknowledgements go with the next request."""
 
     def _release(self) -> None:
         for timer in self._timers:
             timer.cancel()
-        # Those of calls that were cancelled or never made. One that is left alone is released, too.
-        self._engine.settle(list(self._backlogs), Acknowledgement.RELEASE)
+        # Release the records of calls that were cancelled, were never made, or are left alone.
+        self._engine.acknowledge_rest(list(self._backlogs), Acknowledgement.RELEASE)
         self._engine.most_wanted = None
-        self._engine.handling = None
+        self._engine.runner = None

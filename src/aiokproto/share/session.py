@@ -1,12 +1,13 @@
 """Share sessions (KIP-932): a request names only the partitions that have changed since the last one. Pure.
 
-A member has one session on each broker. A ShareFetch with epoch 0 opens it and names all partitions; each further
+A member has one session on each broker. A ShareFetch with epoch 0 opens it and names all partitions. Each further
 request, ShareFetch or ShareAcknowledge, has the next epoch, so that a lost or repeated request is detected. Epoch -1
-closes it, and releases what the member has acquired. The broker also closes it when the connection ends on which it
-was opened.
+closes the session, and releases the records that the member has acquired. The broker closes it, too, when the
+connection that opened it ends.
 
-Unlike a fetch session, it is not repaired: if a response is missing, it is unknown which records the broker has locked
-for this member. The client then closes the connection, so that the broker releases all of them, and opens another one.
+Unlike a fetch session, it isn't repaired, because after a missing response it's unknown which records the broker has
+locked for this member. So the client closes the connection, which makes the broker release all of them, and opens
+another one.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class ShareSessionHandler:
         """Return the next ShareFetch request. Call :meth:`answered` or :meth:`reset` afterwards.
 
         Args:
-            wanted: The partitions to fetch.
-            acknowledged: The partitions of which the request has acknowledgements. The broker adds every partition that
-                a request names to the session, so those that are not wanted are removed again by the same request.
+            wanted: The partitions to fetch. acknowledged: The partitions for which the request has acknowledgements.
+            The broker adds every partition that a request names to the session, so the same request removes those that
+            aren't wanted.
         """
         assert self.is_open or not acknowledged, "a request that opens a session cannot acknowledge"
         added = [partition for partition in wanted if partition not in self._partitions]
@@ -69,10 +70,10 @@ class ShareSessionHandler:
         return SharePlan(self.epoch, added, forgotten)
 
     def answered(self) -> None:
-        """A response shows that the broker has counted the request."""
+        """Note a response, which shows that the broker has counted the request."""
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """The session has ended, or its state is unknown: open another one."""
+        """Start another session, because this one has ended, or its state is unknown."""
         self.epoch = _INITIAL_EPOCH
         self._partitions.clear()

@@ -26,8 +26,9 @@ class Direction:
 
     Attributes:
         latency: The least and most seconds that bytes are on their way.
-        throughput: Bytes a second; all connections of the link share it.
-        silent: Whether nothing arrives. What was sent meanwhile arrives when that ends, as TCP sends it again.
+        throughput: Bytes per second, which all connections of the link share.
+        silent: Whether nothing arrives. Bytes that were sent meanwhile arrive when the silence ends, because TCP sends
+            them again.
     """
 
     def __init__(self, random: Random, now: Callable[[], float]) -> None:
@@ -40,20 +41,20 @@ class Direction:
         self._held: list[Callable[[], None]] = []
 
     def arrival(self, size: int, earliest: float) -> float:
-        """Return when ``size`` bytes sent now arrive, not before ``earliest``: a connection keeps the order of its
-        bytes."""
+        """Return when ``size`` bytes that are sent now arrive, but not before ``earliest``: a connection keeps the
+        order of its bytes."""
         self._busy_until = max(self._busy_until, self._now()) + size / self.throughput
         return max(self._busy_until + self._random.uniform(*self.latency), earliest)
 
     def deliver(self, arrive: Callable[[], None]) -> None:
-        """Deliver something, now or when the silence ends."""
+        """Call ``arrive`` now, or when the silence ends."""
         if self.silent:
             self._held.append(arrive)
         else:
             arrive()
 
     def restore(self) -> None:
-        """End the silence: deliver what was held back, in order."""
+        """End the silence, and deliver in order what was held back."""
         self.silent = False
         held, self._held = self._held, []
         for arrive in held:
@@ -64,8 +65,8 @@ class Link:
     """The link between a client's host and a server's address, for all their connections.
 
     Attributes:
-        to_server: The way of requests.
-        to_client: The way of responses.
+        to_server: The direction of requests.
+        to_client: The direction of responses.
         reachable: Whether new connections can be made. If not, they are refused.
     """
 
@@ -78,20 +79,20 @@ class Link:
         self.connections: dict[SimulatedConnection, None] = {}
 
     def __repr__(self) -> str:
-        # Both ends of each are there, until one has closed.
+        # Each connection has two ends here, until one has closed.
         facts = [counted((len(self.connections) + 1) // 2, "connection")]
         if not self.reachable:
             facts.append("new ones are refused")
-        ways = {"server": self.to_server, "client": self.to_client}
-        if silent := [end for end, way in ways.items() if way.silent]:
+        directions = {"server": self.to_server, "client": self.to_client}
+        if silent := [end for end, direction in directions.items() if direction.silent]:
             facts.append(f"silent to {' and '.join(silent)}")
-        # slow() limits both ways alike.
+        # slow() limits both directions alike.
         if self.to_server.throughput != math.inf:
             facts.append(f"{self.to_server.throughput:g} bytes/s")
         return f"<Link {self._client} to {self._server[0]}:{self._server[1]}: {', '.join(facts)}>"
 
     def silence(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Drop everything, in one direction or both, without an error: until :meth:`restore` connections look alive."""
+        """Drop everything, in one direction or both, without an error: connections look alive until :meth:`restore`."""
         self.to_server.silent |= to_server
         self.to_client.silent |= to_client
 
@@ -111,7 +112,7 @@ class Link:
         Raises:
             ConfigurationError: The throughput is not positive. :meth:`silence` stops all bytes.
         """
-        # Not `<= 0`, which is false of NaN.
+        # The condition isn't `<= 0`, which is false of NaN.
         if not bytes_per_second > 0:
             raise ConfigurationError(
                 f"bytes_per_second={bytes_per_second!r}: must be positive; silence() stops all bytes"
@@ -119,10 +120,10 @@ class Link:
         self.to_server.throughput = self.to_client.throughput = bytes_per_second
 
     def delay(self, least: float, most: float) -> None:
-        """Set the latency of each direction, in seconds, for what is sent from now on.
+        """Set the latency of each direction, in seconds, for bytes that are sent from now on.
 
         Raises:
-            ConfigurationError: Unless ``0 <= least <= most``, and finite.
+            ConfigurationError: ``0 <= least <= most`` isn't true, or ``most`` isn't finite.
         """
         if not 0 <= least <= most < math.inf:
             raise ConfigurationError(f"least={least!r}, most={most!r}: must be finite, and 0 <= least <= most")

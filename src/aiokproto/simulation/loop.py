@@ -15,7 +15,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aiokproto.simulation.network import Network
-from aiokproto.simulation.tasks import SimulatedFuture, SimulatedTask
 from aiokproto.simulation.threads import Threads
 
 if TYPE_CHECKING:
@@ -31,25 +30,25 @@ ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 log = logging.getLogger("aiokproto.simulation")
 
 TURN_SECONDS = 10e-6
-"""Virtual seconds per iteration of the loop. Not zero: a task that spins must not stop the clock."""
+"""Virtual seconds per iteration of the loop. It isn't zero because a task that spins must not stop the clock."""
 
 
 class DeadlockError(RuntimeError):
-    """All tasks wait, and no timer is set: nothing can ever happen again. The text lists the tasks and where each
-    waits."""
+    """All tasks wait, and no timer is set: nothing can ever happen again. The text lists the tasks, and where each of
+    them waits."""
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
     """An event loop whose clock jumps to the next timer when nothing is ready to run.
 
-    Connections go through a :class:`Network` in memory; threads are simulated by :class:`Threads`. Whatever else a loop
-    can do (signals, processes, pipes, sockets of the machine) raises ``NotImplementedError``.
+    Connections go through a :class:`Network` in memory, and :class:`Threads` simulates threads. Everything else that a
+    loop can do (signals, processes, pipes, sockets of the machine) raises ``NotImplementedError``.
 
     Attributes:
         network: Where servers listen and clients connect.
         threads: What ``run_in_executor`` runs in.
         runtime: Where clients find the wall clock and randomness.
-        turns: Turns so far. Many of them in a second of its time are a busy loop.
+        turns: The number of iterations so far. Many of them in a virtual second mean a busy loop.
     """
 
     def __init__(self, network: Network, threads: Threads, runtime: Runtime) -> None:
@@ -59,7 +58,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.turns = 0
         self._now = 0.0
         self._ready: deque[asyncio.Handle] = deque()
-        # The second item keeps timers of one time in the order in which they were set.
+        # The second item keeps timers of the same time in the order in which they were set.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_set = 0
         self._timers_cancelled = 0
@@ -80,8 +79,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         if self._running or asyncio._get_running_loop() is not None:
             raise RuntimeError("an event loop is running already")
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(self._generator_begun, self._generator_dropped)
-        # Private, and the only way: a loop that is not asyncio's own registers itself by it.
+        sys.set_asyncgen_hooks(self._generator_started, self._generator_dropped)
+        # This function is private, but a loop that isn't asyncio's own has no other way to register itself.
         asyncio._set_running_loop(self)
         self._running = True
         try:
@@ -101,7 +100,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             self.run_forever()
         except BaseException:
             if not given and task.done() and not task.cancelled():
-                # Retrieved, so that it is not reported beside the error that ended the loop.
+                # The exception is retrieved so that asyncio doesn't report it beside the error that ended the loop.
                 task.exception()
             raise
         finally:
@@ -140,7 +139,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.turns += 1
         while self._timers and self._timers[0][0] <= self._now:
             self._ready.append(heappop(self._timers)[2])
-        # What these schedule runs in the next turn, as in asyncio's own loops.
+        # Callbacks that these schedule run in the next iteration, as in asyncio's own loops.
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
             if not handle.cancelled():
@@ -151,7 +150,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         if not self._timers:
             raise DeadlockError(f"nothing is left to happen at {self._now:.6f} s; waiting are:\n{self._waiting()}")
-        # Never back: stall() may have moved the clock beyond the timer.
+        # The clock never moves back: stall() may have moved it beyond the timer.
         self._now = max(self._now, self._timers[0][0])
 
     def _waiting(self) -> str:
@@ -168,8 +167,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def stall(self, seconds: float) -> None:
-        """Stall the loop's thread, as a long garbage collection or a suspended process does: afterwards every timer of
-        that time is late."""
+        """Stall the loop's thread, as a long garbage collection or a suspended process does. Every timer of that time
+        is late afterwards."""
         self._now += seconds
 
     def call_soon(
@@ -183,7 +182,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
     ) -> asyncio.Handle:
-        # There is one thread only.
+        # The simulation has only one thread.
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -201,7 +200,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        # Timers of an hour, set and cancelled for every request, would fill the memory.
+        # Timers of an hour that are set and cancelled for every request would fill the memory.
         self._timers_cancelled += 1
         if self._timers_cancelled > 100 and 2 * self._timers_cancelled > len(self._timers):
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
@@ -233,18 +232,19 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         pass
 
-    def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
-        # Held, not weakly as in asyncio: when the collector runs must not decide what happens next. The finished go.
+    def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
+        # The generators are referenced strongly, unlike in asyncio: when the garbage collector runs must not decide
+        # what happens next. Finished ones are removed.
         if len(self._generators) >= self._most_generators:
-            begun = self._generators.items()
-            self._generators = {key: each for key, each in begun if getattr(each, "ag_frame", each) is not None}
+            started = self._generators.items()
+            self._generators = {key: each for key, each in started if getattr(each, "ag_frame", each) is not None}
             self._most_generators = max(100, 2 * len(self._generators))
         self._generators[id(generator)] = generator
 
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators.pop(id(generator), None)
         if not self._closed:
-            # As in asyncio: its finally blocks may await.
+            # The generator's finally blocks may await, as in asyncio.
             self.create_task(generator.aclose())
 
     def add_signal_handler(self, sig: int, callback: object, *args: object) -> NoReturn:
@@ -319,3 +319,38 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def set_debug(self, enabled: bool) -> None:
         self._debug = enabled
+
+
+# The hashes of tasks and futures are the same in every run, so sets of them have the same order.
+
+
+class SimulatedFuture(asyncio.Future[T]):
+    """The ``number``th future or task of its loop."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimulatedTask(asyncio.Task[T]):
+    """The ``number``th future or task of its loop. The number is its name too, unless it has one: asyncio's names count
+    the tasks of the process."""
+
+    def __init__(
+        self,
+        number: int,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        loop: asyncio.AbstractEventLoop,
+        **options: Any,
+    ) -> None:
+        # The number is set first: Task.__init__() puts the task into a set.
+        self._number = number
+        if options.get("name") is None:
+            options["name"] = f"Task-{number}"
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.simulation.link import Address, Link
+from aiokproto.simulation.link import Address, Direction, Link
 from aiokproto.simulation.transport import SimulatedTransport
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ _host: ContextVar[str] = ContextVar("aiokproto_simulated_host", default="client"
 
 @contextmanager
 def host(name: str) -> Iterator[None]:
-    """Run the block, and the tasks that it starts, on another simulated host, whose connections have links of their
-    own."""
+    """Run the block, and the tasks that it starts, on another simulated host, whose connections have their own
+    links."""
     token = _host.set(name)
     try:
         yield
@@ -55,7 +55,7 @@ class Network:
         return self._links[key]
 
     def links(self, client: str | None = None, server: Address | None = None) -> list[Link]:
-        """Return the links used so far: all, those of a client's host, or those to a server."""
+        """Return the links used so far: all of them, or only a client's host's links, or only the links to a server."""
         return [
             link
             for (from_host, to_server), link in self._links.items()
@@ -86,10 +86,10 @@ class Network:
         address = (await self.resolve(name), port)
         origin = _host.get()
         link = self.link(origin, address)
-        await self._travel(loop, link.to_server.arrival(0, 0.0), link.to_server.deliver)
+        await self._travel(loop, link.to_server)
         server = self._servers.get(address)
         reachable = server is not None and link.reachable
-        await self._travel(loop, link.to_client.arrival(0, 0.0), link.to_client.deliver)
+        await self._travel(loop, link.to_client)
         if server is None or not reachable or not server.is_serving():
             self._trace.note("refuse", f"{origin} to {address}")
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -99,31 +99,35 @@ class Network:
         client = self._end(loop, protocol, link, link.to_server, here, address)
         other = self._end(loop, accepted, link, link.to_client, address, here)
         client.peer, other.peer = other, client
-        other.begin()
-        client.begin()
+        other.start()
+        client.start()
         return client, protocol
 
-    async def _travel(
-        self, loop: asyncio.AbstractEventLoop, at: float, deliver: Callable[[Callable[[], None]], None]
-    ) -> None:
+    async def _travel(self, loop: asyncio.AbstractEventLoop, direction: Direction) -> None:
         arrived: asyncio.Future[None] = loop.create_future()
 
         def arrive() -> None:
             if not arrived.done():
                 arrived.set_result(None)
 
-        loop.call_at(at, deliver, arrive)
+        loop.call_at(direction.arrival(0, 0.0), direction.deliver, arrive)
         await arrived
 
     def _end(
-        self, loop: asyncio.AbstractEventLoop, protocol: Any, link: Link, way: Any, here: Address, there: Address
-    ) -> Any:
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: Any,
+        link: Link,
+        direction: Direction,
+        here: Address,
+        there: Address,
+    ) -> SimulatedTransport:
         extra = {"sockname": here, "peername": there}
-        return SimulatedTransport(loop, protocol, link, way, self._random, self._trace, extra)
+        return SimulatedTransport(loop, protocol, link, direction, self._random, self._trace, extra)
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What ``create_server`` returns."""
+    """A server, as ``create_server`` returns it."""
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimulatedSocket, ...]:
-        """Stand-ins for the listening sockets, for their addresses."""
+        """Stand-ins for the listening sockets, which have only addresses."""
         return (SimulatedSocket(self._address),)
 
     def accept(self) -> asyncio.BaseProtocol:
@@ -168,10 +172,10 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedSocket:
-    """A stand-in for a listening socket, for its address.
+    """A stand-in for a listening socket, which has only an address.
 
     Attributes:
-        family: Of no family that the machine has.
+        family: A family that the machine doesn't have.
     """
 
     family = socket.AF_UNSPEC

@@ -30,7 +30,7 @@ class SimulatedRuntime(Runtime):
         self._time = time
         self._cpu_seconds = 0.0
 
-    def wall(self) -> int:
+    def milliseconds(self) -> int:
         return EPOCH + int(self._time() * 1000)
 
     def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
@@ -41,7 +41,7 @@ class SimulatedRuntime(Runtime):
         return str(sockaddr[0])
 
     def cpu_time(self) -> float:
-        # Real work takes no virtual time; each look at the clock stands for some.
+        # Real work takes no virtual time, so each look at the clock stands for some.
         self._cpu_seconds += TURN_SECONDS
         return self._cpu_seconds
 
@@ -55,11 +55,11 @@ class Simulation:
         simulation.run(main(simulation))
 
     Attributes:
-        seed: A whole number, from which every random decision follows: latency, order, faults, and what clients draw.
-        random: For the program's own decisions.
+        seed: A whole number, which determines every random decision: latency, order, faults, and what clients draw.
+        random: Randomness for the program's own decisions.
         network: Where servers listen; its links can fail.
-        threads: What ``run_in_executor`` and ``asyncio.to_thread`` run in.
-        trace: What has happened.
+        threads: The threads that ``run_in_executor`` and ``asyncio.to_thread`` use.
+        trace: The events so far.
         loop: The event loop.
     """
 
@@ -69,17 +69,17 @@ class Simulation:
         Raises:
             ConfigurationError: ``seed`` is not a whole number.
         """
-        # A seed of another type would be another stream: "7" from a command line is not 7.
+        # A seed of another type would be another stream: "7" from a command line isn't 7.
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ConfigurationError(f"seed={seed!r}: expected a whole number")
         self.seed = seed
-        # Streams of their own: one draw more in the network must not change what the program decides.
+        # Each part has its own stream: one more draw in the network must not change what the program decides.
         self.random = Random(f"{seed}/program")
         self.trace = Trace(self.time)
         self.network = Network(Random(f"{seed}/network"), self.trace, self.time)
         self.threads = Threads(Random(f"{seed}/threads"))
         runtime = SimulatedRuntime(Random(f"{seed}/runtime"), Random(f"{seed}/secrets"), self.time)
-        # What it leaves out raises NotImplementedError, as the abstract class has it.
+        # The methods that it leaves out raise NotImplementedError, as in the abstract class.
         self.loop = SimulationLoop(self.network, self.threads, runtime)  # type: ignore[abstract]
 
     def time(self) -> float:
@@ -90,7 +90,7 @@ class Simulation:
         """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Call it once.
 
         Returns:
-            What the coroutine returned.
+            The coroutine's result.
 
         Raises:
             DeadlockError: All tasks wait for one another.
@@ -112,7 +112,7 @@ class Simulation:
             for task in sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name):
                 task.cancel()
             while left := asyncio.all_tasks(loop):
-                # It comes again from each task that waits for the one that has raised it.
+                # Each task that waits for the one that has raised SystemExit raises it again.
                 with suppress(SystemExit):
                     loop.run_until_complete(asyncio.wait(left))
             loop.run_until_complete(loop.shutdown_asyncgens())

@@ -23,10 +23,11 @@ class _Pool:
 
 
 class Threads:
-    """Runs the work of executors in the only thread there is: each piece immediately, with its result some time later.
+    """Runs the work of executors in the simulation's only thread: each piece of work immediately, with its result some
+    time later.
 
     Attributes:
-        seconds: The least and most that a piece of work takes.
+        seconds: The least and most virtual seconds that a piece of work takes.
     """
 
     def __init__(self, random: Random, seconds: tuple[float, float] = (0.0001, 0.005)) -> None:
@@ -40,7 +41,7 @@ class Threads:
         """Start no work until :meth:`release`, as if all threads were busy.
 
         Args:
-            default_only: Whether it is the loop's default executor alone that is busy.
+            default_only: Whether only the loop's default executor is busy.
         """
         self._held |= not default_only
         self._default_held = True
@@ -54,7 +55,7 @@ class Threads:
     def run(
         self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor | None, work: Callable[[], T]
     ) -> asyncio.Future[T]:
-        """See ``run_in_executor`` of event loops."""
+        """Run work as ``run_in_executor`` of event loops does."""
         key = None if executor is None else id(executor)
         if key not in self._pools:
             self._pools[key] = _Pool(key is None, DEFAULT_WORKERS if executor is None else executor._max_workers)
@@ -68,7 +69,7 @@ class Threads:
         def finish() -> None:
             pool.free += 1
             if not future.cancelled():
-                _settle(future, work)
+                _complete(future, work)
             self._start_waiting(pool)
 
         pool.waiting.append(start)
@@ -81,9 +82,9 @@ class Threads:
             pool.waiting.popleft()()
 
 
-def _settle(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
+def _complete(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
     try:
         future.set_result(work())
-    # As executors do: the loop is not the thread that a SystemExit or a CancelledError is for.
+    # Executors do the same: a SystemExit or a CancelledError isn't for the loop's thread.
     except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
         future.set_exception(error)

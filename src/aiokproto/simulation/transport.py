@@ -1,4 +1,4 @@
-"""An asyncio transport in memory, with buffers that fill up as those of sockets do."""
+"""An asyncio transport in memory, with buffers that fill up as the buffers of sockets do."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from aiokproto.simulation.trace import Trace
 
 WINDOW = 256 * 1024
-"""Bytes in transit, or unread by the receiver, at most: the buffers of both sockets together."""
+"""The most bytes in transit, or unread by the receiver: the buffers of both sockets together."""
 
 HIGH_WATER = 64 * 1024
-"""Unsent bytes at which the transport calls ``pause_writing``, as in asyncio."""
+"""The number of unsent bytes at which the transport calls ``pause_writing``, as in asyncio."""
 
 SEGMENT = 64 * 1024
-"""Most bytes that are received at a time."""
+"""The most bytes that are received at a time."""
 
 
 class SimulatedTransport(asyncio.Transport):
-    """One end. The other one is its :attr:`peer`.
+    """One end of a connection. The other one is its :attr:`peer`.
 
     Attributes:
         peer: The other end.
@@ -66,7 +66,7 @@ class SimulatedTransport(asyncio.Transport):
         self._lost = False
         link.connections[self] = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Call the protocol's ``connection_made``."""
         self._protocol.connection_made(self)
 
@@ -127,7 +127,7 @@ class SimulatedTransport(asyncio.Transport):
             self._send()
 
     def abort(self) -> None:
-        """Close immediately; unsent bytes are dropped, and the other end gets ``ConnectionResetError``."""
+        """Close immediately. Unsent bytes are dropped, and the other end gets ``ConnectionResetError``."""
         if not self._lost:
             self._trace.note("abort", self._name)
             self._lose(None)
@@ -153,7 +153,7 @@ class SimulatedTransport(asyncio.Transport):
         if (self._closing or self._write_ended) and not self._end_sent:
             self._end_sent = True
             self._transmit(0, self.peer._end_arrived)
-        # Also if its end was sent before, by write_eof().
+        # The connection is closed even if write_eof() has sent its end before.
         if self._closing:
             self._lose(None)
 
@@ -179,11 +179,11 @@ class SimulatedTransport(asyncio.Transport):
 
     def _received(self, data: bytes) -> None:
         if self._lost:
-            # Like a closed socket: the sender learns that no peer receives the data.
+            # The end behaves like a closed socket: the sender learns that no peer receives the data.
             self._transmit(0, self.peer._reset_received)
             return
         self._trace.note("receive", self._name, data)
-        # A stream has no messages: its bytes come in any pieces.
+        # A stream doesn't preserve messages: its bytes come in pieces of any size.
         if len(data) > 1 and self._random.random() < 0.1:
             cut = self._random.randrange(1, len(data))
             self._incoming += (data[:cut], data[cut:])

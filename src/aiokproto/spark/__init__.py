@@ -13,7 +13,7 @@
     )
     load(spark, "flights", "/data/flights", bootstrap_servers="localhost:9092")
 
-It needs the ``spark`` extra. Spark finds the data source of an installed package by itself: only sessions that were
+It needs the ``spark`` extra. Spark finds the data source of an installed package by itself, so only sessions that were
 started before the installation need :func:`register`.
 """
 
@@ -102,13 +102,13 @@ _MODULES = {
 
 
 def _require_pyspark() -> None:
-    # Not imported: that takes a second.
+    # Don't import pyspark here, which takes a second.
     if find_spec("pyspark") is None:
         raise ImportError('pyspark is not installed: pip install "aiokproto[spark]"', name="pyspark")
 
 
 def __getattr__(name: str) -> Any:
-    # Executors import this package, too, and must not import the modules that only a driver needs.
+    # Import on access: executors import this package, too, and don't need the modules of the driver.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _require_pyspark()
@@ -116,15 +116,15 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Register ``format("aiokproto")`` in a session. Has no effect if the session has it already.
+    """Register ``format("aiokproto")`` in a session. It has no effect if the session has it already.
 
     Args:
         spark: The session.
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
-            Python data sources. Before Spark 4.1 it has no effect: Spark filters the rows, as without it. Load a
-            DataFrame for each use, also within one query: Spark up to 4.3 would use what a filter has left of it for
-            its other uses, too. A warning says so.
+            Python data sources. Before Spark 4.1 it has no effect: Spark itself filters the rows. Load a
+            DataFrame for each use, even within one query: Spark up to 4.3 keeps what a filter has left of a DataFrame,
+            and its other uses miss the other rows. A warning says so.
     """
     _require_pyspark()
     from pyspark.errors import AnalysisException
@@ -132,7 +132,7 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     from aiokproto.spark.source import KafkaDataSource, PushdownDataSource
 
     if pushdown:
-        # Nothing of this package is called for the later query, so that it could refuse.
+        # Warn now: Spark calls nothing of this package for the later query, so it can't be refused then.
         logger.warning(
             "filter pushdown: load a DataFrame for each use, also within one query; Spark keeps what a filter has left "
             "of a DataFrame, and its other uses miss the other rows"

@@ -35,7 +35,7 @@ class KafkaReader(DataSourceReader):
             options.min_partitions,
             options.max_records_per_partition,
         )
-        # For an empty list Spark creates a partition itself, whose value differs between releases.
+        # Spark would create a partition itself for an empty list, whose value differs between releases.
         return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -46,11 +46,11 @@ class KafkaReader(DataSourceReader):
 class PushdownReader(KafkaReader):
     """A reader that Spark gives the filters of the query, from 4.1 on.
 
-    A class of its own: Spark refuses to read with a class that has this method, if the setting
-    ``spark.sql.python.filterPushdown.enabled`` is false, which is its default.
+    It's a class of its own: Spark refuses to read with a class that has this method if the setting
+    ``spark.sql.python.filterPushdown.enabled`` is false, which is the default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Plan to read only what the filters leave. Spark has to check all of them again."""
+        """Plan to read only the records that the filters leave. Spark has to check all filters again."""
         self._conditions = parse_filters(filters)
         return filters

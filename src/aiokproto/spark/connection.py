@@ -50,8 +50,7 @@ _ANNOTATIONS = {
     for name, kind in ConnectionOptions.__annotations__.items()
 }
 
-# Reading fetches from leaders, so a rack has no effect there; the sink has the option in its own table. No client of
-# the data source lives long enough to push metrics.
+# Reading accepts these options without effect, and its table says why. The sink has a rack in its own table.
 _OMITTED = ("client_rack", "enable_metrics_push")
 
 _MEANINGS = {
@@ -112,7 +111,8 @@ PROVIDER_OPTIONS: Mapping[str, Option] = {
 
 
 def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of the client under its own names; ``given`` comes from :meth:`OptionTable.parse`.
+    """Return the options of the client under its own names; ``given`` comes from
+    :meth:`~aiokproto.spark.option_table.OptionTable.parse`.
 
     Raises:
         ConfigurationError: An option is missing, or contradicts another.
@@ -124,7 +124,7 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not options.get("client_id", "-"):
         del options["client_id"]
     for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
-        # In Java 0 means "immediately". This client's minimum differs little, and doesn't flood the brokers.
+        # Java takes 0 for "immediately". This client's minimum differs little, and doesn't flood the brokers.
         if options.get(name) == 0:
             options[name] = 1
     for backoff in ("retry_backoff", "reconnect_backoff"):

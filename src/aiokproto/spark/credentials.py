@@ -1,17 +1,17 @@
-"""Credentials: from options, which are text, to what the clients in tasks take, without being seen on the way.
+"""Credentials: how secrets get from options, which are text, to the clients in tasks, without being seen on the way.
 
-An option is visible to many: to whoever reads a job's code, and in the bytes of plans that Spark sends to executors. So
-an option can name the place of a secret instead of the secret, in the notation of Kafka's configuration providers:
+Many can see an option: everybody who reads a job's code, and everybody who sees the plans that Spark sends to
+executors. So an option can refer to a secret instead of having it, in the notation of Kafka's configuration providers:
 ``${env:NAME}``, ``${file:/path}``, ``${file:/path:key}``, ``${directory:/path:name}``. Readers and writers are pickled
-with the reference. It is resolved where a client is made (:func:`client_options`), which is in tasks, and for requests
-of offsets in the driver's Python process. Passwords are resolved for each authentication, so they can be replaced while
-a job runs.
+with the reference. It is resolved where a client is created (:func:`client_options`): in tasks, and for requests of
+offsets in the driver's Python process. Passwords are resolved for each authentication, so they can be replaced while a
+job runs.
 
-A secret that is given as it is becomes :class:`Hidden` text, so that no ``repr`` of options shows it. Functions, for
-tokens, are named: ``package.module:function``. What references and names can reach, an administrator decides:
-:mod:`aiokproto.spark.permissions`.
+A secret that the option itself has becomes :class:`Hidden` text, so that no ``repr`` of options shows it. An option
+names a function, for tokens, as ``package.module:function``. An administrator decides what references and names can
+reach: see :mod:`aiokproto.spark.permissions`.
 
-What can never happen: a resolved secret in a pickle, an error, a log or a ``repr``.
+A resolved secret is never in a pickle, an error, a log or a ``repr``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from aiokproto.security.secret import read_file
 from aiokproto.spark.permissions import check_file, check_function, check_url, check_variable
 
 PROVIDERS = ("env", "file", "directory")
-"""The configuration providers, by the names that Kafka's documentation gives them."""
+"""The configuration providers, with the names that Kafka's documentation gives them."""
 
 _REFERENCE = re.compile(rf"\$\{{({'|'.join(PROVIDERS)}):(?:([^}}:]*):)?([^}}]*)\}}")
-_LIKE_REFERENCE = re.compile(r"\$\{[A-Za-z]\w*:[^}]*\}")
+_ANY_REFERENCE = re.compile(r"\$\{[A-Za-z]\w*:[^}]*\}")
 _QUOTED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"']""", re.DOTALL)
-"""What is not an open quote, in a login module."""
+"""Everything but an open quote, in a login module."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
@@ -47,13 +47,13 @@ _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in Co
 SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
 """Options of the client that take a function, which is called for each authentication."""
 SENSITIVE = SECRETS | {"sasl_jaas_config", "sasl_oauthbearer_token_endpoint_url", "proxy_url"}
-"""Options of the client that may have a secret."""
+"""Options of the client whose value may be, or have, a secret."""
 FUNCTIONS = {"aiokproto.sasl.token": "sasl_oauth_token", "aiokproto.sasl.aws.credentials": "sasl_aws_credentials"}
-"""Options that name a function, and the client's options that take it."""
+"""Options that name a function, and the client's options that take the function."""
 
 
 class Hidden(str):
-    """Text that may have a secret. Its ``repr`` is not the text."""
+    """Text that may be a secret. Its ``repr`` doesn't show it."""
 
     __slots__ = ()
 
@@ -62,14 +62,14 @@ class Hidden(str):
 
 
 class SecretReference:
-    """A function that returns the secret to which a text refers; it is looked up anew by each call."""
+    """A function that returns the secret to which a text refers. Each call looks it up again."""
 
     def __init__(self, option: str, text: str) -> None:
         self._option = option
         self.text = text
 
     def __call__(self) -> str:
-        """Return the secret; raises as :func:`resolve`."""
+        """Return the secret. Raises the same errors as :func:`resolve`."""
         return resolve(self._option, self.text)
 
     def __repr__(self) -> str:
@@ -77,14 +77,14 @@ class SecretReference:
 
 
 def function_name(text: str) -> str:
-    """Parse the name of a function, ``package.module:function``. It is not imported."""
+    """Parse the name of a function, ``package.module:function``, without importing it."""
     if not _FUNCTION.fullmatch(text.strip()):
         raise ValueError("must be the name of a function, package.module:function")
     return text.strip()
 
 
 def providers(text: str) -> tuple[str, ...]:
-    """Parse the value of ``config.providers``: only these are there then. ``none``, or an empty text, are none."""
+    """Parse the value of ``config.providers``: the only providers then. ``none``, or an empty text, means none."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())
     if found == ("none",):
         return ()
@@ -94,7 +94,7 @@ def providers(text: str) -> tuple[str, ...]:
 
 
 def provider_class(name: str) -> Callable[[str], str]:
-    """Return a parser of the class of a provider, which must be Kafka's own."""
+    """Return a parser of a provider's class, which must be Kafka's own."""
     expected = {"env": "EnvVar", "file": "File", "directory": "Directory"}[name]
     full = f"org.apache.kafka.common.config.provider.{expected}ConfigProvider"
 
@@ -112,13 +112,13 @@ def refers(value: object) -> bool:
 
 
 def check_providers(given: Mapping[str, Any]) -> None:
-    """Check that options have references to providers only that ``config.providers`` names, if it is given.
+    """Check that references name only the providers that ``config.providers`` names, if it is set.
 
     Args:
         given: All options, by their names.
 
     Raises:
-        ConfigurationError: One has another.
+        ConfigurationError: An option has a reference to another provider.
     """
     named = given.get(_PROVIDERS, PROVIDERS)
     for name in PROVIDERS:
@@ -134,14 +134,15 @@ def check_providers(given: Mapping[str, Any]) -> None:
 
 
 def check_references(connection: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigurationError` if a secret is a reference to a provider that is not there.
+    """Raise :class:`ConfigurationError` if a secret is a reference to a provider that doesn't exist.
 
-    It would be sent to the broker as it is. A secret that looks like one can be given by reference.
+    The client would send such a text to the broker as it is. If a secret looks like a reference, the user can put it
+    where a reference finds it.
     """
     for name in SENSITIVE & connection.keys():
         value = connection[name]
-        if isinstance(value, str) and _LIKE_REFERENCE.search(_REFERENCE.sub("", value)):
-            # Without the text: it may be a secret.
+        if isinstance(value, str) and _ANY_REFERENCE.search(_REFERENCE.sub("", value)):
+            # Leave the text out of the error: it may be a secret.
             raise ConfigurationError(
                 f"{java_name(name)} has a reference ${{provider:…}} whose provider is none of {', '.join(PROVIDERS)}"
             )
@@ -155,19 +156,19 @@ def resolve(option: str, text: str) -> str:
         text: The text, as ``${env:NAME}`` or ``username="etl" password="${file:/run/secrets/kafka:password}"``.
 
     Raises:
-        ConfigurationError: A reference is malformed; or an environment variable, or a key in a file, does not exist.
-        OSError: A file cannot be read.
-        ValueError: A file is longer than 1 MiB, or not UTF-8.
+        ConfigurationError: A reference is malformed, or an environment variable or a key in a file doesn't exist.
+        OSError: A file can't be read.
+        ValueError: A file is longer than 1 MiB, or isn't UTF-8.
     """
 
     def value(match: re.Match[str]) -> str:
-        # Without the text: a secret that is given as it is could look like a reference.
+        # Leave the text out of the error: a secret itself could look like a reference.
         if "${" in match[0][1:]:
             raise ConfigurationError(f"{option}: a reference within a reference is not resolved")
         found = _look_up(option, *match.groups(default=""))
         quote = _QUOTED.sub("", text[: match.start()])[:1] if option == _LOGIN_MODULE else ""
         if quote:
-            # The same quote in a password would end those of the login module.
+            # Escape the quote, which would end the quoted text of the login module.
             return found.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
         return found
 
@@ -175,15 +176,15 @@ def resolve(option: str, text: str) -> str:
 
 
 def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as the clients take them, from those that readers and writers have. It reads files and imports.
+    """Return the options as the clients take them; readers and writers have references. It reads files and imports.
 
     Raises:
-        ConfigurationError: What an option refers to does not exist.
+        ConfigurationError: What an option refers to doesn't exist.
     """
     options = dict(connection)
     for name, value in connection.items():
         if name in FUNCTIONS.values():
-            options[name] = _function(name, value)
+            options[name] = _import_function(name, value)
         elif not refers(value):
             continue
         elif name in SECRETS:
@@ -198,7 +199,7 @@ def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_reach(options: Mapping[str, Any]) -> None:
-    """Check the files and URLs that are read for logins. Their content, or the response, goes to the broker."""
+    """Check the files and URLs that logins read, because their content, or the response, goes to the broker."""
     url = options.get(_TOKEN_URL)
     if url is not None:
         parts = urlsplit(url)
@@ -211,9 +212,9 @@ def _check_reach(options: Mapping[str, Any]) -> None:
 
 
 def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return options that can be checked before references are resolved; None if that says nothing.
+    """Return options that can be checked before references are resolved; None if such a check would be pointless.
 
-    The machine that parses options need not have what a reference names.
+    The machine that parses options needn't have what a reference names.
     """
     options = dict(connection)
     for name, value in connection.items():
@@ -227,11 +228,11 @@ def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def fingerprint(options: Mapping[str, Any]) -> str:
-    """Return a text that differs for different options, and shows none of them."""
+    """Return a text that differs for different options, but shows none of them."""
 
     def text(value: object) -> str:
         value = value.text if isinstance(value, SecretReference) else value
-        # Not the repr of a Hidden text, which is always the same.
+        # Don't take the repr of Hidden text, which is always the same.
         return str(value) if isinstance(value, str) else repr(value)
 
     items = sorted((name, type(value).__name__, text(value)) for name, value in options.items())
@@ -264,7 +265,7 @@ def _look_up(option: str, provider: str, path: str, key: str) -> str:
     if provider == "directory":
         if not path or not key:
             raise ConfigurationError(f"{option}: directory takes a path and a name: expected ${{directory:/path:name}}")
-        # As in Kafka, where the name is one of those in the directory.
+        # As in Kafka, the name must be the name of a file in the directory itself.
         if key == ".." or Path(key).name != key:
             raise ConfigurationError(f"{option}: {key} is not the name of a file in {path}")
         return _read(option, Path(path) / key)
@@ -285,7 +286,7 @@ def _properties(text: str) -> dict[str, str]:
     """Parse a file of Java's properties."""
     found: dict[str, str] = {}
     joined = ""
-    # Not splitlines(), which knows more line ends than Java. A comment is never continued.
+    # Don't use splitlines(), which knows more line ends than Java. A comment is never continued.
     for text_line in text.split("\n"):
         line = text_line.lstrip(" \t\f")
         if not joined and line[:1] in ("", "#", "!"):
@@ -311,25 +312,25 @@ def _unescaped(text: str) -> str:
         found = match[1]
         return chr(int(found[1:], 16)) if len(found) == 5 else _ESCAPED.get(found, found)
 
-    # Java's characters are of UTF-16: outside the BMP they are written as two.
+    # Java's characters are UTF-16 code units, so a character outside the BMP is written as two.
     return _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _function(option: str, name: str) -> Callable[..., Any]:
-    theirs = next(one for one, ours in FUNCTIONS.items() if ours == option)
+def _import_function(option: str, name: str) -> Callable[..., Any]:
+    spark_name = next(name for name, own in FUNCTIONS.items() if own == option)
     module, _, path = name.partition(":")
-    # Before the import, which runs the module.
-    check_function(theirs, name)
+    # Check it before the import, which runs the module.
+    check_function(spark_name, name)
     try:
         found: Any = import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {error}") from None
+        raise ConfigurationError(f"{spark_name}={name!r} cannot be imported: {error}") from None
     # The module may raise anything.
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
         raised = failure(error, name)
-        raise ConfigurationError(f"{theirs}={name!r} cannot be imported: {without_text(raised)}") from raised
+        raise ConfigurationError(f"{spark_name}={name!r} cannot be imported: {without_text(raised)}") from raised
     if not callable(found):
-        raise ConfigurationError(f"{theirs}={name!r}: {type(found).__name__} is no function")
+        raise ConfigurationError(f"{spark_name}={name!r}: {type(found).__name__} is no function")
     return found  # type: ignore[no-any-return]

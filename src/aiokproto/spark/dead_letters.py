@@ -1,9 +1,9 @@
 """Malformed records of a task, written to a topic of their own.
 
-A letter is acknowledged before Spark gets the rows around it. A task that fails after that writes it again when Spark
-repeats it: at least once.
+A letter is acknowledged before Spark gets the rows around it. If the task fails after that, and Spark repeats it, the
+task writes the letter again: letters are written at least once.
 
-A letter may be as large as a record that is read: what the topic takes, the broker decides.
+The producer accepts letters as large as the records that are read. The broker decides what the topic takes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 BUFFER_MEMORY = 32 << 20
-"""Least memory for letters that are not acknowledged: the producer's default."""
+"""Minimum memory for letters that aren't acknowledged yet: the producer's default."""
 
-_HEADERS = 64 << 10
-"""Most bytes that a letter has more than its record."""
+_MAX_HEADER_BYTES = 64 << 10
+"""Maximum bytes that the letter's own headers take."""
 
 
 class DeadLetters:
-    """Writes the malformed records of a task. Nothing is connected before there is one."""
+    """Writes the malformed records of a task. It connects when there is the first one."""
 
     def __init__(self, worker: Worker, options: ReadOptions, topic: str) -> None:
         """``options`` have the connection; the letters go to ``topic``."""
         self._worker = worker
-        largest = options.fetch.max_record + _HEADERS
+        largest = options.fetch.max_record + _MAX_HEADER_BYTES
         self._options = {
             **options.connection,
             "max_request_size": largest,
@@ -44,24 +44,24 @@ class DeadLetters:
         self._topic = topic
 
     def write(self, records: Columns, malformed: Mapping[int, str], partition: TopicPartition) -> None:
-        """Write records, and wait until all are acknowledged.
+        """Write malformed records, and wait until all are acknowledged.
 
         Args:
             records: Records of a partition.
-            malformed: The numbers of those to write, each with what is wrong with it.
+            malformed: The indexes of the records to write, each with what is wrong with it.
             partition: Their partition.
 
         Raises:
-            KafkaError: A letter could not be written; some of the others may be.
+            KafkaError: A letter couldn't be written. Some of the others may be in the topic.
         """
-        # Here, since most tasks have none.
+        # Import it here: most tasks have no malformed records.
         from aiokproto.consumer.dead_letters import DeadLetterTopic
 
         producer = self._worker.producer(self._options)
         letters = DeadLetterTopic(self._topic, producer)
         try:
             self._worker.start(_write(letters, records, malformed, partition)).result()
-        # Also when Spark interrupts the task. The producer has letters that nobody waits for any more.
+        # Discard the producer even if Spark interrupts the task: nothing waits for its letters any more.
         except BaseException:
             self._worker.discard(producer)
             raise

@@ -39,8 +39,8 @@ BY_NAME = 12
 
 _INT32_MAX = (1 << 31) - 1
 
-_LEAST_BYTES = 1 << 16
-_ASSUMED_SIZE = 1 << 10
+_MIN_BYTES = 1 << 16
+_INITIAL_RECORD_SIZE = 1 << 10
 
 
 def topic_deleted(offsets: OffsetRange) -> TopicChangedError:
@@ -52,8 +52,8 @@ class Fetched(NamedTuple):
     """The batches of one response.
 
     Attributes:
-        start: The requested offset. The first batch may begin before it: brokers send whole batches.
-        batches: The batches with records to read, not yet verified. The last one may end behind the range.
+        start: The requested offset. Brokers send whole batches, so the first one may start before it.
+        batches: The batches with records to read, not yet verified. The last one may extend beyond the range.
     """
 
     start: int
@@ -63,8 +63,8 @@ class Fetched(NamedTuple):
 class RangeFetcher:
     """Fetches one range, a response at a time.
 
-    The range is done when the position reaches its end. Records are not counted: control batches, aborted transactions
-    and compaction leave offsets without a record, and a range may end among them.
+    The range is done when the position reaches its end. Records aren't counted because control batches, aborted
+    transactions and compaction leave offsets without a record, and a range may end among them.
 
     Attributes:
         position: The offset to fetch next.
@@ -76,9 +76,10 @@ class RangeFetcher:
         self._range = offsets
         self._options = options
         self._max_bytes = options.fetch.max_bytes
-        # Of a record, and what it takes in a batch: assumed, then that of the last response.
-        self._size: float = _ASSUMED_SIZE
-        # Cluster metadata of this generation may be older than the plan.
+        # The average bytes of a record, with its share of the batch: assumed at first, then computed from each
+        # response.
+        self._record_size: float = _INITIAL_RECORD_SIZE
+        # Cluster metadata of this generation may be older than the plan; later metadata isn't.
         self._first_generation = cluster.snapshot.generation
 
     @property
@@ -92,18 +93,18 @@ class RangeFetcher:
         When cancelled, the next call fetches the same batches.
 
         Raises:
-            DeadlineError: The position did not advance for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
+            DeadlineError: The position didn't advance for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
             DataLossError: Records of the range were deleted, and ``failOnDataLoss`` is set; or the log was truncated.
             TopicChangedError: The topic was deleted, or deleted and created again.
             CorruptRecordError: A batch has an invalid header, or a marker of an aborted transaction is damaged.
-            BrokerError: The broker responded with an error that is not retriable.
+            BrokerError: The broker responded with an error that isn't retriable.
         """
         clock = asyncio.get_running_loop().time
-        give_up, failures = clock() + self._options.poll_timeout, 0
+        give_up_at, failures = clock() + self._options.poll_timeout, 0
         while not self.done:
             before = self.position
             try:
-                if batches := await self._fetch_once(max(give_up - clock(), 0.001)):
+                if batches := await self._fetch_once(max(give_up_at - clock(), 0.001)):
                     return Fetched(before, batches)
                 problem: object = "the response has no records"
             except (BrokerConnectionError, BrokerError, DeadlineError) as error:
@@ -112,29 +113,30 @@ class RangeFetcher:
                 self._cluster.metadata.invalidate(str(error))
                 problem = error
             if self.position > before:
-                give_up, failures = clock() + self._options.poll_timeout, 0
+                give_up_at, failures = clock() + self._options.poll_timeout, 0
                 continue
-            if clock() >= give_up:
+            if clock() >= give_up_at:
                 raise DeadlineError(
                     f"reading {self._range}: received no records from offset {self.position} on, {self._source()}, "
                     f"in {self._options.poll_timeout:g} s (kafkaConsumer.pollTimeoutMs): {problem}"
                 )
             failures += 1
-            await asyncio.sleep(min(self._cluster.backoff.delay(failures), max(give_up - clock(), 0)))
+            await asyncio.sleep(min(self._cluster.backoff.delay(failures), max(give_up_at - clock(), 0)))
         return None
 
     async def _fetch_once(self, timeout: float) -> list[RecordBatch | Run]:
         offsets, snapshot = self._range, self._cluster.snapshot
         info = snapshot.topics.get(offsets.topic)
         if info is None:
-            # The metadata had the topic when the task began, and drop it only after several responses without it.
+            # The metadata had the topic when the task started, and drops it only after several responses without it.
             raise topic_deleted(offsets)
         if info.topic_id != offsets.topic_id and offsets.topic_id != ZERO_UUID:
             self._raise_other_topic(info.topic_id, snapshot.generation)
         leader = snapshot.leader(offsets.topic, offsets.partition)
         if leader is None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"Fetch of {offsets.topic_partition}")
-        # A separate connection: a Fetch that the broker holds until it has data would delay other requests behind it.
+        # Use a separate connection because a Fetch that the broker holds until it has data would delay the requests
+        # behind it.
         response = await self._cluster.send(
             self._request(min(self._options.fetch.max_wait_ms, int(timeout * 1000))),
             leader,
@@ -156,9 +158,9 @@ class RangeFetcher:
 
     def _request(self, max_wait_ms: int) -> FetchRequest:
         offsets, settings = self._range, self._options.fetch
-        # A short range must not fetch megabytes behind its end. If this is too little, another request gets the rest.
-        rest = int((offsets.end - self.position) * self._size * 1.1)
-        max_bytes = min(max(rest, _LEAST_BYTES), self._max_bytes)
+        # A short range must not fetch megabytes beyond its end. If this is too little, another request gets the rest.
+        rest = int((offsets.end - self.position) * self._record_size * 1.1)
+        max_bytes = min(max(rest, _MIN_BYTES), self._max_bytes)
         partition = FetchPartition(
             partition=offsets.partition,
             current_leader_epoch=self._cluster.snapshot.leader_epoch(offsets.topic, offsets.partition),
@@ -192,10 +194,10 @@ class RangeFetcher:
 
         def within() -> Iterator[RecordBatch]:
             nonlocal last
-            # Up to the end of the range: damage behind it does not matter.
+            # Stop at the end of the range: damage beyond it doesn't matter.
             for batch in rest if last is None or last.next_offset < end else ():
                 last = batch
-                # The base offset of a compressed set of magic 1 would take a decompression.
+                # Finding the base offset of a compressed set of magic 1 would take a decompression.
                 if batch.magic < 2 or batch.base_offset < end:
                     yield batch
                 if batch.next_offset >= end:
@@ -212,11 +214,11 @@ class RangeFetcher:
         if last is None:
             # Brokers before 0.10.1 truncate even the first batch to the requested size.
             self._max_bytes = min(2 * self._max_bytes, _INT32_MAX)
-            self._size = min(2 * self._size, _INT32_MAX)
-        # Otherwise the same batches would be fetched for ever, and their records read again.
+            self._record_size = min(2 * self._record_size, _INT32_MAX)
+        # Without progress, the same batches would be fetched forever, and their records read again.
         if last is None or last.next_offset <= self.position:
             return []
-        self._size = len(data.records) / (last.next_offset - self.position)
+        self._record_size = len(data.records) / (last.next_offset - self.position)
         self.position = last.next_offset
         return batches
 
@@ -242,7 +244,7 @@ class RangeFetcher:
                 f"reading {self._range}: the topic's id is {topic_id.hex()}, expected {self._range.topic_id.hex()}: "
                 "it was deleted and created again after the read was planned"
             )
-        # A worker keeps its client from task to task: the metadata may be older than the plan. A retry refreshes them.
+        # A worker keeps its client from task to task, so the metadata may be older than the plan. A retry refreshes it.
         raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"Fetch of {self._range.topic_partition}")
 
     def _context(self, leader: int) -> str:

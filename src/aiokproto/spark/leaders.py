@@ -1,4 +1,4 @@
-"""Requests to the leaders of partitions, with retries where a leader has moved."""
+"""Requests to the leaders of partitions, with retries if a leader has moved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def request_leaders(
     send: Send[R],
     options: ReadOptions,
 ) -> dict[TopicPartition, R]:
-    """Return the leaders' responses for partitions; requests that fail are retried.
+    """Return the leaders' responses for partitions, and retry requests that fail.
 
     Args:
         cluster: The client, which has the metadata of the topics.
@@ -73,7 +73,7 @@ async def request_leaders(
 
 
 def _no_leader(cluster: ClusterClient, api: str, partitions: list[TopicPartition]) -> BrokerError:
-    # The metadata had the topics when their partitions were listed, and drop one after several responses without it.
+    # The metadata had the topics when their partitions were listed. It drops one after several responses without it.
     for partition in partitions:
         if partition.topic not in cluster.snapshot.topics:
             return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{api} of {partition}")

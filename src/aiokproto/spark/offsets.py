@@ -13,9 +13,9 @@ from aiokproto.types import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
-"""The special timestamps of ListOffsets requests, which the official connector's JSON uses as offsets, too."""
+"""The special timestamps of ListOffsets requests. The official connector's JSON uses them as offsets, too."""
 
-_NAMED = 10
+_MAX_NAMED = 10
 """Maximum number of partitions that a message names."""
 
 _EXAMPLE = '{"topic": {"0": 23}}'
@@ -30,9 +30,10 @@ class Bound:
     """The start, or the end, of the ranges.
 
     Attributes:
-        option: The option that defines it, for messages.
-        every: One value for all partitions: ``EARLIEST``, ``LATEST``, or a timestamp (ms); None if each has its own.
-        each: A value for each partition: an offset, ``EARLIEST`` or ``LATEST``; or a timestamp (ms).
+        option: The option that defines the bound, for messages.
+        every: The value for all partitions: ``EARLIEST``, ``LATEST``, or a timestamp (ms); None if each has its own.
+        each: The value for each partition: an offset, ``EARLIEST`` or ``LATEST``; or a timestamp (ms). None if all have
+            the same.
         by_timestamp: Whether the values are timestamps.
     """
 
@@ -52,7 +53,7 @@ class Bound:
         """Check that the bound has a value for each of these partitions, and for no other.
 
         Raises:
-            ConfigurationError: A partition is missing, or is not one of these; either is probably a mistake.
+            ConfigurationError: A partition is missing, or isn't one of these; either is probably a mistake.
         """
         if self.each is None:
             return
@@ -68,8 +69,8 @@ class Bound:
 
 def _list(partitions: Iterable[TopicPartition]) -> str:
     found = sorted(partitions)
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(map(str, found[:_NAMED])) + more
+    more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+    return ", ".join(map(str, found[:_MAX_NAMED])) + more
 
 
 def parse_offsets(
@@ -80,11 +81,11 @@ def parse_offsets(
     Args:
         option: The name of the option, for messages.
         text: The JSON.
-        allowed: The negative numbers that are valid, of ``EARLIEST`` and ``LATEST``.
-        words: What the option can be in place of JSON, for messages.
+        allowed: The negative numbers that are valid: ``EARLIEST``, ``LATEST``, both or neither.
+        words: The words that the option accepts instead of JSON, for messages.
 
     Raises:
-        ConfigurationError: The text is not such JSON, or has an invalid topic, partition or number.
+        ConfigurationError: The text isn't such JSON, or has an invalid topic, partition or number.
     """
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(option, text, words).items():
@@ -109,14 +110,14 @@ def parse_assignment(option: str, text: str) -> Mapping[str, tuple[int, ...]]:
     """Parse partitions from JSON, ``{"topic": [0, 1]}``.
 
     Raises:
-        ConfigurationError: The text is not such JSON, or names no partition.
+        ConfigurationError: The text isn't such JSON, or names no partition.
     """
     assignment: dict[str, tuple[int, ...]] = {}
     for topic, partitions in _json_object(option, text).items():
         if not isinstance(partitions, list) or not all(type(number) is int and number >= 0 for number in partitions):
             problem = f"{option}: {topic} must have a list of partition numbers, not {shorten(partitions)}"
             raise ConfigurationError(problem)
-        # As in the official connector, a topic with an empty list is not read, and need not exist.
+        # As in the official connector, a topic with an empty list isn't read, and needn't exist.
         if partitions:
             assignment[topic] = tuple(sorted(set(partitions)))
     if not any(assignment.values()):
@@ -159,7 +160,7 @@ class Log:
         start: The log start offset.
         end: The high watermark or, with ``read_committed``, the last stable offset.
         leader_epoch: The leader epoch of ``end``; -1 if unknown.
-        high_watermark: The high watermark, where the last load has read beyond ``end``; None elsewhere.
+        high_watermark: The high watermark, if the last load has read beyond ``end``; otherwise None.
         at_start: The first offset at or after the starting timestamp, None if there is no such record.
         at_end: The first offset at or after the ending timestamp, None if there is no such record.
     """
@@ -219,11 +220,11 @@ def resolve(
         log: Its log.
         starting: The requested start.
         ending: The requested end.
-        unmatched_is_latest: Read nothing of a partition that has no record at or after the starting timestamp.
+        unmatched_is_latest: Read nothing from a partition that has no record at or after the starting timestamp.
         fail: Raise an error if requested records were deleted (``failOnDataLoss``).
-        resumed: The start is the end of the last load: an earlier end is not an error, and nothing is read.
-        pinned: The range was planned earlier, when the log had its end: a log that ends before it was truncated, which
-            is always an error.
+        resumed: The start is the end of the last load. An earlier end isn't an error then, and nothing is read.
+        pinned: The range was planned earlier, when the log reached its end. If the log now ends before, it was
+            truncated, which is always an error.
 
     Raises:
         DataLossError: The start, or even the end, is before the log start offset.
@@ -248,7 +249,7 @@ def resolve(
         raise ConfigurationError(
             f"{partition} ends ({ending.option}: offset {end}) before it starts ({starting.option}: offset {start})"
         )
-    # An empty range still has the position of the partition: the next load starts at its end.
+    # Return an empty range, too. It has the partition's position, and the next load starts at its end.
     end = max(start, end)
     return OffsetRange(partition.topic, log.topic_id, partition.partition, start, end, log.leader_epoch), warning
 
@@ -259,7 +260,7 @@ def _start(
     requested = bound.of(partition)
     if bound.by_timestamp:
         if log.at_start is not None:
-            # A later offset was written after the end was requested: it belongs to the next read.
+            # A later offset was written after the end was requested, so it belongs to the next read.
             return min(log.at_start, log.end), None
         if unmatched_is_latest:
             return log.end, None
@@ -292,13 +293,14 @@ def _end(partition: TopicPartition, log: Log, bound: Bound) -> int:
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Split ranges into one range per task, and drop empty ones. There are as many as with the official connector.
+    """Split ranges into one range per task, and drop empty ones. The number is the same as with the official connector.
 
-    The pieces of a range have about the same number of offsets: how many records these have is unknown here.
+    The pieces of a range have about the same number of offsets. The number of records is unknown here.
 
     Args:
         ranges: One range per partition.
-        min_partitions: Number of tasks, about, if there are more than ranges; longer ranges are split into more pieces.
+        min_partitions: About the number of tasks, if it exceeds the number of ranges. Longer ranges are split into more
+            pieces.
         max_records: Maximum number of offsets in a task.
     """
     tasks = [one for one in ranges if one.size > 0]
@@ -310,10 +312,10 @@ def split(
 
 
 def _proportional(sizes: Sequence[int], tasks: int) -> list[int]:
-    """Return into how many pieces to split each, in proportion to the sizes.
+    """Return the number of pieces for each size, in proportion to the sizes.
 
-    A small range is a task of its own, however small. So the others share the tasks that are left: in proportion to all
-    sizes, many small ranges would come on top of ``tasks``.
+    A small range is a task of its own, however small. The others share the tasks that are left. If they shared all
+    tasks, many small ranges would come on top of ``tasks``.
     """
     total = sum(sizes)
     large = [size for size in sizes if _share(size, total, tasks) > 1]
@@ -323,7 +325,7 @@ def _proportional(sizes: Sequence[int], tasks: int) -> list[int]:
 
 def _share(size: int, total: int, tasks: int) -> int:
     """Return ``tasks * size / total``, rounded, and at least 1."""
-    # Halves up, as in the official connector.
+    # Round halves up, as the official connector does.
     return max(int(tasks * size / total + 0.5), 1)
 
 

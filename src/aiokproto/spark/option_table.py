@@ -131,7 +131,7 @@ def _parse(name: str, text: str, parse: Parser) -> object:
 
 
 def shorten(value: object) -> str:
-    """Format a value for a message, cut to a maximum length because options may have megabytes."""
+    """Format a value for a message, cut to a maximum length: options may have megabytes."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"
 
@@ -149,7 +149,7 @@ def integer(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
             raise ValueError(f"must be an integer{of and ', in '}{of}")
-        # Cut the text because Python refuses to parse thousands of digits, and its error names an internal limit.
+        # Cut the text: Python refuses to parse thousands of digits, and its error names an internal limit.
         number = int(text.strip()[:30])
         if number < least:
             raise ValueError(f"must be at least {least}")
@@ -213,8 +213,8 @@ def pattern(text: str) -> str:
     """Parse a regular expression. As in the official connector, surrounding whitespace is removed."""
     try:
         with warnings.catch_warnings():
-            # Refuse syntax whose meaning Python may change, because it has the new meaning in Java already: there
-            # [a-z&&[^b]] is an intersection, so the pattern of a Java job would select other topics here.
+            # Refuse syntax whose meaning Python may change. In Java it has the new meaning already: [a-z&&[^b]] is an
+            # intersection, so the pattern of a Java job would select other topics here.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text.strip())
     except (re.error, RecursionError, FutureWarning) as error:

@@ -2,7 +2,7 @@
 
 Each option of the connector and of the Java clients is honoured, accepted without effect, or refused; any other name is
 an error. :data:`READING` has them all. :mod:`aiokproto.spark.connection` has those of the client, whose names start
-with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` those of JSON and Avro.
+with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` has the options of JSON and Avro.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class FetchSettings:
         read_committed: Skip records of aborted and open transactions (``kafka.isolation.level``, false).
         max_wait_ms: Milliseconds that a broker waits for ``min_bytes`` (``kafka.fetch.max.wait.ms``, 500).
         min_bytes: ``kafka.fetch.min.bytes``, 1.
-        max_bytes: Limit of a response, which only a single larger batch exceeds: the smaller one of
+        max_bytes: Maximum bytes in a response, which only a single larger batch exceeds: the smaller one of
             ``kafka.max.partition.fetch.bytes`` and ``kafka.fetch.max.bytes``, 4 MiB.
         check_crcs: Verify the checksums (``kafka.check.crcs``, true).
-        max_decompressed: Most bytes that a batch decompresses to (``kafka.max.decompressed.bytes``, 1 GiB).
-        max_record: Most bytes of a record, with 192 for each header (``kafka.max.record.bytes``, 50 MiB).
+        max_decompressed: Maximum bytes that a batch decompresses to (``kafka.max.decompressed.bytes``, 1 GiB).
+        max_record: Maximum bytes of a record, with 192 for each header (``kafka.max.record.bytes``, 50 MiB).
     """
 
     read_committed: bool = False
@@ -330,7 +330,7 @@ READING = OptionTable(_HONOURED, _WITHOUT_EFFECT, _REFUSED, {TOPIC_IDS: topic_id
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions to read: all of ``topics``, those of ``assignment``, or all topics that match ``pattern``."""
+    """The partitions to read: of all ``topics``, in ``assignment``, or of all topics that match ``pattern``."""
 
     topics: tuple[str, ...] = ()
     assignment: Mapping[str, tuple[int, ...]] | None = None
@@ -347,9 +347,9 @@ class ReadOptions:
         starting: Start of the ranges; default: the start of the log.
         ending: End of the ranges; default: the end of the log when the read is planned.
         unmatched_is_latest: Whether a partition without a record at or after the starting timestamp has nothing to
-            read; otherwise it is an error (``startingOffsetsByTimestampStrategy``).
+            read; otherwise it's an error (``startingOffsetsByTimestampStrategy``).
         fetch: Settings of Fetch requests.
-        min_partitions: Minimum number of tasks, about; None for one task per partition.
+        min_partitions: About the minimum number of tasks; None for one task per partition.
         max_records_per_partition: Maximum number of offsets in a task.
         columns: The columns of the result, in order.
         fail_on_data_loss: Whether missing records are an error (default) or a warning.
@@ -358,8 +358,8 @@ class ReadOptions:
         offset_retries: Number of retries when requesting offsets (``fetchOffset.numRetries``, 3).
         offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
         topic_ids: The expected topic ids, in hex.
-        payloads: The formats of keys and values that are not raw.
-        dead_letter_topic: The topic that malformed records are written to; None for none.
+        payloads: The formats of keys and values that aren't raw.
+        dead_letter_topic: The topic that malformed records are written to; None if they aren't written.
     """
 
     connection: Mapping[str, Any]
@@ -390,10 +390,11 @@ class StreamOptions:
     """The options of a stream, parsed.
 
     Attributes:
-        read: What a batch read has, too; ``starting`` is for the first batch, ``ending`` is the end of the log.
-        max_offsets: The most offsets of a batch (``maxOffsetsPerTrigger``); None for all there are.
-        min_offsets: The fewest offsets of a batch (``minOffsetsPerTrigger``); None for any.
-        max_delay: How long a batch waits for so many (``maxTriggerDelay``, 15 minutes), in seconds.
+        read: The options that a batch read has, too. ``starting`` is for the first batch, ``ending`` is the end of the
+            log.
+        max_offsets: The maximum number of offsets in a batch (``maxOffsetsPerTrigger``); None for no maximum.
+        min_offsets: The minimum number of offsets in a batch (``minOffsetsPerTrigger``); None for no minimum.
+        max_delay: How long a batch waits for the minimum (``maxTriggerDelay``, 15 minutes), in seconds.
     """
 
     read: ReadOptions
@@ -405,7 +406,7 @@ class StreamOptions:
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that have an effect, by their official names, with their parsed values.
 
-    The read may be a batch or a stream: a missing option is not an error here.
+    The read may be a batch or a stream, so a missing option isn't an error here.
 
     Raises:
         ConfigurationError: An option is unknown or refused, or has an invalid value.
@@ -428,7 +429,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Parse and validate the options of a stream: those of a batch, without an end, and with limits for its batches.
+    """Parse and validate the options of a stream. It has a batch's options, without an end, and limits for its batches.
 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
@@ -482,7 +483,7 @@ def _dead_letter_topic(given: Mapping[str, Any]) -> str | None:
         selection.pattern is not None and re.search(selection.pattern, name)
     ):
         raise ConfigurationError(f"deadLetterTopic={name} is read, too: its letters would become letters again")
-    if all(one.mode == "failfast" for one in payloads_of(given)):
+    if all(payload.mode == "failfast" for payload in payloads_of(given)):
         raise ConfigurationError(
             "deadLetterTopic has no effect: no column has a format with mode permissive or dropmalformed"
         )
@@ -490,21 +491,21 @@ def _dead_letter_topic(given: Mapping[str, Any]) -> str | None:
 
 
 def payloads_of(given: Mapping[str, Any]) -> tuple[Payload, ...]:
-    """Return the formats of the chosen columns that are not raw; ``given`` comes from :func:`parse_options`.
+    """Return the formats of the chosen columns that aren't raw; ``given`` comes from :func:`parse_options`.
 
     Raises:
         ConfigurationError: An option of a format is missing, or has no effect.
     """
     topics = given.get("subscribe") or given.get("assign") or ()
     columns = chosen_columns(given)
-    return tuple(one for one in parse_payloads(given, tuple(topics)) if one.column in columns)
+    return tuple(payload for payload in parse_payloads(given, tuple(topics)) if payload.column in columns)
 
 
 def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
     """Return the client's options, under its own names, of data source options that start with ``kafka.``.
 
     Raises:
-        ConfigurationError: An option is unknown or refused, is none of the client's, or has an invalid value.
+        ConfigurationError: An option is unknown or refused, isn't one of the client, or has an invalid value.
     """
     given = parse_options({name: str(value) for name, value in options.items()})
     if other := sorted(given.keys() - CLIENT.keys() - PROVIDER_OPTIONS.keys()):
@@ -518,7 +519,7 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         read_committed=READING.value(given, "kafka.isolation.level") == "read_committed",
         max_wait_ms=READING.value(given, "kafka.fetch.max.wait.ms"),
         min_bytes=READING.value(given, "kafka.fetch.min.bytes"),
-        # With 0 a broker sends one batch per response, as with 1.
+        # A broker sends one batch per response for 0, as for 1.
         max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
         check_crcs=READING.value(given, "kafka.check.crcs"),
         max_decompressed=READING.value(given, "kafka.max.decompressed.bytes"),
@@ -602,7 +603,7 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns of the result, in order; ``given`` comes from :func:`parse_options`.
 
     Raises:
-        ConfigurationError: A column does not exist, or is named twice.
+        ConfigurationError: A column doesn't exist, or is named twice.
     """
     with_headers = READING.value(given, "includeHeaders")
     valid = COLUMNS if with_headers else COLUMNS[:-1]

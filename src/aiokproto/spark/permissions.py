@@ -1,13 +1,13 @@
 """What options can reach on the machines of Spark: files, environment variables, addresses, and functions.
 
-Whoever may run a query may set options: by ``OPTIONS (…)`` in SQL, at a Thrift server, over Spark Connect. Such a
-stranger could have a driver or an executor read its files and its environment, send what it finds to a broker of the
-stranger's choice, post to addresses inside of the network, and import modules (as in CVE-2024-31141 and CVE-2025-27817
-of Java's client). So none of this is possible unless an administrator allows it, outside of any query: by variables of
-the environment of the process that connects. Spark has them from its machines, or from ``spark.executorEnv.…``, which
-it reads once, when an application starts: ``SET`` does not change them. No option is read here.
+Everybody who may run a query may set options: with ``OPTIONS (…)`` in SQL, at a Thrift server, over Spark Connect. An
+attacker could make a driver or an executor read its files and its environment, send what it finds to a broker of the
+attacker's choice, post to addresses inside the network, and import modules (as in CVE-2024-31141 and CVE-2025-27817
+of Java's client). So none of this is possible unless an administrator allows it, outside of any query: by environment
+variables of the process that connects. Spark gets them from its machines, or from ``spark.executorEnv.…``, which it
+reads once, when an application starts, so ``SET`` doesn't change them. No option is read here.
 
-The decision is made where the value is looked up, before anything is opened, so an error tells nothing about a file.
+The check happens where the value is looked up, before anything is opened, so an error reveals nothing about a file.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from aiokproto.errors import ConfigurationError
 
 PATHS = "AIOKPROTO_SPARK_ALLOWED_PATHS"
-"""Files, and directories with all below them, separated by commas. Kafka's ``allowed.paths``."""
+"""Files, and directories with everything below them, separated by commas. Kafka's ``allowed.paths``."""
 VARIABLES = "AIOKPROTO_SPARK_ALLOWLIST_PATTERN"
-"""A regular expression, which the whole name of an environment variable must match. Kafka's ``allowlist.pattern``."""
+"""A regular expression that the whole name of an environment variable must match. Kafka's ``allowlist.pattern``."""
 URLS = "AIOKPROTO_SPARK_ALLOWED_URLS"
 """URLs of token endpoints and schema registries, with all paths below them, separated by commas; ``*`` for all."""
 FUNCTIONS = "AIOKPROTO_SPARK_ALLOWED_FUNCTIONS"
 """Functions, as ``package.module:function``, separated by commas; ``*`` for all."""
 
 EVERYTHING = {PATHS: str(Path("/").resolve()), VARIABLES: ".*", URLS: "*", FUNCTIONS: "*"}
-"""For an application whose options are all its owner's."""
+"""Settings for an application whose owner sets all options."""
 
 _PORTS = {"http": 80, "https": 443}
 _MAX_ESCAPED = 8
-"""How often a URL's path can be escaped."""
+"""How often a URL's path may be escaped."""
 
 
 def check_file(option: str, path: str | Path) -> None:
-    """Check that options can name a file; links count as what they lead to.
+    """Check that options may name a file. A link is resolved first.
 
     Args:
         option: The option, for errors.
         path: The file.
 
     Raises:
-        ConfigurationError: They cannot.
+        ConfigurationError: The file isn't allowed.
     """
-    if not any(_is_in(Path(path), Path(one)) for one in _names(PATHS)):
+    if not any(_is_in(Path(path), Path(allowed)) for allowed in _names(PATHS)):
         raise _refused(option, f"the file {path}", PATHS)
 
 
 def check_variable(option: str, name: str) -> None:
-    """Check that options can name an environment variable. Raises as :func:`check_file`."""
+    """Check that options may name an environment variable. Raises the same error as :func:`check_file`."""
     pattern = _setting(VARIABLES)
     try:
         allowed = bool(pattern) and re.fullmatch(pattern, name) is not None
@@ -64,29 +64,29 @@ def check_variable(option: str, name: str) -> None:
 
 
 def check_url(option: str, url: str) -> None:
-    """Check that options can name a URL. Raises as :func:`check_file`."""
+    """Check that options may name a URL. Raises the same error as :func:`check_file`."""
     names = _names(URLS)
-    if "*" not in names and not any(_is_below(url, one) for one in names):
-        # Without the query, which can have a secret.
+    if "*" not in names and not any(_is_below(url, allowed) for allowed in names):
+        # Show the URL without its query, which can have a secret.
         raise _refused(option, f"the URL {_shown(url)}", URLS)
 
 
 def check_function(option: str, name: str) -> None:
-    """Check that options can name a function. Raises as :func:`check_file`."""
+    """Check that options may name a function. Raises the same error as :func:`check_file`."""
     if not {name, "*"} & set(_names(FUNCTIONS)):
         raise _refused(option, f"the function {name}", FUNCTIONS)
 
 
 def steps_up(path: str) -> bool:
-    """Return whether a server may take a part of a URL's path for a step upwards, however often it is escaped."""
+    """Return whether a server may read a segment of a URL's path as ``..``, however often it is escaped."""
     for _ in range(_MAX_ESCAPED):
         if (unescaped := unquote(path)) == path:
             break
         path = unescaped
     else:
-        # Nothing honest is: each round takes time, and a registry can send a megabyte.
+        # No honest path is escaped this often. Each round takes time, and a registry can send a megabyte, so stop here.
         return True
-    # Some leave out a segment's parameters (Tomcat), and characters that are not shown.
+    # Some servers ignore a segment's parameters (Tomcat), and characters that aren't printable.
     names = (part.partition(";")[0] for part in re.split(r"[/\\]", path))
     return any("".join(filter(str.isprintable, name)).strip() in (".", "..") for name in names)
 
@@ -101,7 +101,8 @@ def _refused(option: str, what: str, setting: str) -> ConfigurationError:
 def _setting(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
-    # The driver's own Python process does not get these variables. Workers have no context, and need none.
+    # The driver's own Python process doesn't get these variables, so look in the SparkContext. Workers have no context,
+    # and need none.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     active = getattr(context, "_active_spark_context", None)
     return str(getattr(active, "environment", {}).get(name, ""))
@@ -113,24 +114,24 @@ def _names(setting: str) -> list[str]:
 
 def _is_in(path: Path, allowed: Path) -> bool:
     try:
-        found, place = path.resolve(), allowed.resolve()
-    # A loop of links, or a zero byte.
+        found, folder = path.resolve(), allowed.resolve()
+    # The path has a loop of links, or a zero byte.
     except (OSError, RuntimeError, ValueError):
         return False
-    return found == place or place in found.parents
+    return found == folder or folder in found.parents
 
 
 def _is_below(url: str, allowed: str) -> bool:
     try:
-        one, other = urlsplit(url.strip()), urlsplit(allowed)
-        if _origin(one) != _origin(other):
+        requested, base = urlsplit(url.strip()), urlsplit(allowed)
+        if _origin(requested) != _origin(base):
             return False
     except ValueError:
         return False
-    if steps_up(one.path):
+    if steps_up(requested.path):
         return False
-    base = other.path.rstrip("/")
-    return one.path == base or one.path.startswith(f"{base}/")
+    folder = base.path.rstrip("/")
+    return requested.path == folder or requested.path.startswith(f"{folder}/")
 
 
 def _origin(url: SplitResult) -> tuple[str, str, int | None]:

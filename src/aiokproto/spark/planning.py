@@ -1,7 +1,7 @@
-"""Planning of a read on the driver: the partitions, and the offsets to read of each.
+"""Planning of a read on the driver: the partitions, and the offsets to read from each.
 
-Offsets are requested once, here. A task receives a fixed range and never requests the end of the log, so a task that
-Spark retries, or runs twice at a time, reads the same records.
+The driver requests offsets once, here. A task receives a fixed range and never requests the end of the log, so a task
+that Spark retries, or runs twice at a time, reads the same records.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ logger = logging.getLogger("aiokproto.spark")
 
 NO_ID = ZERO_UUID.hex()
 CONSUMER = -1
-"""The ``replica_id`` of a client, which is not a broker."""
+"""The ``replica_id`` of a client, which isn't a broker."""
 
 
 class TopicChangedError(KafkaError):
-    """The topic was deleted, or deleted and created again with the same name; or the cluster is another one."""
+    """The topic was deleted, or deleted and created again with the same name; or it's another cluster."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Plan:
 
     Attributes:
         cluster_id: The cluster's id; None with brokers before 0.10.1.
-        ranges: One range per partition, in order; empty where there is nothing to read. See also :func:`narrow`.
+        ranges: One range per partition, in order. A range is empty if there is nothing to read. After :func:`narrow`
+            a partition can have several ranges, or none.
     """
 
     cluster_id: str | None
@@ -62,9 +63,9 @@ def plan_now(
     resume: Mapping[TopicPartition, int] | None = None,
     conditions: Conditions | None = None,
 ) -> Plan:
-    """Call :func:`plan` with a new client, for synchronous callers; and :func:`narrow`, if there are conditions.
+    """Call :func:`plan` with a new client, for synchronous callers, and :func:`narrow` if there are conditions.
 
-    It runs in a separate thread, because the caller may be in a notebook, whose thread has a running event loop.
+    The caller may be in a notebook, whose thread has a running event loop, so it runs in a separate thread.
     """
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:
         return executor.submit(asyncio.run, _plan_with_new_client(options, resume, conditions)).result()
@@ -82,18 +83,18 @@ async def _plan_with_new_client(
 async def plan(
     cluster: ClusterClient, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None
 ) -> Plan:
-    """Find the partitions and the offsets to read. It only reads: cancelling it has no effect on the cluster.
+    """Find the partitions and the offsets to read. It only reads, so cancelling it has no effect on the cluster.
 
     Args:
         cluster: The client, started.
         options: The options of the read.
-        resume: The ends of the last load, where these partitions start instead.
+        resume: The ends of the last load. These partitions start there instead.
 
     Raises:
         UnknownTopicError: A topic does not exist.
-        TopicChangedError: A topic does not have the expected id.
+        TopicChangedError: A topic doesn't have the expected id.
         DataLossError: Requested records were deleted.
-        ConfigurationError: The options do not match the partitions of the topics.
+        ConfigurationError: The options don't match the partitions of the topics.
         DeadlineError, BrokerConnectionError, BrokerError: The cluster does not respond, or responds with an error.
     """
     partitions = await find_partitions(cluster, options)
@@ -113,7 +114,8 @@ async def plan(
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
-            # With topic ids the range was planned earlier: a missing end is truncation, which is always an error.
+            # If there are topic ids, the range was planned earlier, so a missing end is truncation, which is always an
+            # error.
             pinned=bool(options.topic_ids),
             resumed=resumed,
         )
@@ -126,10 +128,10 @@ async def plan(
 async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, conditions: Conditions) -> Plan:
     """Return a plan without records that the conditions exclude: several ranges of a partition, or none.
 
-    The offsets of timestamps are requested after the ends of the ranges: no record before an end can be missed.
+    The offsets of timestamps are requested after the ends of the ranges, so no record before an end can be missed.
 
     Raises:
-        BrokerError, BrokerConnectionError, DeadlineError: The cluster does not respond, or responds with an error.
+        BrokerError, BrokerConnectionError, DeadlineError: The cluster doesn't respond, or responds with an error.
     """
     ranges = [one for one in conditions.narrow(found.ranges) if one.size]
     if ranges and conditions.since is not None:
@@ -137,11 +139,11 @@ async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, cond
         try:
             first = await list_offsets(cluster, wanted, options)
         except UnsupportedVersionError:
-            # Brokers before 0.10.1 have no index of timestamps: Spark compares them.
+            # Brokers before 0.10.1 have no index of timestamps, so Spark alone compares them.
             pass
         except BrokerError as error:
-            # Records in the format of Kafka before 0.10 have no timestamps to search; Spark compares those that others
-            # of the topic have.
+            # Records in the format of Kafka before 0.10 have no timestamps to search. Spark compares the timestamps
+            # that the topic's other records have.
             if error.code is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
                 raise
         else:
@@ -153,16 +155,17 @@ async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[
     """Return the partitions to read, in order.
 
     Raises:
-        UnknownTopicError: A topic does not exist.
-        TopicChangedError: A topic does not have the expected id.
-        ConfigurationError: A partition does not exist.
-        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not respond, or responds with an error.
+        UnknownTopicError: A topic doesn't exist.
+        TopicChangedError: A topic doesn't have the expected id.
+        ConfigurationError: A partition doesn't exist.
+        DeadlineError, BrokerConnectionError, BrokerError: The cluster doesn't respond, or responds with an error.
     """
     selection = options.selection
     if selection.pattern is not None:
         topics = await cluster.topics()
         names = [name for name in topics if re.search(selection.pattern, name) and not topics[name].is_internal]
-        # The client keeps the metadata of topics requested by name up to date, but not those of a list of all topics.
+        # The client keeps only topics that were requested by name up to date, not a list of all topics, so request them
+        # by name, too.
         topics = await cluster.topics(names) if names else {}
     else:
         topics = await cluster.topics(selection.topics or selection.assignment or ())
@@ -205,15 +208,15 @@ async def request_logs(
         for bound in (options.starting, options.ending)
     ]
     return {
-        one: Log(
-            topic_ids[one.topic],
-            first[one].offset,
-            last[one].offset,
-            last[one].leader_epoch,
-            at_start=_offset(at_start.get(one)),
-            at_end=_offset(at_end.get(one)),
+        partition: Log(
+            topic_ids[partition.topic],
+            first[partition].offset,
+            last[partition].offset,
+            last[partition].leader_epoch,
+            at_start=_offset(at_start.get(partition)),
+            at_end=_offset(at_end.get(partition)),
         )
-        for one in partitions
+        for partition in partitions
     }
 
 
@@ -225,7 +228,7 @@ async def _beyond_stable(
 ) -> dict[TopicPartition, Log]:
     """Return the logs whose last stable offset is before the end of the last load, with their high watermarks.
 
-    The last load has read transactions that are still open: nothing is missing, and there is nothing to read yet.
+    The last load has read transactions that are still open, so nothing is missing, and there is nothing to read yet.
     """
     if not options.fetch.read_committed:
         return {}
@@ -242,11 +245,11 @@ def _offset(response: ListOffsetsPartitionResponse | None) -> int | None:
 async def list_offsets(
     cluster: ClusterClient, timestamps: Mapping[TopicPartition, int], options: ReadOptions
 ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
-    """Send ListOffsets for timestamps (or ``EARLIEST``, ``LATEST``) to the leaders; retry where a leader has moved.
+    """Send ListOffsets for timestamps (or ``EARLIEST``, ``LATEST``) to the leaders, and retry if a leader has moved.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
-        UnsupportedVersionError: A broker before 0.10.1 cannot look up timestamps.
+        UnsupportedVersionError: A broker before 0.10.1 can't look up timestamps.
     """
 
     async def send(
@@ -257,32 +260,32 @@ async def list_offsets(
         if any(timestamps[one] >= 0 for one in partitions):
             versions.require(TIMES)
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for one in partitions:
-            topics.setdefault(one.topic, []).append(
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(
                 ListOffsetsPartition(
-                    partition_index=one.partition,
-                    # With it, a broker that does not know yet that it lost the leadership cannot report an old end of
-                    # the log (KIP-320).
-                    current_leader_epoch=cluster.snapshot.leader_epoch(*one),
-                    timestamp=timestamps[one],
+                    partition_index=partition.partition,
+                    # The epoch prevents a broker that doesn't know yet that it lost the leadership from reporting an
+                    # old end of the log (KIP-320).
+                    current_leader_epoch=cluster.snapshot.leader_epoch(*partition),
+                    timestamp=timestamps[partition],
                 )
             )
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
-            # Without transactions everything is committed, and requests have no field for it.
+            # A broker without transactions has only committed records, and its requests have no such field.
             isolation_level=options.fetch.isolation_level if versions.supports(TRANSACTIONS) else 0,
             topics=[ListOffsetsTopic(name=name, partitions=requests) for name, requests in topics.items()],
         )
         response = await cluster.request(request, node=leader)
         found = [
-            (TopicPartition(topic.name, partition.partition_index), partition)
+            (TopicPartition(topic.name, data.partition_index), data)
             for topic in response.topics
-            for partition in topic.partitions
+            for data in topic.partitions
         ]
-        for _, partition in found:
-            # Version 0 has a list, of one offset here.
-            if partition.old_style_offsets:
-                partition.offset = partition.old_style_offsets[0]
+        for _, data in found:
+            # Version 0 has a list of offsets; here it has one.
+            if data.old_style_offsets:
+                data.offset = data.old_style_offsets[0]
         return found
 
     return await request_leaders(cluster, ListOffsetsRequest, timestamps, send, options)

@@ -1,4 +1,4 @@
-"""Positions in partitions, with leader epochs, by which truncation shows. Pure."""
+"""Positions in partitions, with the leader epochs that reveal truncation. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Divergence:
     """Offsets at which a log no longer has the records that were read, as after an unclean leader election.
 
     Attributes:
-        offset: The first offset whose record is not the one that was read.
-        end: The end of the records that were read. Kafka lost those between ``offset`` and ``end``.
+        offset: The first offset whose record isn't the one that was read.
+        end: The end of the records that were read. Kafka lost the records between ``offset`` and ``end``.
         epoch: The leader epoch of the last record that was read.
-        found_epoch: The leader epoch that the log has at ``offset``; -1 if the leader did not report it.
+        found_epoch: The leader epoch that the log has at ``offset``; -1 if the leader didn't report it.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class Position:
     """The end of the records of a partition that were read.
 
     Attributes:
-        offset: The offset after the last one.
+        offset: The offset after the last record.
         epochs: The last leader epochs of these records, each with its first offset, in order. Empty if unknown.
     """
 

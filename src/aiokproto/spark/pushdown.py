@@ -1,10 +1,11 @@
-"""Filters of a query, made into the offsets to read. Pure.
+"""From the filters of a query to the offsets to read. Pure.
 
-Spark passes the filters that compare a column with a literal, and all of them hold (AND). What they say of topic,
-partition and offset is exact. Of timestamps only a lower bound can be used: they need not ascend with offsets, so that
-records after one that is too late can be early enough. ListOffsets finds the first record that is late enough.
+Spark passes the filters that compare a column with a literal; all of them hold (AND). Filters on topic, partition and
+offset are applied exactly. Only a lower bound of the timestamp can be used, because timestamps needn't ascend with
+offsets: a record that is too late can come before one that is early enough. ListOffsets finds the first record that is
+late enough.
 
-Spark checks all filters again: a filter that is not understood here costs time, and never a row.
+Spark checks all filters again, so a filter that isn't understood here costs time, but never a row.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from aiokproto.spark.option_table import INT64_MAX
 from aiokproto.types import TopicPartition
 
 Numbers = tuple[tuple[int, int], ...]
-"""Intervals of integers, each with its first and its last one; in order, with gaps between them."""
+"""Intervals of integers, each as its first and last number; in order, with gaps between them."""
 
 ALL: Numbers = ((-INT64_MAX - 1, INT64_MAX),)
 NONE: Numbers = ()
 
 MAX_RANGES = 16
-"""Most ranges of a partition: each is a task. Filters that leave more of them are read from the first to the last."""
+"""Maximum number of ranges in a partition; each is a task. If filters leave more, one range covers them all."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,13 +38,13 @@ _UNKNOWN_WITH_NULL = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan"
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all filters together say of the records.
+    """The conditions on records from all filters together.
 
     Attributes:
         topic: The filters on the topic.
-        partitions: The partitions that are left.
-        offsets: The offsets that are left, in every partition.
-        since: The earliest timestamp (ms) of a record that is left; None for any.
+        partitions: The partitions to read.
+        offsets: The offsets to read, in every partition.
+        since: The earliest timestamp (ms) of a record to read; None for any.
     """
 
     topic: tuple[Any, ...] = ()
@@ -54,13 +55,14 @@ class Conditions:
     def narrow(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the parts of the ranges that the filters on topic, partition and offset leave."""
         wholes = list(ranges)
-        # Once for each topic: a list of names can be long, and a topic can have many partitions.
-        topics = {name for name in {one.topic for one in wholes} if all(_topic_is(found, name) for found in self.topic)}
+        # Check each topic once: a list of names can be long, and a topic can have many partitions.
+        names = {whole.topic for whole in wholes}
+        topics = {name for name in names if all(_may_hold(found, name) for found in self.topic)}
         return [
             part
-            for one in wholes
-            if one.topic in topics and _between(self.partitions, one.partition, one.partition)
-            for part in _parts(one, self.offsets)
+            for whole in wholes
+            if whole.topic in topics and _between(self.partitions, whole.partition, whole.partition)
+            for part in _parts(whole, self.offsets)
         ]
 
     def starting_at(
@@ -70,76 +72,78 @@ class Conditions:
 
         Args:
             ranges: The ranges.
-            first: The offsets, as requested after the ends of the ranges; None where there is no such record.
+            first: The offsets, requested after the ends of the ranges; None if there is no such record.
         """
-        found = [(one, first[one.topic_partition]) for one in ranges]
+        found = [(whole, first[whole.topic_partition]) for whole in ranges]
         return [
-            replace(one, start=max(one.start, offset))
-            for one, offset in found
-            if offset is not None and offset < one.end
+            replace(whole, start=max(whole.start, offset))
+            for whole, offset in found
+            if offset is not None and offset < whole.end
         ]
 
 
 def parse_filters(filters: Iterable[Any]) -> Conditions:
-    """Return what filters of PySpark (from 4.1 on) say; those on other columns say nothing."""
+    """Return the conditions of PySpark's filters (from 4.1 on). Filters on other columns are ignored."""
     topic: list[Any] = []
     partitions = offsets = ALL
     since: int | None = None
-    for one in filters:
-        column = _column(one)
+    for given in filters:
+        column = _column(given)
         if column == "topic":
-            topic.append(one)
+            topic.append(given)
         elif column == "partition":
-            partitions = _both(partitions, _numbers(one))
+            partitions = _intersection(partitions, _numbers(given))
         elif column == "offset":
-            offsets = _both(offsets, _numbers(one))
-        elif column == "timestamp" and (bound := _lower_bound(one)) is not None:
+            offsets = _intersection(offsets, _numbers(given))
+        elif column == "timestamp" and (bound := _lower_bound(given)) is not None:
             since = bound if since is None else max(since, bound)
-    # No record has a negative timestamp, except in the format without any: then it is -1, which a broker does not find.
+    # Ignore a bound that isn't positive: no record has a negative timestamp but -1, in the format without timestamps,
+    # and brokers don't find these records.
     return Conditions(tuple(topic), partitions, offsets, since if since is not None and since > 0 else None)
 
 
-def _column(one: Any) -> str | None:
+def _column(given: Any) -> str | None:
     """Return the name of a filter's column; None for a field of a struct."""
-    if _kind(one) == "Not":
-        return _column(one.child)
-    path: tuple[str, ...] = getattr(one, "attribute", ())
+    if _kind(given) == "Not":
+        return _column(given.child)
+    path: tuple[str, ...] = getattr(given, "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
-def _kind(one: Any) -> str:
-    # By name: PySpark 4.0 does not have these classes, and this module does not need PySpark.
-    return type(one).__name__
+def _kind(given: Any) -> str:
+    # Compare names because PySpark 4.0 doesn't have these classes, and this module doesn't need PySpark.
+    return type(given).__name__
 
 
-def _unknown(one: Any) -> bool:
-    """Whether the filter compares with null, or is the negation of one that does: it holds for no row."""
-    if _kind(one) == "Not":
-        one = one.child
-        if _kind(one) == "In" and None in one.value:
+def _is_unknown(given: Any) -> bool:
+    """Return whether a filter compares with null, or negates one that does. It holds for no row then."""
+    if _kind(given) == "Not":
+        given = given.child
+        if _kind(given) == "In" and None in given.value:
             return True
-    return _kind(one) in _UNKNOWN_WITH_NULL and one.value is None
+    return _kind(given) in _UNKNOWN_WITH_NULL and given.value is None
 
 
-def _numbers(one: Any) -> Numbers:
+def _numbers(given: Any) -> Numbers:
     """Return the numbers for which a filter holds, of a column that is never null."""
-    if _unknown(one):
+    if _is_unknown(given):
         return NONE
-    if _kind(one) == "Not":
-        child = _understood(one.child)
-        return ALL if child is None else _others(child)
-    found = _understood(one)
+    if _kind(given) == "Not":
+        child = _parse_numbers(given.child)
+        return ALL if child is None else _complement(child)
+    found = _parse_numbers(given)
     return ALL if found is None else found
 
 
-def _understood(one: Any) -> Numbers | None:
-    kind = _kind(one)
+def _parse_numbers(given: Any) -> Numbers | None:
+    """Return the numbers for which a filter without negation holds; None if it isn't understood."""
+    kind = _kind(given)
     if kind in ("IsNull", "IsNotNull"):
         return ALL if kind == "IsNotNull" else NONE
-    value: Any = getattr(one, "value", None)
+    value: Any = getattr(given, "value", None)
     if kind == "In":
-        listed = [each for each in value if each is not None]
-        if not all(type(each) is int for each in listed):
+        listed = [number for number in value if number is not None]
+        if not all(type(number) is int for number in listed):
             return None
         return _joined(sorted(listed))
     if value is None and kind == "EqualNullSafe":
@@ -155,7 +159,7 @@ def _understood(one: Any) -> Numbers | None:
         "LessThan": (least, value - 1),
         "LessThanOrEqual": (least, value),
     }
-    return _both(ALL, (limits[kind],)) if kind in limits else None
+    return _intersection(ALL, (limits[kind],)) if kind in limits else None
 
 
 def _joined(values: Sequence[int]) -> Numbers:
@@ -168,23 +172,23 @@ def _joined(values: Sequence[int]) -> Numbers:
     return tuple(found)
 
 
-def _both(first: Numbers, second: Numbers) -> Numbers:
-    """Return the numbers that are in both. Linear: lists in a query can have many thousand numbers."""
+def _intersection(first: Numbers, second: Numbers) -> Numbers:
+    """Return the numbers in both. It takes linear time: a query can list many thousand numbers."""
     common: list[tuple[int, int]] = []
-    at, other = 0, 0
-    while at < len(first) and other < len(second):
-        low, high = max(first[at][0], second[other][0]), min(first[at][1], second[other][1])
+    i, j = 0, 0
+    while i < len(first) and j < len(second):
+        low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
         if low <= high:
             common.append((low, high))
-        if first[at][1] == high:
-            at += 1
+        if first[i][1] == high:
+            i += 1
         else:
-            other += 1
+            j += 1
     return tuple(common)
 
 
-def _others(numbers: Numbers) -> Numbers:
-    """Return the numbers that are not among these."""
+def _complement(numbers: Numbers) -> Numbers:
+    """Return all other numbers."""
     least, most = ALL[0]
     lows = [least, *(high + 1 for _, high in numbers)]
     highs = [*(low - 1 for low, _ in numbers), most]
@@ -192,7 +196,7 @@ def _others(numbers: Numbers) -> Numbers:
 
 
 def _between(numbers: Numbers, first: int, last: int) -> Numbers:
-    """Return the intervals that have numbers between two, both inclusive."""
+    """Return the intervals with numbers from ``first`` to ``last``, both inclusive."""
     start = bisect_left(numbers, first, key=lambda interval: interval[1])
     end = bisect_right(numbers, last, key=lambda interval: interval[0])
     return numbers[start:end]
@@ -208,17 +212,17 @@ def _parts(whole: OffsetRange, offsets: Numbers) -> Iterator[OffsetRange]:
         yield replace(whole, start=max(first, whole.start), end=min(last + 1, whole.end))
 
 
-def _topic_is(one: Any, topic: str) -> bool:
+def _may_hold(given: Any, topic: str) -> bool:
     """Return whether a filter can hold for the records of a topic."""
-    if _unknown(one):
+    if _is_unknown(given):
         return False
-    kind = _kind(one)
+    kind = _kind(given)
     if kind == "Not":
-        # What is not understood holds for every topic, and so does its negation.
-        return not _understands(one.child) or not _topic_is(one.child, topic)
-    if not _understands(one):
+        # A filter that isn't understood may hold for every topic, and so may its negation.
+        return not _is_understood(given.child) or not _may_hold(given.child, topic)
+    if not _is_understood(given):
         return True
-    value: Any = getattr(one, "value", None)
+    value: Any = getattr(given, "value", None)
     if kind in ("IsNull", "IsNotNull"):
         return kind == "IsNotNull"
     if kind == "In":
@@ -233,26 +237,26 @@ def _topic_is(one: Any, topic: str) -> bool:
     return bool(test[kind](value))
 
 
-def _understands(one: Any) -> bool:
-    kind = _kind(one)
+def _is_understood(given: Any) -> bool:
+    kind = _kind(given)
     if kind in ("IsNull", "IsNotNull"):
         return True
-    value: Any = getattr(one, "value", None)
+    value: Any = getattr(given, "value", None)
     if kind == "In":
-        return all(each is None or isinstance(each, str) for each in value)
+        return all(name is None or isinstance(name, str) for name in value)
     if kind == "EqualNullSafe" and value is None:
         return True
     return isinstance(value, str) and kind in (*_EQUAL, *_PARTS_OF_TEXT)
 
 
-def _lower_bound(one: Any) -> int | None:
+def _lower_bound(given: Any) -> int | None:
     """Return the earliest millisecond for which a filter on the timestamp can hold; None if there is none."""
-    kind = _kind(one)
+    kind = _kind(given)
     if kind == "In":
-        bounds = [_micros(value) for value in one.value if value is not None]
+        bounds = [_micros(value) for value in given.value if value is not None]
         known = [bound for bound in bounds if bound is not None]
         return -(-min(known) // 1000) if known and len(known) == len(bounds) else None
-    micros = _micros(getattr(one, "value", None))
+    micros = _micros(getattr(given, "value", None))
     if micros is None:
         return None
     if kind in (*_EQUAL, "GreaterThanOrEqual"):
@@ -261,7 +265,7 @@ def _lower_bound(one: Any) -> int | None:
 
 
 def _micros(value: object) -> int | None:
-    # One without a zone is of another type of Spark.
+    # A datetime without a zone has another type in Spark.
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // _MICROSECOND

@@ -30,13 +30,13 @@ MAX_RECORDS = PLAIN_BYTES >> 6
 def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Read a range, and fetch one response ahead.
 
-    In memory are the response being fetched, the one being decoded, and a decoded piece of this.
+    Memory holds the response being fetched, the one being decoded, and a decoded piece of it.
 
     Raises:
         CorruptRecordError: A batch is damaged; names partition and offset.
-        PayloadError: A key or value is not what its format says, and that is an error; names partition and offset.
-        RegistryError: The schema registry does not have the schema of a record, or does not respond.
-        KafkaError: See :meth:`RangeFetcher.fetch`; or a dead letter could not be written.
+        PayloadError: A key or value doesn't have its format, and ``failfast`` is the mode; names partition and offset.
+        RegistryError: The schema registry doesn't have the schema of a record, or doesn't respond.
+        KafkaError: See :meth:`RangeFetcher.fetch`; or a dead letter couldn't be written.
     """
     try:
         cluster = worker.cluster(options.connection, offsets.topic)
@@ -51,7 +51,7 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
         while fetched := pending.result():
             pending = worker.start(fetcher.fetch())
             yield from to_arrow(fetched.batches, replace(offsets, start=fetched.start), options, decoder, letters)
-            # Otherwise the loop would keep this response until the next one is complete.
+            # Drop this response now; otherwise the loop would keep it until the next one is complete.
             del fetched
     finally:
         # Spark closes the generator early in a query with LIMIT.
@@ -65,9 +65,9 @@ def to_arrow(
     decoder: PayloadDecoder | None = None,
     letters: DeadLetters | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Verify and decode batches, without the records outside the range; malformed ones become dead letters, too.
+    """Verify and decode batches, without the records outside the range. Malformed records become dead letters, too.
 
-    The memory in use does not depend on the decompressed size of batches: see :func:`in_pieces`.
+    The memory in use doesn't depend on the decompressed size of batches: see :func:`in_pieces`.
     """
     try:
         for piece in in_pieces(batches, PLAIN_BYTES, MAX_RECORDS, check_crc=options.fetch.check_crcs):
@@ -82,7 +82,7 @@ def to_arrow(
                         letters.write(columns, malformed, offsets.topic_partition)
                 yield batch
                 del batch
-            # They reference the bytes of their piece, which must be freed before the next piece is decompressed.
+            # Both reference the bytes of their piece, which must be freed before the next piece is decompressed.
             del piece, columns
     except (CorruptRecordError, UnsupportedCompressionError) as error:
         raise type(error)(f"reading {offsets}: {error}") from error

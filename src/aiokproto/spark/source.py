@@ -1,7 +1,7 @@
 """The data source: it chooses the classes that Spark calls.
 
-Only this module, and those that subclass PySpark's classes, import pyspark at import time. Spark starts a process for
-each call of this class, so it imports what streams and sinks need where they are called.
+Only this module, and the modules that subclass PySpark's classes, import pyspark at import time. Spark starts a process
+for each call of this class, so the methods import what streams and sinks need when they're called.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from aiokproto.spark.payloads.options import Payload
 from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
-    from aiokproto.spark.sink.batch_writer import KafkaWriter
     from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter, TransactionalWriter
     from aiokproto.spark.sink.options import WriteOptions
-    from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+    from aiokproto.spark.sink.writers import KafkaStreamWriter, KafkaWriter
     from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -64,7 +63,7 @@ class KafkaDataSource(DataSource):
     """
 
     pushdown = False
-    """Whether readers take filters, where the option ``filterPushdown`` does not say so."""
+    """Whether readers take filters unless the option ``filterPushdown`` says something else."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,17 +74,17 @@ class KafkaDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that the options define.
 
-        Spark does not tell this method whether the read is a batch or a stream, so options may be missing.
+        Spark doesn't tell this method whether the read is a batch or a stream, so options may be missing.
 
         Raises:
             ConfigurationError: An option is unknown or refused, or has an invalid value.
-            RegistryError: The schema registry does not have the schema of a column, or does not respond.
+            RegistryError: The schema registry doesn't have the schema of a column, or doesn't respond.
         """
         given = parse_options(self.options)
         payloads = with_schemas(worker, payloads_of(given))
         types = _types(payloads)
-        # Tasks need the schema that this type is of, also if its subject gets a later one.
-        schemas = {one.column: {SCHEMA: one.schema} for one in payloads}
+        # Keep the schema of each type for the tasks: its subject may get a later one meanwhile.
+        schemas = {payload.column: {SCHEMA: payload.schema} for payload in payloads}
         return StructType(
             [StructField(name, types[name], metadata=schemas.get(name)) for name in chosen_columns(given)]
         )
@@ -109,7 +108,7 @@ class KafkaDataSource(DataSource):
         try:
             options = parse_stream_options(self.options)
             return KafkaStreamReader(replace(options, read=_with_columns(options.read, schema)))
-        # Spark hides an error that is raised before it has a reader.
+        # Spark hides errors that are raised before it has a reader, so return a reader that raises it.
         except ConfigurationError as error:
             return FailedStreamReader(str(error))
 
@@ -120,9 +119,9 @@ class KafkaDataSource(DataSource):
         Raises:
             ConfigurationError: The options, the schema or the mode are invalid.
         """
-        from aiokproto.spark.sink.batch_writer import KafkaWriter
         from aiokproto.spark.sink.exactly_once.writers import TransactionalWriter
         from aiokproto.spark.sink.options import parse_write_options
+        from aiokproto.spark.sink.writers import KafkaWriter
 
         if overwrite:
             raise ConfigurationError('mode("overwrite"): records of a topic cannot be replaced; use mode("append")')
@@ -133,14 +132,14 @@ class KafkaDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter | TransactionalStreamWriter:
-        """Return a writer of the batches of a stream; in the mode "complete" each has all rows, and is appended.
+        """Return a writer of the batches of a stream. In the mode "complete" each batch has all rows, and is appended.
 
         Raises:
             ConfigurationError: The options or the schema are invalid.
         """
         from aiokproto.spark.sink.exactly_once.writers import TransactionalStreamWriter
         from aiokproto.spark.sink.options import parse_write_options
-        from aiokproto.spark.sink.stream_writer import KafkaStreamWriter
+        from aiokproto.spark.sink.writers import KafkaStreamWriter
 
         options = _write_options(parse_write_options(self.options, stream=True), schema)
         if options.transactions is not None:
@@ -153,7 +152,7 @@ def _write_options(options: WriteOptions, schema: StructType) -> WriteOptions:
     from aiokproto.spark.payloads.encoding import with_writer_schemas
     from aiokproto.spark.sink.rows import check_schema
 
-    check_schema(_columns(schema), options.topic, [one.column for one in options.payloads])
+    check_schema(_columns(schema), options.topic, [payload.column for payload in options.payloads])
     return replace(options, payloads=with_writer_schemas(worker, options.payloads))
 
 
@@ -171,14 +170,14 @@ def _types(payloads: Sequence[Payload]) -> dict[str, DataType]:
     """Return the types of all columns."""
     from pyspark.sql.pandas.types import from_arrow_type
 
-    typed = {one.column: from_arrow_type(column_type(one), prefer_timestamp_ntz=True) for one in payloads}
+    typed = {payload.column: from_arrow_type(column_type(payload), prefer_timestamp_ntz=True) for payload in payloads}
     return {**TYPES, **typed}
 
 
 def _with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
     found = {field.name: field.metadata[SCHEMA] for field in schema.fields if SCHEMA in (field.metadata or {})}
     payloads = with_schemas(
-        worker, [replace(one, schema=found.get(one.column, one.schema)) for one in options.payloads]
+        worker, [replace(payload, schema=found.get(payload.column, payload.schema)) for payload in options.payloads]
     )
     types = _types(payloads)
     for field in schema.fields:

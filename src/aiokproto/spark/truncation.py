@@ -1,9 +1,9 @@
-"""Detection of truncated logs: whether a log still has the records that were read.
+"""Detection of truncated logs: does a log still have the records that were read?
 
 After an unclean leader election the leader's log may end, or diverge, before records that were acknowledged and read.
-Once the log has grown again, offsets do not show this, but leader epochs do (KIP-101, KIP-279, KIP-320): an
-OffsetForLeaderEpoch request returns the end of the last record's epoch. If it is before the end of the records that
-were read, the log no longer has the records between.
+Once the log has grown again, offsets don't show this, but leader epochs do (KIP-101, KIP-279, KIP-320): the response
+to OffsetForLeaderEpoch has the end of the last record's epoch. If it's before the end of the records that were read,
+the log no longer has the records between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 
 class TruncationError(KafkaError):
-    """The log no longer has records that were read; it may have others at their offsets.
+    """The log no longer has records that were read. It may have others at their offsets.
 
     Attributes:
         divergences: The truncated offsets, by partition.
@@ -38,7 +38,9 @@ class TruncationError(KafkaError):
 
     def __init__(self, divergences: Mapping[TopicPartition, Divergence], advice: str = "") -> None:
         self.divergences = dict(divergences)
-        found = "; ".join(f"{partition} {describe(one)}" for partition, one in sorted(self.divergences.items()))
+        found = "; ".join(
+            f"{partition} {describe(divergence)}" for partition, divergence in sorted(self.divergences.items())
+        )
         super().__init__(
             f"the log was truncated since it was read, as by an unclean leader election: {found}"
             f"{'. ' if advice else ''}{advice}"
@@ -59,18 +61,18 @@ async def find_divergences(
 ) -> dict[TopicPartition, Divergence]:
     """Return the partitions whose logs no longer have the records before these positions.
 
-    The first request is for the epoch of the last record that was read. A leader that does not have this epoch
-    responds with an older one. If none of the records read has that one, the next request is for the epoch before it,
-    as followers do (KIP-279).
+    The first request is for the epoch of the last record that was read. A leader that doesn't have this epoch responds
+    with an older one. If no record that was read has that one, the next request is for the epoch before it, as with
+    followers (KIP-279).
 
-    Positions without epochs are skipped: brokers before 2.1 do not report epochs. Cancelling it has no effect on the
-    cluster.
+    Positions without epochs are skipped because brokers before 2.1 don't report epochs. Cancelling it has no effect on
+    the cluster.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
     found: dict[TopicPartition, Divergence] = {}
-    # For each partition the index of the epoch to request next.
+    # The index of the epoch to request next, by partition.
     indexes = {one: len(position.epochs) - 1 for one, position in positions.items() if position.epochs}
     while indexes:
         requests = {one: positions[one].epochs[index][0] for one, index in indexes.items()}
@@ -95,7 +97,7 @@ class Older(NamedTuple):
 def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
     """Return the offset up to which the log has the records that were read, by the response for one of their epochs.
 
-    None: the leader's log has no such new epochs. A leader responds so while its log has no epochs at all.
+    None means that the leader doesn't know the epoch. Its log may have no epochs at all yet.
     """
     if response.end_offset < 0:
         return None
@@ -105,7 +107,7 @@ def _common(position: Position, index: int, response: EpochEndOffset) -> int | O
         return min(response.end_offset, ends[index])
     older = [number for number in range(index) if epochs[number][0] <= response.leader_epoch]
     if not older:
-        # Older than all epochs that are kept of the records that were read.
+        # The response's epoch is older than all known epochs of the records that were read.
         return min(response.end_offset, epochs[0][1])
     if epochs[older[-1]][0] == response.leader_epoch:
         return min(response.end_offset, ends[older[-1]])
@@ -115,7 +117,7 @@ def _common(position: Position, index: int, response: EpochEndOffset) -> int | O
 async def request_epochs(
     cluster: ClusterClient, ranges: Collection[OffsetRange], options: ReadOptions
 ) -> dict[TopicPartition, Epochs]:
-    """Return the leader epochs of the records in ranges, requested from the newest to the oldest.
+    """Return the leader epochs of the records in ranges. The newest is requested first.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
@@ -125,7 +127,7 @@ async def request_epochs(
     current = {partition: one.leader_epoch for partition, one in by_partition.items()}
     while current:
         older: dict[TopicPartition, int] = {}
-        # An epoch begins where the one before it ends.
+        # An epoch starts where the one before it ends.
         requests = {partition: epoch - 1 for partition, epoch in current.items() if epoch > 0}
         responses = await _epoch_ends(cluster, requests, options)
         for partition, epoch in current.items():

@@ -1,7 +1,7 @@
 """State that a Python worker of Spark keeps from task to task: an event loop in a separate thread, and clients.
 
-That thread fetches while the task's thread decodes, and while Spark consumes the rows; and it writes while the task's
-thread reads rows from Spark.
+The event loop's thread fetches while the task's thread decodes, and while Spark consumes the rows. It writes while the
+task's thread reads rows from Spark.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KEPT = 4
-"""Maximum number of clients, and of producers, that a process keeps; the least recently used are closed."""
+MAX_KEPT = 4
+"""Maximum number of clients, and of producers, that a process keeps. The least recently used ones are closed."""
 
 
 class Worker:
@@ -37,24 +37,24 @@ class Worker:
         self._loop = asyncio.new_event_loop()
         self._clusters: OrderedDict[str, ClusterClient] = OrderedDict()
         self._producers: OrderedDict[str, Producer] = OrderedDict()
-        # A daemon thread: Spark ends its workers at any time, without notice.
+        # Spark ends its workers at any time, without notice, so it has to be a daemon thread.
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokproto-spark", daemon=True)
         self._thread.start()
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop; cancelling the future cancels it."""
+        """Run a coroutine on the loop. Cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def cluster(self, connection: Mapping[str, Any], topic: str | None = None) -> ClusterClient:
-        """Return a started client for these options, which has the metadata of the topic, if there is one."""
+        """Return a started client for these options. If a topic is given, the client has its metadata."""
         return self.start(self._cluster(connection, topic)).result()
 
     def producer(self, options: Mapping[str, Any]) -> Producer:
-        """Return a started producer with these options, which the caller has for itself until its next call."""
+        """Return a started producer with these options. No other caller gets it until this one calls again."""
         return self.start(self._producer(options)).result()
 
     def discard(self, producer: Producer) -> None:
-        """Close a producer, and drop what it has not sent yet."""
+        """Close a producer, and drop the records that it hasn't sent yet."""
         self.start(self._discard(producer)).result()
 
     def close(self) -> None:
@@ -84,11 +84,11 @@ class Worker:
             await cluster.close()
             raise
         self._clusters[key] = cluster
-        await self._close_oldest(KEPT)
+        await self._close_oldest(MAX_KEPT)
         return cluster
 
     async def _producer(self, options: Mapping[str, Any]) -> Producer:
-        # Here, since most tasks read.
+        # Import it here: most tasks only read.
         from aiokproto.producer import Producer
 
         given, options = options, client_options(options)
@@ -99,17 +99,18 @@ class Worker:
             return found
         if found is not None:
             await self._discard(found)
-        # The driver has no client where tasks write, and knows what it parsed, which references can hide.
+        # When tasks write, the driver has no client. It warns about the options that it could parse, but references can
+        # hide their values from it; then the task's producer has to warn.
         REPORTED_ELSEWHERE.set(checkable(given) is not None)
         producer = Producer(**options)
         await producer.start()
         self._producers[key] = producer
-        await self._close_oldest(KEPT)
+        await self._close_oldest(MAX_KEPT)
         return producer
 
     async def _discard(self, producer: Producer) -> None:
         self._producers = OrderedDict((key, one) for key, one in self._producers.items() if one is not producer)
-        # They say what was not delivered, as the caller does already.
+        # Ignore these errors: they name the undelivered records, which the caller reports already.
         with contextlib.suppress(KafkaError):
             await producer.abort(0, in_flight=True)
         with contextlib.suppress(KafkaError):
@@ -119,7 +120,7 @@ class Worker:
         while len(self._clusters) > keep:
             _, cluster = self._clusters.popitem(last=False)
             await cluster.close()
-        # What is kept has delivered its records: a task waits for them, or discards its producer.
+        # A kept producer has delivered its records: a task waits for them, or discards its producer.
         while len(self._producers) > keep:
             _, producer = self._producers.popitem(last=False)
             await producer.close()
@@ -129,7 +130,10 @@ _workers: dict[int, Worker] = {}
 
 
 def worker() -> Worker:
-    """Return the worker of this process, by its id: Spark forks processes, and a fork does not have the thread."""
+    """Return the worker of this process.
+
+    Spark forks processes, and a fork doesn't have the thread, so the worker is looked up by the process id.
+    """
     pid = os.getpid()
     if pid not in _workers:
         _workers.clear()

@@ -1,4 +1,4 @@
-"""What goes over a connection: recorded by a proxy, kept as a capture file that other tools read."""
+"""The bytes of a connection: a proxy records them, and a capture file keeps them for other tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Conversation:
         self.pieces: list[Piece] = []
 
     def stream(self, *, sent: bool) -> bytes:
-        """All that went one way."""
+        """Return all bytes that went one way."""
         return b"".join(piece.data for piece in self.pieces if piece.sent is sent)
 
 
@@ -64,7 +64,7 @@ class Recorder:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Wait until all connections have ended; their clients must have gone."""
+        """Wait until all connections have ended; their clients must have closed."""
         await asyncio.gather(*self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,7 +111,7 @@ class Recorder:
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
-    """The next frame with its length, empty at the end."""
+    """Return the next frame with its length, empty at the end."""
     try:
         head = await reader.readexactly(4)
         return head + await reader.readexactly(int.from_bytes(head, "big"))
@@ -121,7 +121,7 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def recorder(bootstrap: str, newest: Mapping[int, int]) -> AsyncIterator[Recorder]:
-    """A proxy that runs inside the block; leave all clients before its end."""
+    """Run a proxy inside the block; all clients must be closed before its end."""
     host, _, port = bootstrap.rpartition(":")
     recording = Recorder(host, int(port), newest)
     server = await asyncio.start_server(recording.accept, "127.0.0.1", 0)
@@ -135,7 +135,7 @@ async def recorder(bootstrap: str, newest: Mapping[int, int]) -> AsyncIterator[R
 
 
 def write_pcap(path: Path, conversations: list[Conversation]) -> None:
-    """The conversations as TCP streams to Kafka's own port, by which other tools know what they are."""
+    """Return the conversations as TCP streams to Kafka's own port, by which other tools recognize them."""
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0xFFFF, _RAW_IP))
         for number, conversation in enumerate(conversations):

@@ -18,7 +18,7 @@ from aiokproto.broker import Broker
 from tests.codec.tool.capture import Conversation, recorder, write_pcap
 from tests.codec.tool.conftest import Run
 
-# What Wireshark 4.0 can read of each API; the exchange is held to that.
+# Wireshark 4.0 can read these versions of each API, and the exchange uses no others.
 NEWEST = {0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 7, 10: 3, 11: 7, 12: 4, 13: 4, 14: 5, 22: 3}
 
 
@@ -28,7 +28,7 @@ async def conversations() -> list[Conversation]:
     async with Broker() as broker:
         await broker.create_topic("captured")
         async with recorder(broker.bootstrap_servers, NEWEST) as recording:
-            # Wireshark 4.0 does not know the cluster and node in ApiVersions (KIP-1242).
+            # Wireshark 4.0 doesn't know the cluster and node in ApiVersions (KIP-1242).
             options: dict[str, Any] = {
                 "bootstrap_servers": f"127.0.0.1:{recording.port}",
                 "metadata_cluster_check_enable": False,
@@ -45,7 +45,7 @@ async def conversations() -> list[Conversation]:
 
 
 def decoded(run: Run, conversation: Conversation, tmp_path: Path) -> tuple[list[Any], list[Any]]:
-    """Requests and responses of a connection, as the tool tells them."""
+    """Return requests and responses of a connection, as the tool prints them."""
     sent, received = tmp_path / "sent", tmp_path / "received"
     sent.write_bytes(conversation.stream(sent=True))
     received.write_bytes(conversation.stream(sent=False))
@@ -95,7 +95,7 @@ def test_wireshark_reads_the_same(run: Run, conversations: list[Conversation], t
         header = document["header"]
         assert values_of(text, "Correlation ID") == [str(header["correlationId"])]
         assert values_of(text, "Client ID") == ([header["clientId"]] if kind == "request" else [])
-        # Of the versions of ApiVersions since, Wireshark 4.0 knows the header only.
+        # Wireshark 4.0 knows only the header of later versions of ApiVersions.
         assert name == "ApiVersions" or "Malformed" not in text
         for label, key, shown in SAME.get((name, kind), ()):
             assert values_of(text, label) == [shown(value) for value in found(document["body"], key)], title
@@ -104,13 +104,13 @@ def test_wireshark_reads_the_same(run: Run, conversations: list[Conversation], t
 
 
 def in_order(run: Run, conversation: Conversation, tmp_path: Path) -> list[Any]:
-    """The tool's documents in the order in which the frames went over the connection."""
+    """Return the tool's documents in the order in which the frames went over the connection."""
     requests, responses = map(iter, decoded(run, conversation, tmp_path))
     return [next(requests if piece.sent else responses) for piece in conversation.pieces]
 
 
 def dissected(capture: Path) -> list[str]:
-    """What Wireshark makes of each packet, from the line that names the message."""
+    """Return what Wireshark makes of each packet, from the line that names the message."""
     command = ["tshark", "-r", str(capture), "-2", "-V", "-O", "kafka"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [f"Kafka ({part}" for part in text.split("\nKafka (")[1:]]
@@ -121,7 +121,7 @@ def values_of(text: str, label: str) -> list[str]:
 
 
 def found(data: Any, key: str) -> list[Any]:
-    """The values of a key, wherever it is in a document."""
+    """Yield the values of a key, at any level of a document."""
     if isinstance(data, list):
         return [value for item in data for value in found(item, key)]
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""What keys and values of Kafka's own topics hold, as the verb `records` opens them."""
+"""The content of keys and values of Kafka's own topics, as the verb `records` decodes them."""
 
 from __future__ import annotations
 

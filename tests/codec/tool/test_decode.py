@@ -88,7 +88,7 @@ def test_a_stream_of_requests(run: Run) -> None:
 
 
 def test_a_produce_request_without_length_is_not_taken_for_one_with(run: Run) -> None:
-    """Its ApiKey 0 and version read as a length of a few bytes."""
+    """Read as a length, its ApiKey 0 and version are a few bytes."""
     frame = encode_request(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9, 1, "client")
     (document,) = values(run("decode", frame[4:].hex()).out)
     assert (document["request"], document["version"]) == ("Produce", 9)
@@ -116,7 +116,7 @@ def test_responses_by_correlation_id(run: Run) -> None:
 
 
 def test_responses_by_their_requests(run: Run, tmp_path: Path) -> None:
-    """An id that comes again is answered in order."""
+    """If an id is used again, its responses come in order."""
     sent = METADATA + bytes(encode_request(ApiVersionsRequest(), 0, 7, "me"))
     received = ANSWER + bytes(encode_response(ApiVersionsResponse(error_code=0, api_keys=[]), 0, 7))
     file = tmp_path / "sent"
@@ -187,7 +187,7 @@ def test_record_sets_in_three_ways(run: Run) -> None:
 
 
 def test_opened_record_sets_are_encoded_again(run: Run) -> None:
-    """Also what is damaged, or cut short as brokers do."""
+    """This holds even for damaged sets, and for sets that a broker has truncated."""
     whole = records.encode([records.BatchRecord(0, 1000, b"k", b"v", (("h", None), ("h", b"v")))], compression="zstd")
     for data in (whole, whole + whole[:-1], b"\xff" * 70, b""):
         frame = produced(data)

@@ -1,4 +1,4 @@
-"""Whatever the input, the tool ends with documents or with one line."""
+"""The tool ends with documents or with one line, for any input."""
 
 from __future__ import annotations
 

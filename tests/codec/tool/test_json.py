@@ -44,7 +44,7 @@ def test_every_version_goes_through_json_and_back(message: type[Message]) -> Non
 
 
 def test_names_in_json_are_kafkas() -> None:
-    """Names that plain camel-casing would not give are KRaft's alone."""
+    """Only KRaft's names differ from plain camel-casing."""
     expected = {
         "throttle_time_ms": "throttleTimeMs",
         "is_kraft_controller": "isKRaftController",
@@ -184,7 +184,7 @@ def test_a_field_of_another_version_is_left_to_the_encoder() -> None:
 
 
 def test_every_default_can_be_shown() -> None:
-    """A struct's default is shown as `{}`: that is only true while no declaration makes another one."""
+    """A struct's default is shown as `{}`, which is true only while no declaration makes another one."""
 
     def visit(spec: FieldSpec) -> None:
         if spec.struct is not None:

@@ -11,7 +11,7 @@ from docs.extensions.protocol_pages import pages, write_pages
 
 
 def test_every_message_has_its_section() -> None:
-    """Each once, and those of an API on its page."""
+    """Each is on one page, and each of an API on the API's page."""
     texts = "\n".join(pages().values())
     titles = re.findall(r"^## (\w+)$", texts, re.MULTILINE)
     messages = [f"{api_name(key)}{kind}" for key in api_keys() for kind in ("Request", "Response")]
@@ -50,7 +50,7 @@ def test_a_field_and_its_history() -> None:
 
 
 def test_tables_have_as_many_cells_as_their_heads() -> None:
-    """A bar in a cell would shift what follows."""
+    """A bar in a cell would shift the cells after it."""
     for name, text in pages().items():
         for table in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
             assert len({row.count("|") for row in table.splitlines()}) == 1, name

@@ -36,7 +36,7 @@ PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 3, "base_sequenc
 
 
 def through_json(data: bytes, form: str = "plain") -> tuple[list[Any], bytes]:
-    """What the JSON says, and what it becomes again."""
+    """Return what the JSON has, and what it becomes again."""
     batches = json.loads(json.dumps(list(open_batches(data, form))))
     return batches, pack_batches(batches)
 
@@ -56,7 +56,7 @@ def set_attributes(bits: int) -> Callable[[bytearray], None]:
 
 
 def leave_one_record(batch: bytearray) -> None:
-    """As compaction does: the last of three is left, and the offsets stay."""
+    """Compaction does this: the last of three is left, and the offsets stay."""
     body = bytes(records.encode([RECORDS[2]])[HEADER.size :])
     record = body[:3] + b"\x04" + body[4:]
     del batch[HEADER.size :]
@@ -67,7 +67,7 @@ def leave_one_record(batch: bytearray) -> None:
 
 
 def batch_of(body: bytes, *, count: int = 1, attributes: int = 0) -> bytes:
-    """Records as they are, in a batch."""
+    """Return records in a batch, unchanged."""
     size = HEADER.size - 12 + len(body)
     batch = bytearray(HEADER.pack(3, size, -1, 2, 0, attributes, 4, NOW, NOW, -1, -1, -1, count) + body)
     patch.update_crc(batch)
@@ -110,7 +110,7 @@ def test_uncompressed_batches_round_trip_byte_for_byte(name: str) -> None:
 @given(st.lists(batches(), max_size=3).map(b"".join))
 @settings(deadline=None)
 def test_any_batches_come_back(data: bytes) -> None:
-    """Ours also where they are compressed, since the same libraries compress them again."""
+    """Our sets are equal even if they are compressed, because the same libraries compress them again."""
     batches, again = through_json(data)
     assert again == data
     assert not [batch for batch in batches if "raw" in batch]
@@ -222,7 +222,7 @@ def test_any_bytes_round_trip(data: bytes) -> None:
 
 
 def spoilt(batch: bytes, where: int, byte: int) -> bytes:
-    """A byte changed, and the checksum made right, so that it is read on."""
+    """One byte is changed and the checksum made right, so that the damage isn't found by the checksum."""
     data = bytearray(batch)
     data[where % len(data)] = byte
     if data[16] == 2 and len(data) == struct.unpack_from(">i", data, 8)[0] + 12:

@@ -1,4 +1,4 @@
-"""The verb `records` on the files of real Kafka, which are opened in full and come back byte for byte."""
+"""The verb `records` on the files of real Kafka, which are decoded in full and come back byte for byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from tests.clusters import real_cluster
 from tests.codec.tool.conftest import Run
 from tests.kafka.cluster import KafkaCluster
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 pytestmark = pytest.mark.kafka
 
@@ -41,13 +41,13 @@ LOADING = (
 
 @contextmanager
 def cluster_in(folder: Path) -> Iterator[KafkaCluster]:
-    """A broker whose files are in a folder that we know."""
+    """Start a broker whose files are in a folder that the test knows."""
     with KafkaCluster(1, config={"log.dirs": str(folder)}) as cluster:
         yield cluster
 
 
 async def use(cluster: KafkaCluster) -> None:
-    """Have the cluster write to all of its own topics."""
+    """Make the cluster write to all of its own topics."""
     async with real_cluster(cluster) as prepared:
         await prepared.create_topic("used")
     bootstrap = cluster.bootstrap_servers
@@ -93,7 +93,7 @@ async def transaction(client: Client, *, committed: bool) -> None:
 
 
 async def groups(client: Client) -> None:
-    """A member of a group of each new kind."""
+    """Add a member of a group of each new kind."""
     await consuming(client)
     shared = await client.request(
         ShareGroupHeartbeatRequest(
@@ -134,8 +134,8 @@ async def groups(client: Client) -> None:
 
 
 async def consuming(client: Client) -> None:
-    """A member whose topics are those that an expression matches; the coordinator looks these up after answering."""
-    deadline = time.monotonic() + PATIENCE
+    """Add a member whose topics match an expression. The coordinator looks them up after it has responded."""
+    deadline = time.monotonic() + LONG_TIMEOUT
     who: dict[str, Any] = {"group_id": "consumers", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
     answer = await client.request(
         ConsumerGroupHeartbeatRequest(
@@ -154,15 +154,15 @@ async def consuming(client: Client) -> None:
 
 
 async def share_state(client: Client) -> None:
-    """What the leader of a share group's partition has stored: a snapshot, and an update of it."""
-    deadline = time.monotonic() + PATIENCE
+    """Return what the leader of a share group's partition has stored: a snapshot, and an update of it."""
+    deadline = time.monotonic() + LONG_TIMEOUT
     metadata = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name="used")]))
     topic_id = metadata.topics[0].topic_id
     key = f"g:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"
     part = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
     topic = initialize.InitializeStateData(topic_id=topic_id, partitions=[part])
     request = initialize.InitializeShareGroupStateRequest(group_id="g", topics=[topic])
-    # The error of a coordinator that is not ready yet is inside the answer, where the client leaves it to us.
+    # The error of a coordinator that isn't ready yet is inside the response, and the client leaves it to the caller.
     while (code := await error_code(client, request, key)) in LOADING:
         assert time.monotonic() < deadline, code
     assert code == 0
@@ -179,7 +179,7 @@ async def error_code(client: Client, request: Request[Any], key: str) -> int:
 
 
 def payloads(batches: Iterable[Any]) -> set[str]:
-    """The messages that keys and values hold."""
+    """Return the messages that keys and values hold."""
     contents = [record[field] for batch in batches for record in batch["records"] for field in ("key", "value")]
     return {content["payload"] for content in contents if isinstance(content, dict)}
 
@@ -206,7 +206,7 @@ async def test_segments_of_kafka(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with cluster_in(folder) as cluster:
         await use(cluster)
-        # In good order: nothing is being written any more.
+        # The broker stops in good order, so nothing is being written any more.
         cluster.stop_broker(1)
     opened: dict[str, set[str]] = {}
     for path in folder.glob("*/*.log"):

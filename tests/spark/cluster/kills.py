@@ -18,8 +18,8 @@ class KillOnce:
     """Returns each value as it is; the first task that has passed ``rows`` of them kills the victim under it.
 
     Attributes:
-        marker: A file that whoever creates it kills for.
-        victim: What is killed.
+        marker: A file. The process that creates it kills the victim.
+        victim: The process to kill.
         rows: The number of rows that are passed on before.
     """
 
@@ -40,7 +40,7 @@ class KillOnce:
         """Pass the column ``value`` through this function."""
         from pyspark.sql import functions
 
-        # Else Spark may call it twice for a row, or not at all.
+        # Spark may otherwise call it twice for a row, or not at all.
         passed = functions.udf(self, "binary", useArrow=False).asNondeterministic()
         return rows.withColumn("value", passed("value"))
 

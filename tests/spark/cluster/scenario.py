@@ -14,12 +14,12 @@ import pytest
 
 from aiokproto.records import BatchRecord
 from aiokproto.spark import load, read, runs
-from tests.patience import PATIENCE
 from tests.spark.cluster.kills import KillOnce, Victim
 from tests.spark.kafka import Kafka
 from tests.spark.session import java_options, start_session
 from tests.spark.sink.exactly_once.test_writes import committed
 from tests.spark.test_source import collected, fill
+from tests.timeouts import LONG_TIMEOUT
 from tools.setup.project import ROOT
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def values(rows: DataFrame) -> list[str]:
 def run(writer: DataStreamWriter, checkpoint: Path) -> None:
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(4 * int(PATIENCE))
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT))
     finally:
         query.stop()
 

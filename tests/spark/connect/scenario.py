@@ -1,4 +1,4 @@
-"""What only clients of Spark Connect have to show, on the server that ``test_connect`` has started."""
+"""Tests that only clients of Spark Connect need, on the server that ``test_connect`` has started."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def secured_options(cluster: ThreadedCluster, topic: str, password: str) -> dict
     }
 
 
-def test_sessions_are_those_of_spark_connect(spark: SparkSession) -> None:
+def test_sessions_use_spark_connect(spark: SparkSession) -> None:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     assert isinstance(spark, ConnectSession)
@@ -89,7 +89,7 @@ def test_filters_are_pushed_down(spark: SparkSession, kafka: Kafka, topic: str) 
         assert rows.count() == 10
         return [row["task"] for row in rows.distinct().collect()]
 
-    # Of all offsets, the last of nine tasks has these.
+    # These are the offsets of the last of nine tasks.
     assert tasks("true") == [0]
     assert tasks("false") == [8]
 
@@ -133,7 +133,7 @@ def test_the_servers_processes_resolve_references(
 
 
 def test_errors_name_what_is_wrong(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    """When a query runs: ``load()`` asks nothing of the server."""
+    """The error comes when a query runs, because ``load()`` asks the server for nothing."""
     kafka.create_topic(topic)
     misspelt = frame(spark, kafka.options(subscribee=topic))
     with pytest.raises(Exception, match="unknown option 'subscribee'; did you mean 'subscribe'"):

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.patience import PATIENCE
 from tests.spark.session import QUICK, java_options
+from tests.timeouts import LONG_TIMEOUT
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = re.compile(r"Spark Connect server started at: (\S+)")
@@ -34,7 +34,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options(),
         "spark.driver.host": "127.0.0.1",
-        # Compressed ones cannot be searched.
+        # Compressed events can't be searched.
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.enabled": "true",
@@ -56,7 +56,7 @@ def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str
         reader = threading.Thread(target=_read, args=(process, folder / "log", addresses), name="tests-connect-log")
         reader.start()
         try:
-            address = addresses.get(timeout=PATIENCE)
+            address = addresses.get(timeout=LONG_TIMEOUT)
             assert address, (folder / "log").read_text()[-3000:]
             yield f"sc://{address}"
         finally:

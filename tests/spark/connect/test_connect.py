@@ -54,7 +54,7 @@ THOROUGH = {
     test_scenario.test_a_load_whose_transform_leaves_no_row.__name__,
     test_writes.test_a_stream_and_its_next_run.__name__,
 }
-"""Those that take long, and show what another one shows, too."""
+"""Tests that take long, and prove what another one proves, too."""
 
 
 def pip(*packages: str) -> Commands:
@@ -74,7 +74,7 @@ def path_of(client: str, folder: Path) -> str:
 
 @dataclass
 class Done:
-    """What is left of the server and its clients."""
+    """The output of the server and its clients."""
 
     failures: dict[str, Failures]
     folder: Path
@@ -84,7 +84,7 @@ class Done:
 @pytest.fixture(scope="session")
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Done:
     """Runs what is selected of the scenario with every client, on one server."""
-    # None, if the other test runs alone.
+    # There is no result if the other test runs alone.
     selected = selected_cases(request, test_scenario_over_spark_connect, "client") or {
         client: [test.__name__ for test in tests] for client, tests in TESTS.items()
     }
@@ -114,7 +114,7 @@ def test_scenario_over_spark_connect(client: str, name: str, done: Done) -> None
 
 
 def test_a_password_that_options_refer_to_is_in_nothing_that_the_server_writes(done: Done) -> None:
-    """Neither in its log nor in its events, which have the plans as clients sent them."""
+    """No secret is in its log or in its events, which have the plans that clients sent."""
     texts = [path.read_text() for path in (done.folder / "log", *done.folder.glob("events/*/events*"))]
     assert any(scenario.SERVER_PASSWORD in text for text in texts)
     assert not any(done.password in text for text in texts)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def official(spark: SparkSession) -> SparkSession:
-    """The session, which now has ``format("kafka")`` too. Jars cannot be taken away again: nothing else uses them."""
+    """The session, which now has ``format("kafka")`` too. Jars can't be removed again, but nothing else uses them."""
     for jar in sorted(fetched_connector().glob("*.jar")):
         spark.sql(f"ADD JAR '{jar}'")
     return spark

@@ -25,8 +25,8 @@ CONFIGURATIONS = (
     "org.apache.kafka.clients.admin.AdminClientConfig",
     "org.apache.kafka.clients.producer.ProducerConfig",
 )
-"""What the connector hands ``kafka.`` options to: a consumer in tasks, an admin client on the driver, and for those who
-write with the same options, a producer."""
+"""The classes that get ``kafka.`` options from the connector: a consumer in tasks, an admin client on the driver, and a
+producer if a job writes with the same options."""
 
 
 def lists_with(name: str, table: OptionTable) -> list[str]:
@@ -48,7 +48,7 @@ both = pytest.mark.parametrize("table", [READING, WRITING], ids=["reading", "wri
 
 
 def configuration_names(spark: SparkSession, loader: Any) -> set[str]:
-    """What the configurations take that this class loader finds."""
+    """The names in the configurations that this class loader finds."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     found: set[str] = set()

@@ -34,7 +34,7 @@ def every_codec(kafka: Kafka, topic: str) -> int:
 
 
 def small_batches(kafka: Kafka, topic: str) -> int:
-    """A record each; then one that is compressed, and small ones again."""
+    """Batches with one record each, then a compressed one, and small ones again."""
     kafka.create_topic(topic)
     for number in range(90):
         kafka.produce(topic, 0, some_records(1, number), "gzip" if number == 50 else "none")
@@ -87,7 +87,7 @@ TOPICS: Mapping[str, Callable[[Kafka, str], int]] = {
 }
 
 EVERY_RUN = ("every codec", "transactions")
-"""The topics with most of what the others have, too: several partitions and batches, and offsets without a record."""
+"""The topics that have most features of the others: several partitions and batches, and offsets without a record."""
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_both_read_the_same_rows(official: SparkSession, kafka: Kafka, topic: st
 
 
 KEPT = (3, 8, 9, 25, 31, 39, 40)
-"""The offsets that compaction leaves: those of keys that occur once, and the last one of the key of all others."""
+"""The offsets that compaction leaves: the ones of keys that occur once, and the last one of the other records' key."""
 
 TOMBSTONES = (9, 31)
 
 RANGES = ((0, 41), (1, 9), (4, 8), (5, 41), (9, 10), (10, 25), (26, 39), (32, 40))
-"""Offsets that begin, end, or both, where compaction left nothing."""
+"""Ranges that start, end, or both, where compaction left nothing."""
 
 
 async def compacted(kafka: RunningKafka, topic: str) -> None:
@@ -133,7 +133,7 @@ async def compacted(kafka: RunningKafka, topic: str) -> None:
             for number in range(20):
                 await send(producer, number)
             await asyncio.gather(*(send(producer, number) for number in range(20, 40)))
-            # The newest segment is left alone; this begins it.
+            # This starts the newest segment, which compaction leaves alone.
             await send(producer, 40, None)
         await until(lambda: read(cluster, topic), lambda found: [one.offset for one in found] == list(KEPT))
 
@@ -164,7 +164,7 @@ def test_both_divide_a_topic_into_as_many_tasks(official: SparkSession, kafka: K
     kafka.create_topic(topic, len(counts))
     for partition, count in enumerate(counts):
         kafka.produce(topic, partition, [BatchRecord(number, 0, None, b"v") for number in range(count)])
-    # Ranges without numbers the official connector divides by rules of their own.
+    # The official connector divides ranges without numbers by other rules.
     ends = {
         "startingOffsets": json.dumps({topic: {str(partition): 0 for partition in range(len(counts))}}),
         "endingOffsets": json.dumps({topic: {str(partition): count for partition, count in enumerate(counts)}}),

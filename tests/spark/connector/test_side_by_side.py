@@ -1,4 +1,4 @@
-"""The same options for Spark's own connector and for this source: what each makes of them.
+"""The same options for Spark's own connector and for this source, and the result of each.
 
 Where the two differ the table says why.
 """
@@ -17,7 +17,7 @@ from tests.spark.test_reading import NOW, some_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Some two reads a case, of a second or more.
+# Each case needs about two reads, of a second or more.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
 TOPIC = "side-by-side"
@@ -27,7 +27,7 @@ LEFT = 7
 
 
 class Both(NamedTuple):
-    """Both read the same rows, of which there are so many."""
+    """Both read the same rows; this is their number."""
 
     rows: int
 
@@ -50,8 +50,7 @@ class Differ(NamedTuple):
 Outcome = Both | Refuse | Differ
 
 IN_A_TASK = "UnknownReason"
-"""What Spark makes of the connector's errors in tasks: their classes are in jars that came after it
-had begun."""
+"""Spark's text for the connector's errors in tasks, whose classes are in jars that were added after its start."""
 
 IS_GREATER = "is greater than the resolved end offset"
 
@@ -295,7 +294,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
 }
 
 HARMLESS = {
-    # A consumer does not look at what is a producer's.
+    # A consumer ignores the options of a producer.
     **{
         name: "1"
         for name, reason in READING.without_effect.items()

@@ -25,7 +25,7 @@ def running_s3() -> Iterator[FakeS3]:
     with pytest.MonkeyPatch.context() as patch, fake_s3() as running:
         for name, value in running.environment.items():
             patch.setenv(name, value)
-        # The last of its five attempts come after seconds.
+        # The client makes five attempts, and the last ones would come after seconds.
         patch.setattr(S3FileSystem, "retries", 2)
         yield running
 

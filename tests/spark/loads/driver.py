@@ -24,8 +24,8 @@ from aiokproto.spark.loads import load as loading
 from aiokproto.spark.loads.attempt import Counted
 from aiokproto.spark.loads.job import SparkJob
 from aiokproto.spark.loads.opening import open_storage
-from tests.patience import PATIENCE
 from tests.spark.loads.harness import Steps
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ STEPS = ("while tasks write", "once files are written", "once they are counted")
 
 
 class Local(LocalFileSystem):  # type: ignore[misc]
-    """Files that are created exclusively, which fsspec's own are not."""
+    """Files that are created exclusively. fsspec's own aren't."""
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -57,7 +57,7 @@ class Driver:
         topic: What to load.
         bootstrap_servers: From where.
         run_id: The run to repeat; None for a load.
-        at: Before which call of the storage it is killed, or at which one of ``STEPS``; None: it is not.
+        at: The call of the storage before which it's killed, or one of ``STEPS``; None if it isn't.
         settings: Further settings of the session.
     """
 
@@ -70,7 +70,7 @@ class Driver:
 
     def run(self) -> tuple[int, str]:
         """Run it to its end; the exit status (minus the signal that killed it), and what it printed."""
-        # Killed, it cannot remove its own.
+        # If it's killed, it can't remove its own folder.
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "tests.spark.loads.driver", json.dumps(asdict(self)), folder]
             # Its Java process ends with it, but not at once.
@@ -78,7 +78,7 @@ class Driver:
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
             )
             try:
-                process.wait(4 * PATIENCE)
+                process.wait(4 * LONG_TIMEOUT)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
                 printed, _ = process.communicate()

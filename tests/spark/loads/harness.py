@@ -1,6 +1,7 @@
 """Loads without Spark and without Kafka, step by step: each call of the storage is a step.
 
-Several loads take steps in any order that a test says, are killed between any two, and have their calls fail before or
+Several loads take steps in any order that a test
+chooses, are killed between any two, and have their calls fail before or
 after they took effect. What is committed in the end is compared with what the log has.
 """
 
@@ -18,7 +19,7 @@ from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
 from aiokproto.spark.loads.storage import PROBE, Folder, Storage
 from aiokproto.types import TopicPartition
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 Row = tuple[TopicPartition, int]
 
@@ -65,7 +66,7 @@ class Place:
 
     Attributes:
         new: Makes an empty one.
-        stride: Of how many orders of steps one is tried: real storages take their time.
+        stride: One of so many orders of steps is tried, because real storages are slow.
     """
 
     new: Callable[[], Storage]
@@ -245,7 +246,7 @@ class Race:
                     return
                 else:
                     turns[following].release()
-                assert turns[index].acquire(timeout=PATIENCE)
+                assert turns[index].acquire(timeout=LONG_TIMEOUT)
 
             steps = Steps(self._storage, turn, faults[index] if index < len(faults) else no_fault)
             self.steps[index] = steps
@@ -261,19 +262,19 @@ class Race:
         threads = [threading.Thread(target=process, args=(index,)) for index in range(len(self._work))]
         for thread in threads:
             thread.start()
-            assert paused.acquire(timeout=PATIENCE)
-        # Each now waits before its first step, or has ended.
+            assert paused.acquire(timeout=LONG_TIMEOUT)
+        # Each process now waits before its first step, or has ended.
         if (first := next(order, None)) is not None:
             turns[first].release()
-            assert paused.acquire(timeout=PATIENCE)
+            assert paused.acquire(timeout=LONG_TIMEOUT)
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(LONG_TIMEOUT)
         assert all(ended)
         return self.outcomes
 
 
 def _order(schedule: Iterable[int], ended: Sequence[bool]) -> Iterator[int]:
-    """Yield who takes the next step."""
+    """Yield the process that takes the next step."""
     for index in schedule:
         if not ended[index]:
             yield index

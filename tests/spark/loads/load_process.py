@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from urllib.request import urlopen
 
 from aiokproto.spark.loads.opening import open_storage
-from tests.patience import PATIENCE
 from tests.spark.loads.harness import Log, load, rerun
+from tests.timeouts import LONG_TIMEOUT
 
 FILE_EVENTS = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir")
 """Audit events: Python raises one before each call of the operating system that looks at files, or changes them."""
@@ -31,7 +31,8 @@ class LoadProcess:
         uri: The output.
         log: The log to load from.
         run_id: The run to repeat; None for a load.
-        kill_at: Before which call it is killed: of the file system, or a request to the object store. None: it is not.
+        kill_at: The call before which it's killed: of the file system, or a request to the object store. None if it
+            isn't.
         kill_after: Killed after the call took effect, before its response arrives; for an object store only.
         environment: Environment variables with the address of the object store.
     """
@@ -50,7 +51,7 @@ class LoadProcess:
         process.start()
         there.close()
         try:
-            process.join(PATIENCE)
+            process.join(LONG_TIMEOUT)
             assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
             return int(here.recv()) if process.exitcode == 0 else None
         finally:
@@ -89,13 +90,13 @@ def _count_requests(process: LoadProcess, environment: Mapping[str, str]) -> Cal
     url = environment["AWS_ENDPOINT_URL"]
 
     def inject(faults: Mapping[str, object]) -> None:
-        with urlopen(f"{url}/-/faults", json.dumps(faults).encode(), timeout=PATIENCE) as response:
+        with urlopen(f"{url}/-/faults", json.dumps(faults).encode(), timeout=LONG_TIMEOUT) as response:
             response.read()
 
     def received() -> int:
-        with urlopen(f"{url}/-/requests", timeout=PATIENCE) as response:
+        with urlopen(f"{url}/-/requests", timeout=LONG_TIMEOUT) as response:
             found = len(json.load(response))
-        # The process has survived: its id must not be killed by a later request of another process.
+        # The process has survived. A later request of another process must not kill its id.
         inject({})
         return found
 

@@ -1,4 +1,4 @@
-"""Columns of loads: which types fit, and that a history has those of the files that count."""
+"""Columns of loads: compatible types, and the columns of current files in a history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.spark.loads.attempt import Counted, Written, run_attempt
-from aiokproto.spark.loads.columns import columns_of, describe, misfit
+from aiokproto.spark.loads.columns import columns_of, describe, incompatible_type
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History, SchemaError
 from aiokproto.spark.loads.manifest import ManifestError
@@ -50,8 +50,8 @@ kinds = st.recursive(
 
 @given(kinds, kinds)
 def test_type_compatibility_is_reflexive_and_symmetric(one: str, other: str) -> None:
-    assert misfit(one, [one]) is None
-    assert (misfit(one, [other]) is None) == (misfit(other, [one]) is None)
+    assert incompatible_type(one, [one]) is None
+    assert (incompatible_type(one, [other]) is None) == (incompatible_type(other, [one]) is None)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_type_compatibility_is_reflexive_and_symmetric(one: str, other: str) -> 
     ],
 )
 def test_which_types_can_be_read_together(one: object, other: object, fits: bool) -> None:
-    assert (misfit(kind(one), [kind(other)]) is None) == fits
+    assert (incompatible_type(kind(one), [kind(other)]) is None) == fits
 
 
 def test_types_are_named_as_in_sql() -> None:

@@ -149,7 +149,7 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 def test_two_in_any_order_of_their_steps(
     place: Place, one: str, other: str, before: int, checkpoint_every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first takes some steps, then the other some; then the first runs to its end, then the other."""
+    """The first takes some steps, then the other does; then the first runs to its end, then the other."""
     monkeypatch.setattr(commits, "CHECKPOINT_EVERY", checkpoint_every)
     race_two(place, one, other, before)
 
@@ -202,7 +202,7 @@ def race_three(place: Place, kinds: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_two_loads_of_which_one_has_a_fault(place: Place, one: str, other: str) -> None:
-    """The calls that create the commit fail, before or after they took effect, once and again and for good."""
+    """The calls that create the commit fail, before or after they took effect, once, repeatedly, or always."""
     for stop, what, times in product(range(0, 14, place.stride), ("before", "after"), (1, 2, 100)):
         storage, log, _ = prepare(place, "load", 1)
         works = works_on(storage, log)

@@ -25,7 +25,7 @@ def check(output: Output, rows: int) -> None:
 
 
 def killed_at_each_step(output: Output, driver: Driver, rows: int, more: int) -> int:
-    """How many calls of the storage it makes, at each of which it was killed; each time with so many records more."""
+    """Kill it at each call of the storage, each time with more records; return the number of calls."""
     step = 0
     for at in [*STEPS, *range(1000)]:
         output.kafka.produce(output.topic, 0, numbered(more, rows))

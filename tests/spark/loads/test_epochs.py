@@ -54,7 +54,7 @@ def epochs_of(log: Log, start: int = 0) -> Epochs:
 
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[Log, Leader]:
-    """What was loaded, and what a leader has: the same up to somewhere, then each of epochs that the other lacks."""
+    """The loaded log and a leader's: equal up to some offset, then each with epochs that the other lacks."""
     owners = draw(st.lists(st.sampled_from(["both", "ours", "theirs", "neither"]), min_size=1, max_size=10))
     ours: list[int] = []
     theirs: list[int] = []
@@ -104,7 +104,7 @@ def test_in_which_epochs_a_range_was_written(logs: tuple[Log, Leader], start: in
     assert found == ({PARTITION: epochs_of(leader.log[:end], start)} if end > start else {})
 
 
-def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> None:
+def test_the_epochs_of_consecutive_ranges_add_up_to_those_of_the_whole() -> None:
     log = [0, 0, 1, 1, 1, 3, 3, 7, 9, 9]
     history = History()
     for number, (start, end) in enumerate([(0, 1), (1, 4), (4, 4), (4, 6), (6, 10)], 1):
@@ -119,7 +119,7 @@ def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> No
 
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_a_log_without_leader_epochs_is_not_checked(epoch: int) -> None:
-    """As one in a format of before 0.11."""
+    """As with a log in a format of before 0.11."""
     with answering(Leader([], epoch - 1)):
         position = Position(9, ((epoch, 0),))
         found = asyncio.run(find_divergences(None, {PARTITION: position}, None))  # type: ignore[arg-type]

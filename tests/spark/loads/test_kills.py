@@ -26,7 +26,7 @@ def load_process(storage: Storage, log: Log, kind: str) -> LoadProcess:
 
 
 def killed_at_each_call(place: Place, kind: str, before: int, **settings: Any) -> int:
-    """Kill it at its first call, at its second, and so on, until there is none so late; how many there are."""
+    """Kill it at its first call, at its second, and so on, until it survives; return the number of calls."""
     at = 0
     while True:
         storage, log, _ = prepare(place, kind, before)

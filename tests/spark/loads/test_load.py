@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 
 def failing(frame: DataFrame) -> DataFrame:
-    # The type of assert_true alone is one that Parquet has not.
+    # Only the type of assert_true is unknown to Parquet.
     return frame.selectExpr("*", "isnull(assert_true(offset < 8, 'no luck')) AS checked")
 
 
@@ -348,7 +348,7 @@ def test_a_new_partition_is_loaded_from_its_start(output: Output) -> None:
 
 
 def test_starting_at_a_time(output: Output) -> None:
-    """Partitions without anything so new are taken up when there is something."""
+    """Partitions without such new records are loaded once they have some."""
     output.load(from_timestamp=datetime.fromtimestamp(7, timezone.utc))
     assert output.rows() == expected(10)[7:]
     output.kafka.produce(output.topic, 1, numbered(2, 5))

@@ -21,9 +21,9 @@ from aiokproto.cli.progress import Tasks, progress
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import BatchRecord
 from aiokproto.spark import LoadResult
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.session import java_options
+from tests.timeouts import LONG_TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = ["--bootstrap-servers", "h:1"]
@@ -136,7 +136,7 @@ def test_runs_needs_no_pyspark(tmp_path: Path) -> None:
 
     def runs(out: Path) -> subprocess.CompletedProcess[str]:
         listing = [sys.executable, "-c", program, "runs", str(out)]
-        return subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, timeout=LONG_TIMEOUT, check=False)
 
     done = runs(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -202,7 +202,7 @@ LOAD = ["append", "a", "/out", *NEEDED, "--no-progress"]
 DONE = LoadResult("000001-ab", 5, ())
 
 
-def test_a_load_that_is_done_is_reported_whatever_stops_the_session(
+def test_a_load_that_is_done_is_reported_however_the_session_stops(
     monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loading(monkeypatch, DONE)
@@ -251,7 +251,7 @@ def test_a_wrong_option_that_spark_reports_is_one_too(
     assert capsys.readouterr().err == "error: value.schema is required\n"
 
 
-def test_output_that_is_not_read_is_no_failure(
+def test_output_that_is_not_read_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loading(monkeypatch, DONE)
@@ -284,7 +284,7 @@ def test_the_scheme_of_an_output_has_any_case() -> None:
     assert not command._on_hdfs("/hdfs/out")
 
 
-def test_of_an_error_of_spark_the_line_with_ours_is_shown() -> None:
+def test_the_line_with_our_error_is_shown_from_an_error_of_spark() -> None:
     text = (
         "An error occurred\nTraceback:\n  File x\naiokproto.spark.offsets.DataLossError: t-0 is gone\n\tat org.apache"
     )
@@ -311,7 +311,7 @@ def test_the_bar_shows_the_tasks_of_the_stages_that_run(monkeypatch: pytest.Monk
     monkeypatch.setenv("FORCE_COLOR", "1")
     spark: Any = None
     with progress(spark, "loading", shown=True):
-        assert seen.wait(PATIENCE)
+        assert seen.wait(LONG_TIMEOUT)
     assert "loading" in shown.getvalue()
     assert "4/4" in shown.getvalue()
     with progress(spark, "loading", shown=False):
@@ -322,7 +322,7 @@ def run(*arguments: str) -> str:
     """Run the command in a process of its own; what it printed."""
     base = [sys.executable, "-m", "aiokproto", "load"]
     done = subprocess.run(
-        [*base, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=8 * PATIENCE, check=False
+        [*base, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=8 * LONG_TIMEOUT, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -346,7 +346,7 @@ def test_ctrl_c_ends_a_job_quietly(kafka: Kafka, topic: str, tmp_path: Path) -> 
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(0.1)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=LONG_TIMEOUT)
     assert process.returncode == 130
     assert errors.rstrip().endswith("error: interrupted: `aiokproto load runs` lists the loads that were committed")
     assert "Traceback" not in errors

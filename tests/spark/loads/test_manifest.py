@@ -114,7 +114,7 @@ def test_loaded_records_are_not_loaded_again() -> None:
 
 
 def test_an_offset_after_a_truncation_is_a_new_record() -> None:
-    """Of two that were planned from the same position, before and after the log was cut and has grown again."""
+    """Two loads were planned from the same position, before and after the log was truncated and has grown again."""
     history = History().then(manifest(1, loaded(0, 0, 14, epoch=0)))
     cut = Divergence(10, 14, 0, 0)
     slow = manifest(3, loaded(0, 14, 20, after=14, epoch=0))

@@ -112,7 +112,7 @@ def test_a_local_file_that_is_being_written_leaves_nothing_behind(tmp_path: Path
     assert sorted(path.name for path in (tmp_path / "_a").iterdir()) == ["b.json", "c.json"]
 
 
-def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
+def test_a_path_is_local_with_any_file_system_of_spark(tmp_path: Path) -> None:
     assert open_storage(str(tmp_path)).uri == f"file://{tmp_path}"
     assert open_storage(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
 

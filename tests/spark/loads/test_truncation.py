@@ -32,7 +32,7 @@ def diverge(output: Output, to_offset: int, values: int = 0) -> None:
 
 
 def test_a_log_that_was_truncated_and_has_grown_again_is_an_error(output: Output) -> None:
-    """Its end says nothing: it lies behind the end of what was loaded."""
+    """The log's end doesn't show it, because it's beyond the end of the loaded records."""
     two_batches(output)
     diverge(output, 10, values=7)
     with pytest.raises(TruncationError) as caught:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 class SchemaRegistry:
     """Schemas by id, and versions of subjects. ``authorization`` is the header that requests must have, if any.
 
-    ``body`` takes the place of what responses have.
+    ``body`` replaces the body of responses.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None, authorization: str | None = None) -> None:
@@ -47,7 +47,7 @@ class SchemaRegistry:
                 self.close_connection = True
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Not to the terminal."""
+                """Don't log to the terminal."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False

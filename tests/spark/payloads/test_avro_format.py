@@ -99,7 +99,7 @@ def logical(kind: str, what: str, /, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_types_are_those_of_spark(schema: Any, written: Any, kind: str, value: Any) -> None:
+def test_types_match_sparks(schema: Any, written: Any, kind: str, value: Any) -> None:
     for top in (schema, record(("f", schema))):
         using = decoder(top)
         found = decode(using, encoded(top, written if top is schema else {"f": written}))
@@ -185,7 +185,7 @@ def test_malformed_rows_are_null_and_the_reason_is_given() -> None:
     }
 
 
-def test_an_unreachable_registry_is_no_malformed_row() -> None:
+def test_an_unreachable_registry_is_not_a_malformed_row() -> None:
     def writer_schema(_: int) -> AvroSchema:
         raise RegistryError("it does not respond")
 

@@ -67,7 +67,7 @@ def test_ddl_and_json_of_a_struct(text: str, fields: list[tuple[str, pa.DataType
         ("a " + "array<" * 60 + "int" + ">" * 60, "more than 50 types within each other"),
     ],
 )
-def test_what_is_no_schema_is_named(text: str, problem: str) -> None:
+def test_an_invalid_schema_is_named(text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_schema("value.schema", text)
     assert str(caught.value).startswith("value.schema")

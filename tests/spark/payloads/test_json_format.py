@@ -1,4 +1,4 @@
-"""JSON columns: Arrow's reader and the slow one have one meaning, that of Spark's ``from_json``."""
+"""JSON columns: Arrow's reader and the slow one give the same rows as Spark's ``from_json``."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def assert_as_spark(spark: SparkSession, rows: list[str]) -> None:
         numbers = {"timestamp": pa.int64(), "date32": pa.int32()}
         columns.append(column.cast(numbers.get(str(column.type).split("[")[0], column.type)).to_pylist())
     for number, (row, their, our) in enumerate(zip(rows, theirs, zip(*columns, strict=True), strict=True)):
-        # As text: a NaN is equal to no other.
+        # Compare texts, because a NaN isn't equal to another.
         assert repr((number in found.malformed, *our)) == repr(their), row
 
 
@@ -201,7 +201,7 @@ def one_by_one(kind: pa.DataType, rows: Sequence[bytes | None]) -> Decoded:
 
 
 def assert_same(found: Decoded, expected: Decoded) -> None:
-    # As text: a NaN is equal to no other.
+    # Compare texts, because a NaN isn't equal to another.
     assert repr(found.column.to_pylist()) == repr(expected.column.to_pylist())
     assert found.malformed == expected.malformed
 

@@ -10,9 +10,9 @@ import pytest
 
 from aiokproto.records import BatchRecord
 from aiokproto.spark import load, read
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.payloads.registry_server import SchemaRegistry
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ def test_malformed_records_of_batches_streams_and_loads_become_dead_letters(
         .trigger(availableNow=True)
         .start(str(tmp_path / "stream"))
     )
-    assert query.awaitTermination(int(4 * PATIENCE))
+    assert query.awaitTermination(int(4 * LONG_TIMEOUT))
     load(spark, topic, tmp_path / "out", bootstrap_servers=kafka.bootstrap_servers, options=options("load"))
     for use in ("batch", "stream", "load"):
         assert {bytes(value) for value in shown(rows_of(spark, kafka, f"{topic}-{use}"))} == {b"nope"}
@@ -100,7 +100,7 @@ def test_avro_is_written_read_streamed_and_loaded(
     first = [{"carrier": "UA", "delay": number, "tail": None} for number in range(3)]
     expected = [*first, {"carrier": "LH", "delay": 7, "tail": "D-AIMA"}]
     assert shown(rows_of(spark, kafka, topic, **avro)) == expected
-    # The schema is that of the time when the table was made, also for records that were written with a later one.
+    # The schema stays the one from when the table was made, even for records that were written with a later one.
     assert [list(value) for value in shown(planned)] == [["carrier", "delay"]] * 4
 
     query = (
@@ -111,7 +111,7 @@ def test_avro_is_written_read_streamed_and_loaded(
         .trigger(availableNow=True)
         .start(str(tmp_path / "stream"))
     )
-    assert query.awaitTermination(int(4 * PATIENCE))
+    assert query.awaitTermination(int(4 * LONG_TIMEOUT))
     assert shown(spark.read.parquet(str(tmp_path / "stream"))) == expected
 
     load(spark, topic, tmp_path / "out", bootstrap_servers=kafka.bootstrap_servers, options=avro)
@@ -138,7 +138,7 @@ def test_a_stream_of_json_is_written_as_avro(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(int(4 * PATIENCE))
+    assert query.awaitTermination(int(4 * LONG_TIMEOUT))
     assert shown(rows_of(spark, kafka, f"{topic}-avro", **avro)) == [{"carrier": "UA", "delay": 5}]
 
 

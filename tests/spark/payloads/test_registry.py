@@ -37,7 +37,7 @@ def server() -> Iterator[SchemaRegistry]:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF", 0.0)
     # Another test's registry may have had the same port.
-    monkeypatch.setattr(module, "_found", {})
+    monkeypatch.setattr(module, "_cache", {})
 
 
 def client(server: SchemaRegistry, **options: str) -> Registry:
@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_an_error_of_its_own(server: SchemaRegistry) 
 
 
 @pytest.mark.parametrize("subject", ["..", ".", "../../admin", "a/../../b", "..;", "..\\admin", "%2e%2e"])
-async def test_a_subject_is_no_way_to_other_paths_of_the_server(server: SchemaRegistry, subject: str) -> None:
+async def test_a_subject_cannot_lead_to_other_paths_of_the_server(server: SchemaRegistry, subject: str) -> None:
     """An option and a schema's reference can name the subject; an administrator allows a URL and what is below it."""
     number = server.register("s", "int", [{"name": "N", "subject": subject, "version": 1}])
     registry = client(server)
@@ -195,7 +195,7 @@ async def test_a_chain_of_references_has_a_limit(server: SchemaRegistry, monkeyp
 
 
 async def test_the_cache_has_a_limit(server: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(module, "MAX_CACHED", 2)
     for name in ("int", "long", "string"):
         await client(server).by_id(server.register(name, name))
     await client(server).by_id(3)
@@ -220,7 +220,7 @@ async def test_an_id_that_is_registered_later_is_found(server: SchemaRegistry) -
         (b"x" * ((1 << 20) + 1), "the response has more than 1048576 bytes"),
     ],
 )
-async def test_a_body_that_is_no_json(server: SchemaRegistry, body: bytes, problem: str) -> None:
+async def test_a_body_that_is_not_json(server: SchemaRegistry, body: bytes, problem: str) -> None:
     server.register("s", "int")
     server.body = body
     with pytest.raises(RegistryError, match=problem):
@@ -278,7 +278,7 @@ def test_a_reference_to_nothing_is_not_a_missing_option(tmp_path: Path) -> None:
             Registry(RegistryOptions(url))
 
 
-def test_a_login_that_is_no_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_is_not_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_USER", "etl:bread\udcff")
     for name in ("user_info", "token"):
         with pytest.raises(ConfigurationError, match=r"has characters that HTTP cannot send") as caught:
@@ -298,7 +298,7 @@ def test_files_of_tls_that_cannot_be_used(tmp_path: Path) -> None:
         ({"cafile": text}, rf"ssl\.cafile={text} cannot be used"),
         ({"certfile": text}, rf"ssl\.certfile={text} cannot be used"),
         ({"certfile": "/a\0b"}, r"ssl\.certfile=.* cannot be used"),
-        # OpenSSL would ask for its password on the terminal.
+        # OpenSSL would ask for a missing password on the terminal.
         (
             {"certfile": certificates.client, "keyfile": str(tmp_path / "encrypted")},
             r"ssl\.certfile=.*, schema\.registry\.ssl\.keyfile=.* cannot be used",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aiokproto.producer import murmur2
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import some_records
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +132,7 @@ def test_a_stream_and_its_next_run(spark: SparkSession, kafka: Kafka, topic: str
             .start()
         )
         try:
-            assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+            assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
         finally:
             query.stop()
 
@@ -167,7 +167,7 @@ def test_a_stream_in_complete_mode_appends_each_result(
         .start()
     )
     try:
-        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
     finally:
         query.stop()
     assert values(spark, kafka, topic) == [b"9"]
@@ -188,4 +188,4 @@ def test_the_errors_of_a_stream_say_what_is_wrong(
         .start()
     )
     with pytest.raises(Exception, match="the column topic is required, or the option topic"):
-        query.awaitTermination(4 * int(PATIENCE))
+        query.awaitTermination(4 * int(LONG_TIMEOUT))

@@ -17,7 +17,7 @@ from aiokproto.spark.reading import read_range
 from aiokproto.spark.sink import tasks
 from aiokproto.spark.sink.options import WriteOptions, parse_write_options
 from aiokproto.spark.sink.tasks import WriteError, write_rows
-from aiokproto.spark.worker import KEPT, Worker
+from aiokproto.spark.worker import MAX_KEPT, Worker
 from tests.spark.kafka import Kafka
 
 
@@ -94,7 +94,7 @@ def test_outcomes_are_awaited_before_too_many_rows_are_without_one(
     kafka: Kafka, worker: Worker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.create_topic(topic)
-    monkeypatch.setattr(tasks, "UNACKNOWLEDGED", 0)
+    monkeypatch.setattr(tasks, "MAX_UNACKNOWLEDGED", 0)
     options = write_options(kafka, topic, **{"kafka.linger.ms": "200"})
     seen = []
 
@@ -169,8 +169,8 @@ def test_a_producer_that_has_ended_is_replaced(kafka: Kafka, worker: Worker) -> 
 
 
 def test_the_least_recently_used_producer_is_closed(kafka: Kafka, worker: Worker) -> None:
-    each = [write_options(kafka, "t", **{"kafka.linger.ms": str(n)}).producer for n in range(KEPT + 1)]
-    assert [ended(worker, producer) for producer in map(worker.producer, each)] == [False] * (KEPT + 1)
+    each = [write_options(kafka, "t", **{"kafka.linger.ms": str(n)}).producer for n in range(MAX_KEPT + 1)]
+    assert [ended(worker, producer) for producer in map(worker.producer, each)] == [False] * (MAX_KEPT + 1)
     first, *others = [worker.producer(options) for options in each[:2]]
     assert not ended(worker, first)
     assert len({id(one) for one in map(worker.producer, each[1:])} & {id(one) for one in others}) == 1

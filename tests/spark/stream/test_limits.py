@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.spark.stream.limits import Patience, divide
+from aiokproto.spark.stream.planner import Patience, divide
 from aiokproto.types import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -1,4 +1,4 @@
-"""Where the batches of a stream begin and end, on a broker."""
+"""Where the batches of a stream start and end, on a broker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
 from aiokproto.types import TopicPartition
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Stream:
 
     def end(self, start: StreamOffset | None, most: int | None = None, waits: bool = False) -> StreamOffset | None:
         found = self._do(self.planner.end(start, most=most, waits=waits))
-        # As Spark hands it back.
+        # Spark passes it like this.
         return None if found is None else parse_offset(found.as_json())
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[tuple[int, int, int]]:
@@ -58,7 +58,7 @@ class Stream:
         self._do(self.planner.fix_end())
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._worker.start(coroutine).result(PATIENCE)
+        return self._worker.start(coroutine).result(LONG_TIMEOUT)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_batches_follow_each_other(kafka: Kafka, topic: str, stream: Any) -> Non
 
 
 def test_a_first_batch_that_failed_reads_the_same_again(kafka: Kafka, topic: str, stream: Any) -> None:
-    """Spark stores its end, and requests the initial offset again: which is a later one by then."""
+    """Spark stores only its end, and requests the initial offset again, which is a later one by then."""
     kafka.create_topic(topic, 2)
     write(kafka, topic, 0, 0, 5)
     one = stream()
@@ -111,7 +111,7 @@ def test_a_first_batch_that_failed_reads_the_same_again(kafka: Kafka, topic: str
 
 
 def test_where_a_query_starts_is_stored_before_there_are_records(kafka: Kafka, topic: str, stream: Any) -> None:
-    """Else what is written while the query is stopped would be missed."""
+    """Otherwise records that are written while the query is stopped would be missed."""
     kafka.create_topic(topic, 1)
     one = stream(startingOffsets="latest")
     start = one.initial()
@@ -123,7 +123,7 @@ def test_where_a_query_starts_is_stored_before_there_are_records(kafka: Kafka, t
     assert one.ranges(end, one.end(end)) == [(0, 0, 2)]
 
 
-def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_partitions_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 1)
     one = stream(startingOffsets="latest")
@@ -132,13 +132,13 @@ def test_new_partitions_are_read_from_their_begin(kafka: Kafka, topic: str, stre
     write(kafka, topic, 2, 0, 4)
     second = one.end(first)
     assert one.ranges(first, second) == [(2, 0, 4)]
-    assert second.begins == {TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 0}
+    assert second.starts == {TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 0}
     one.restart()
     assert one.ranges(first, second) == [(2, 0, 4)]
     assert one.end(second) is None
 
 
-def test_new_topics_of_a_pattern_are_read_from_their_begin(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_new_topics_of_a_pattern_are_read_from_their_start(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(f"{topic}-a", 1)
     one = stream(subscribePattern=f"^{topic}-")
     first = one.end(one.initial())
@@ -296,7 +296,7 @@ def test_a_truncated_log_without_new_records_is_noticed_once(kafka: Kafka, topic
     assert one.ranges(second, one.end(second)) == [(0, 6, 8)]
 
 
-def test_partitions_that_are_gone_are_an_error_or_left_out(kafka: Kafka, topic: str, stream: Any) -> None:
+def test_deleted_partitions_are_an_error_or_left_out(kafka: Kafka, topic: str, stream: Any) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 2)
     first = StreamOffset({TopicPartition(topic, 0): 1, TopicPartition(topic, 5): 9, TopicPartition("other", 0): 3})

@@ -18,8 +18,8 @@ from aiokproto.codec.messages.offset_fetch import (
 )
 from aiokproto.records import BatchRecord
 from aiokproto.spark import commit_group_offsets
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,14 +54,14 @@ class Run:
             .start()
         )
         try:
-            assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+            assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
         finally:
             query.stop()
         return query
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """All that was read, sorted: a record that was read twice is there twice."""
+        """All records that were read, sorted. A record that was read twice is there twice."""
         return sorted(pair for batch in self.batches for pair in batch)
 
 
@@ -82,8 +82,8 @@ def committed(kafka: Kafka, topic: str) -> dict[int, int]:
 
 
 def eventually(read: Callable[[], Any], expected: Any) -> bool:
-    """Whether it comes to what is expected: Spark calls listeners in a thread of its own."""
-    until = time.monotonic() + PATIENCE
+    """Return whether ``read()`` returns the expected value soon. Spark calls listeners in a thread of its own."""
+    until = time.monotonic() + LONG_TIMEOUT
     while time.monotonic() < until:
         if read() == expected:
             return True
@@ -127,7 +127,7 @@ def test_no_record_is_lost_if_the_first_batch_fails(kafka: Kafka, topic: str, ru
 
 
 @pytest.mark.extended
-def test_a_query_that_found_nothing_goes_on_where_it_started(kafka: Kafka, topic: str, run: Run) -> None:
+def test_a_query_that_found_nothing_continues_where_it_started(kafka: Kafka, topic: str, run: Run) -> None:
     kafka.create_topic(topic, 1)
     write(kafka, topic, 0, 0, 3)
     run(startingOffsets="latest")
@@ -162,7 +162,7 @@ def test_a_group_has_the_offsets_of_the_last_batch(
 
 
 @pytest.mark.extended
-def test_columns_and_headers_are_those_of_a_batch(
+def test_a_stream_has_the_columns_and_headers_of_a_batch(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic, 1)
@@ -174,7 +174,7 @@ def test_columns_and_headers_are_those_of_a_batch(
     rows = spark.readStream.format("aiokproto").options(**options).load()
     query = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
     try:
-        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
     finally:
         query.stop()
     found = spark.read.parquet(out).orderBy("offset").collect()

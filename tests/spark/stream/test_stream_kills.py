@@ -35,7 +35,7 @@ def test_every_record_is_in_the_output_once_wherever_the_query_was_killed(
 
     for step in STEPS:
         more()
-        # Once there is a checkpoint Spark does not request an initial offset any more.
+        # Spark requests no initial offset once there is a checkpoint.
         killed = query(step)
         assert killed == -signal.SIGKILL or (step.endswith("initialOffset") and killed == 0)
     more()

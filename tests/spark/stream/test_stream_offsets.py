@@ -23,7 +23,7 @@ epochs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=1).
     st.builds(
         StreamOffset,
         offsets=numbers,
-        begins=numbers,
+        starts=numbers,
         moved=numbers,
         epochs=st.dictionaries(partitions, epochs),
         topic_ids=st.dictionaries(st.sampled_from(["t", "u"]), st.text("0123456789abcdef", min_size=32, max_size=32)),
@@ -36,7 +36,7 @@ def test_an_offset_survives_the_json_of_a_checkpoint(offset: StreamOffset) -> No
 
 @given(numbers)
 def test_equal_offsets_have_equal_texts(offsets: dict[TopicPartition, int]) -> None:
-    """Spark takes a difference for new records."""
+    """Spark takes a different text for new records."""
     turned = dict(reversed(offsets.items()))
     assert json.dumps(StreamOffset(offsets).as_json()) == json.dumps(StreamOffset(turned).as_json())
 
@@ -46,7 +46,7 @@ def test_an_offset_of_sparks_own_connector_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "begin"),
+    ("before", "start"),
     [
         (StreamOffset({T0: 3}), 3),
         (StreamOffset({T1: 3}), 1),
@@ -54,17 +54,17 @@ def test_an_offset_of_sparks_own_connector_is_accepted() -> None:
         (StreamOffset({}, initial=True), 1),
     ],
 )
-def test_a_batch_begins_where_the_one_before_ended_if_there_was_one(before: StreamOffset, begin: int) -> None:
-    """What the initial offset is now counts for nothing: it is another one than when the batch was planned."""
-    assert StreamOffset({T0: 9}, begins={T0: 1}).begin(T0, before) == begin
+def test_a_batch_starts_where_the_one_before_ended_if_there_was_one(before: StreamOffset, start: int) -> None:
+    """The current initial offset doesn't count, because it differs from the one when the batch was planned."""
+    assert StreamOffset({T0: 9}, starts={T0: 1}).start_of(T0, before) == start
 
 
-def test_where_records_were_lost_a_batch_begins_behind_them() -> None:
-    assert StreamOffset({T0: 9}, moved={T0: 6}).begin(T0, StreamOffset({T0: 3})) == 6
+def test_a_batch_starts_after_lost_records() -> None:
+    assert StreamOffset({T0: 9}, moved={T0: 6}).start_of(T0, StreamOffset({T0: 3})) == 6
 
 
-def test_a_begin_that_neither_offset_has_is_unknown() -> None:
-    assert StreamOffset({T0: 9}).begin(T0, StreamOffset({T1: 3})) is None
+def test_a_start_that_neither_offset_has_is_unknown() -> None:
+    assert StreamOffset({T0: 9}).start_of(T0, StreamOffset({T1: 3})) is None
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,6 @@ def test_a_begin_that_neither_offset_has_is_unknown() -> None:
         ({"aiokproto": 1, "topics": {}, "ids": {"t": 1}}, "ids="),
     ],
 )
-def test_what_is_no_offset_of_a_stream_is_named(given: dict[str, Any], problem: str) -> None:
+def test_an_invalid_offset_of_a_stream_is_named(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(CheckpointError, match=problem):
         parse_offset(given)

@@ -21,7 +21,7 @@ JARS = "TABLE_JARS"
 """The environment variable with the jars, separated by commas."""
 
 CATALOGS = {"delta": "default", "iceberg": "lake.default"}
-"""The format of tables → the namespace that has them."""
+"""The namespace of each table format."""
 
 START = 1_767_225_600_000
 """The timestamp of the first record (ms); each is a second later."""
@@ -99,7 +99,7 @@ def test_a_batch_that_is_repeated_is_in_the_table_once(
     kafka.create_topic(topic, 2)
     for first in (0, 50):
         produce(kafka, topic, first, 50)
-        # Before Spark 4.2 a run is one batch, and the repeated one is the first.
+        # A run is one batch before Spark 4.2, and the repeated one is the first.
         for _ in range(2):
             load_into(spark, kafka, topic, table, table_format, tmp_path)
         assert rows_of(spark.table(table)) == rows_of(records_of(spark, kafka, topic))
@@ -119,7 +119,7 @@ def test_rows_from_a_time_on_are_read_again(
     spark.sql(f"UPDATE {table} SET value = CAST('wrong' AS BINARY) WHERE offset >= 50 AND offset % 3 = 0")
     spark.sql(f"DELETE FROM {table} WHERE offset >= 50 AND offset % 3 = 1")
     assert rows_of(spark.table(table)) != rows_of(records_of(spark, kafka, topic))
-    # Also records that the stream has not read yet: it will read them, too.
+    # These include records that the stream hasn't read yet, and will read, too.
     produce(kafka, topic, 100, 10)
     again = records_of(spark, kafka, topic, startingTimestamp=str(START + 50_000))
     assert again.count() == 120

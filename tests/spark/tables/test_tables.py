@@ -36,7 +36,7 @@ def run(tests: list[FunctionType], report: Path) -> Failures:
         "PYTHONPATH": python_path(fetched(f"pyspark-{RELEASE}", pyspark(RELEASE))),
         scenario.JARS: ",".join(jars),
     }
-    # Before 4.2 PySpark leaves it to the collector to close its sockets.
+    # PySpark before 4.2 leaves it to the garbage collector to close its sockets.
     return run_tests(tests, report, environment, "-W", "ignore::ResourceWarning")
 
 

@@ -54,7 +54,7 @@ def run(release: str, names: list[str], report: Path) -> Failures:
     folder = fetched(f"pyspark-{release}", pyspark(release))
     environment = {"PYTHONPATH": python_path(folder), test_scenario.EXPECTED: release}
     tests = [vars(test_scenario)[name] for name in names]
-    # Before 4.2 PySpark leaves it to the collector to close its sockets.
+    # PySpark before 4.2 leaves it to the garbage collector to close its sockets.
     return run_tests(tests, report, environment, "-W", "ignore::ResourceWarning")
 
 

@@ -14,11 +14,11 @@ import pytest
 from aiokproto.broker import Broker, Security, ThreadedCluster
 from aiokproto.records import BatchRecord
 from aiokproto.spark import load, read, register, rerun, runs, vacuum
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.sink.exactly_once.test_writes import committed
 from tests.spark.test_reading import some_records
 from tests.spark.test_source import collected, fill
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ def test_every_row_is_what_was_produced(spark: SparkSession, kafka: Kafka, topic
 
 
 def test_fewer_columns_and_rows(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    """By option, by schema, and by what a query asks for."""
+    """The option, the schema and the query select columns."""
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(20))
     rows = frame(spark, kafka, subscribe=topic)
@@ -150,7 +150,7 @@ def write_stream(spark: SparkSession, kafka: Kafka, source: str, topic: str, che
     stream = rows.writeStream.format("aiokproto").options(**kafka.options(topic=topic, **options))
     query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(4 * int(PATIENCE))
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT))
     finally:
         query.stop()
 
@@ -182,7 +182,7 @@ def test_a_stream_is_written_exactly_once(spark: SparkSession, kafka: Kafka, top
 
 
 def test_json_is_written_and_read_with_a_password_of_the_environment(spark: SparkSession, topic: str) -> None:
-    # A variable that all processes of a session have, whatever release runs them.
+    # All processes of a session have this variable, on every release.
     security = Security("SASL_PLAINTEXT", users={"etl": os.environ["PYSPARK_PYTHON"]})
     with ThreadedCluster(Broker(security=security)) as cluster:
         cluster.create_topic(topic, partitions=2)
@@ -257,7 +257,7 @@ def test_a_stream_reads_each_record_once(spark: SparkSession, kafka: Kafka, topi
         stream = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = stream.trigger(availableNow=True).start(str(tmp_path / "out"))
         try:
-            assert query.awaitTermination(4 * int(PATIENCE))
+            assert query.awaitTermination(4 * int(LONG_TIMEOUT))
         finally:
             query.stop()
 

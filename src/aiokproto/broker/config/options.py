@@ -23,7 +23,7 @@ class Option(NamedTuple):
         default: The default value, which also determines the Python type.
         code: The type's number in DescribeConfigs.
         lowest: The smallest valid number.
-        choices: The valid words; with ``many``, of each element.
+        choices: The valid words; if ``many``, the valid words for each element.
         many: Whether the value is a comma-separated list.
         broker: For a topic or group option, the broker option that it inherits from.
         pattern: A regular expression that the text must match.
@@ -46,7 +46,7 @@ class Option(NamedTuple):
         if self.choices:
             words = [word.strip() for word in str(text).split(",")] if self.many else [str(text)]
             if self.many and not str(text).strip():
-                # An empty list is valid: no cleanup at all, or no SASL mechanism.
+                # An empty list is valid: it means no cleanup at all, or no SASL mechanism.
                 words = []
             if not set(words) <= set(self.choices):
                 raise ConfigurationError(f"{name}: {text!r} is none of {', '.join(self.choices)}")
@@ -116,7 +116,7 @@ BROKER: dict[str, Option] = {
     "group.consumer.min.heartbeat.interval.ms": _integer(5_000, 1),
     "group.consumer.min.session.timeout.ms": _integer(45_000, 1),
     "group.consumer.session.timeout.ms": _integer(45_000, 1),
-    # Kafka's default is 3000 (its sample server.properties has 0): a test would wait this long for every new group.
+    # Kafka's default is 3000 (its sample server.properties has 0). A test would wait that long for every new group.
     "group.initial.rebalance.delay.ms": _integer(0, 0),
     "group.max.session.timeout.ms": _integer(1_800_000, 1),
     "group.max.size": _integer(_INT, 1),
@@ -179,7 +179,8 @@ BROKER: dict[str, Option] = {
     "queued.max.request.bytes": _long(-1, -1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
-    # Kafka's default is GSSAPI, which this broker does not implement. Here it is those whose secrets are given.
+    # Kafka's default is GSSAPI, which this broker doesn't implement. Here the default is the mechanisms whose secrets
+    # are given.
     "sasl.enabled.mechanisms": Option("", LIST, choices=_MECHANISMS, many=True),
     "sasl.oauthbearer.allow.unverified.audience": Option(False, BOOLEAN),
     "sasl.oauthbearer.allow.unverified.issuer": Option(False, BOOLEAN),
@@ -259,7 +260,7 @@ GROUP: dict[str, Option] = {
     "consumer.heartbeat.interval.ms": _integer(5_000, 1, broker="group.consumer.heartbeat.interval.ms"),
     "consumer.session.timeout.ms": _integer(45_000, 1, broker="group.consumer.session.timeout.ms"),
     "errors.deadletterqueue.copy.record.enable": Option(False, BOOLEAN),
-    # The names of internal topics begin so.
+    # The names of internal topics start like this.
     "errors.deadletterqueue.topic.name": Option("", STRING, pattern=r"(?!__).*"),
     "share.auto.offset.reset": Option("latest", STRING, pattern=_RESET),
     "share.delivery.count.limit": _integer(5, 2, broker="group.share.delivery.count.limit"),
@@ -280,11 +281,11 @@ DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 3, 4, 5
 
 
 class BrokerOptions:
-    """The brokers' options: dynamic values (KIP-226) override static ones, and these override the defaults.
+    """The brokers' options: dynamic values (KIP-226) override static ones, which override the defaults.
 
     Attributes:
         static: The options given at the start.
-        dynamic: The options changed at run time. Its writer validates them.
+        dynamic: The options changed at run time. The code that sets them validates them first.
     """
 
     def __init__(self, given: Mapping[str, Value]) -> None:
@@ -297,8 +298,8 @@ class BrokerOptions:
         self.dynamic: dict[str, Value] = {}
         for name, value in given.items():
             if name not in BROKER:
-                near = get_close_matches(name, BROKER, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                close = get_close_matches(name, BROKER, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise ConfigurationError(f"the embedded broker has no option {name!r}{hint}")
             self.static[name] = BROKER[name].parse(name, value)
 
@@ -327,10 +328,10 @@ class BrokerOptions:
 
 
 class ConfigOverrides:
-    """The options of a topic or group: overrides, then the broker's value, then the default.
+    """The options of a topic or group: its own values, then the broker's values, then the defaults.
 
     Attributes:
-        own: What was set for it, as text.
+        overrides: The own values, as text.
     """
 
     KIND: ClassVar[str]
@@ -438,7 +439,8 @@ class NodeOptions(ConfigOverrides):
         """Check the options.
 
         Raises:
-            BrokerError: INVALID_REQUEST, if one is for the start of a broker, or for all of them; INVALID_CONFIG.
+            BrokerError: INVALID_REQUEST, if an option can be set only at the start of a broker or for all brokers;
+                otherwise INVALID_CONFIG.
         """
         fixed = [name for name in own if name in BROKER and name not in self.TABLE]
         if fixed:
@@ -449,7 +451,8 @@ class NodeOptions(ConfigOverrides):
 
 
 class ClusterOptions(NodeOptions):
-    """Dynamic options of all brokers: those that are read on each use, so that a new value takes effect at once."""
+    """Dynamic options of all brokers: the options that are read on each use, so that a new value takes effect at
+    once."""
 
     TABLE: ClassVar[Mapping[str, Option]] = {
         **NodeOptions.TABLE,

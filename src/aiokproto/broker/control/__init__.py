@@ -10,15 +10,15 @@ release.
   each release.
 - ``views`` are snapshots of groups and partitions for assertions.
 
-**Who writes what.** Rules live in an immutable tuple that is replaced as a whole, so that any thread can add and remove
-them while the cluster's event loop serves requests. A rule counts the requests that it sees only in the event loop.
+**Who writes what.** Rules live in an immutable tuple that is replaced as a whole, so any thread can add and remove them
+while the cluster's event loop serves requests. A rule counts the requests that it sees only in the event loop.
 
-**Order.** Matching rules wrap each other like middleware, the newest outermost. A rule that does not call ``serve``
+**Order.** Matching rules wrap each other like middleware, the newest outermost. A rule that doesn't call ``serve``
 hides the request from older rules and from the broker. A rule counts a request as soon as it matches, even if an outer
-one never lets it through.
+rule never lets it through.
 
-**At a crash** (``Cluster.crash``, ``kill_broker``) rules stay: they belong to the ``Cluster`` object, not to a running
-node.
+**At a crash** (``Cluster.crash``, ``kill_broker``) rules stay, because they belong to the ``Cluster`` object and not to
+a running node.
 """
 
 from __future__ import annotations

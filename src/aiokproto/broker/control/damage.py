@@ -35,7 +35,7 @@ def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iter
         topic: The topic.
         partition: The partition.
         to_offset: The first offset that is lost. It must be a batch's base offset.
-        values: The values of the new records, one batch without keys; may be empty.
+        values: The values of the new records, which become one batch without keys. There may be none.
         now: The time (ms).
 
     Raises:

@@ -28,7 +28,7 @@ Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
 
 @dataclass(frozen=True)
 class RequestMatcher:
-    """Matches requests by all the conditions that are given."""
+    """Matches requests by all conditions that are given."""
 
     apis: frozenset[int] | None = None
     node: int | None = None
@@ -60,8 +60,8 @@ def keys(apis: Apis) -> frozenset[int] | None:
     """
     if apis is None:
         return None
-    named = apis if isinstance(apis, Collection) and not isinstance(apis, str) else [apis]
-    return frozenset(map(key_of, named))
+    listed = apis if isinstance(apis, Collection) and not isinstance(apis, str) else [apis]
+    return frozenset(map(key_of, listed))
 
 
 def key_of(api: object) -> int:
@@ -84,14 +84,14 @@ class FaultRule:
     """A fault to inject. It is active from its creation until :meth:`remove`, or the end of a ``with`` block.
 
     Attributes:
-        kind: What it does: ``"fail"``, ``"delay"``, …
+        kind: What the rule does: ``"fail"``, ``"delay"``, …
         count: How often it has been applied.
     """
 
     def __init__(
         self,
         kind: str,
-        where: RequestMatcher,
+        matcher: RequestMatcher,
         act: Intercept,
         nth: int,
         times: int | None,
@@ -100,11 +100,11 @@ class FaultRule:
         self.kind = kind
         self.count = 0
         self.act = act
-        self._where = where
+        self._matcher = matcher
         self._nth = nth
         self._times = times
         self._seen = 0
-        self._taken = 0
+        self._applied = 0
         self._faults = faults
         self._removed = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -112,14 +112,14 @@ class FaultRule:
     def applies_to(self, info: RequestInfo) -> bool:
         """Return whether to apply the rule to a request, and count the request for ``nth`` and ``times`` if it
         matches."""
-        if self._times is not None and self._taken >= self._times:
+        if self._times is not None and self._applied >= self._times:
             return False
-        if not self._where.matches(info):
+        if not self._matcher.matches(info):
             return False
         self._seen += 1
         if self._seen < self._nth:
             return False
-        self._taken += 1
+        self._applied += 1
         return True
 
     def record(self) -> None:
@@ -130,28 +130,28 @@ class FaultRule:
     async def wait(self, times: int = 1) -> None:
         """Wait until the rule has been applied ``times`` times since its creation. Call it in the cluster's event loop.
 
-        Has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
+        This has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
 
         Raises:
-            RuntimeError: The rule was removed before that.
+            RuntimeError: The rule was removed before.
         """
         while self.count < times:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
-            # Checked after the waiter is in the list: remove(), in another thread, sets the flag before it wakes the
-            # list.
+            # The flag is checked once the waiter is in the list: in another thread, remove() sets the flag before it
+            # wakes the list.
             if self._removed:
                 raise RuntimeError(f"the rule was removed after {self.count} of {times} requests")
             try:
                 await waiter
             finally:
-                # Cancelled: it is not woken, and a rule may never apply.
+                # A cancelled waiter isn't woken and must be removed here, because a rule may never apply.
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
 
     def remove(self) -> None:
-        """Deactivate the rule. Requests that it has matched already are not affected."""
-        self._faults.forget(self)
+        """Deactivate the rule. Requests that it has already matched aren't affected."""
+        self._faults._forget(self)
         self._removed = True
         self._wake()
 

@@ -38,7 +38,7 @@ async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serv
     if isinstance(request, MetadataRequest):
         request = info.expanded
     if isinstance(request, FetchRequest) and entity != ANY_ENTITY and request.session_id != _NEW_SESSION:
-        # An incremental Fetch names only some partitions: the error makes the client send a full one.
+        # An incremental Fetch names only some partitions. This error makes the client send a full one.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     rest, hit = split(request, entity, info.name_of)
     if isinstance(request, MetadataRequest) and rest is None:
@@ -80,17 +80,17 @@ class Fault(NamedTuple):
 
 
 class RequestFilter(TypedDict, total=False):
-    """Selects the requests that a fault applies to. All given conditions must hold.
+    """Selects the requests that a fault applies to. All conditions that are given must hold.
 
     Attributes:
-        times: How often to apply it; by default always, or once if ``nth`` is given.
-        nth: The first matching request to apply it to, counted from 1.
+        times: How often to apply the fault; by default always, or once if ``nth`` is given.
+        nth: The first matching request to apply the fault to, counted from 1.
         node: Requests to this broker.
         client_id: Requests of this client.
         topic: Requests about this topic.
         partition: Requests about this partition.
         group: Requests about this group.
-        when: Requests for which this returns True. It is called in the cluster's event loop.
+        when: Requests for which this returns True. It's called in the cluster's event loop.
     """
 
     times: int
@@ -104,7 +104,7 @@ class RequestFilter(TypedDict, total=False):
 
 
 class Faults:
-    """Injects faults into a cluster, and logs those that were injected.
+    """Injects faults into a cluster, and logs the injected faults.
 
     ::
 
@@ -112,9 +112,9 @@ class Faults:
             ...                                          # the next two Produce requests for t-0 fail
         cluster.faults.delay(FetchRequest, 0.5)          # until the returned rule is removed, or clear()
 
-    Each method returns a :class:`FaultRule` that is active at once; as a context manager it is removed at the end of
-    the block. If several rules match a request, all apply, the newest outermost. Rules can be added and removed in any
-    thread.
+    Each method returns a :class:`FaultRule` that is active at once. If the rule is used as a context manager, it is
+    removed at the end of the block. If several rules match a request, all apply, the newest outermost. Rules can be
+    added and removed in any thread.
 
     Attributes:
         log: Every injected fault, in order.
@@ -122,12 +122,13 @@ class Faults:
     """
 
     def __init__(self, clock: Clock, nodes: Collection[int]) -> None:
-        """``nodes`` are the ids of the cluster's nodes, also of those that are added later."""
+        """``nodes`` has the ids of the cluster's nodes, and changes when nodes are added."""
         self.log: list[Fault] = []
         self.network = Network(clock)
         self._clock = clock
         self._nodes = nodes
-        # An immutable tuple, replaced as a whole: another thread can add a rule while a request iterates over it.
+        # The rules are an immutable tuple that is replaced as a whole, because another thread can add a rule while a
+        # request iterates over it.
         self._rules: tuple[FaultRule, ...] = ()
 
     # ---- requests
@@ -162,7 +163,7 @@ class Faults:
     def drop(
         self, api: Apis, what: Literal["request", "response"] = "request", **where: Unpack[RequestFilter]
     ) -> FaultRule:
-        """Drop requests before they are served, or the responses of served ones. The connection stays open."""
+        """Drop requests before they are served, or drop their responses after that. The connection stays open."""
         if what not in ("request", "response"):
             raise ConfigurationError(f"what={what!r}: expected 'request' or 'response'")
 
@@ -220,11 +221,11 @@ class Faults:
                 response.throttle_time_ms = 100
                 return response                           # or another response; None sends none
 
-        It runs in the cluster's event loop. An exception closes the connection; it is logged with its traceback unless
-        it is :class:`~aiokproto.broker.request_context.CloseConnection`.
+        It runs in the cluster's event loop. An exception closes the connection, and is logged with its traceback unless
+        it's a :class:`~aiokproto.broker.request_context.CloseConnection`.
 
         Raises:
-            ConfigurationError: ``function`` cannot be called.
+            ConfigurationError: ``function`` isn't callable.
         """
         if not callable(function):
             raise ConfigurationError(f"function={function!r}: expected a coroutine function")
@@ -247,14 +248,14 @@ class Faults:
     ) -> FaultRule:
         """Inject random faults into a share of the requests, reproducibly.
 
-        Each draw depends only on the seed, the broker, the client id, the API, and the number of the request among
-        those: the same seed gives the same faults however the requests of several clients interleave.
+        Each draw depends only on the seed, the broker, the client id, the API, and the request's number for these. The
+        same seed gives the same faults however the requests of several clients interleave.
 
         Args:
             seed: The seed.
             rate: The share of requests with a fault, 0 to 1. ApiVersions is excluded.
-            kinds: The faults to choose from. ``"fail"`` uses the error that Kafka returns after an election, if the API
-                has one.
+            kinds: The faults to choose from. ``"fail"`` uses the error that Kafka returns after an election, and isn't
+                drawn for an API that has none.
             **where: See :class:`RequestFilter`; ``times`` and ``nth`` count draws, not faults.
 
         Raises:
@@ -290,7 +291,7 @@ class Faults:
     def partition(self, nodes: int | Iterable[int]) -> AbstractContextManager[None]:
         """Isolate brokers: no frame passes in either direction, and connections stay open, until the context ends.
 
-        New connections are still accepted, by the operating system, but get no response. Frames in flight are delivered
+        The operating system still accepts new connections, but they get no response. Frames in flight are delivered
         when the partition ends.
 
         Raises:
@@ -313,7 +314,7 @@ class Faults:
 
         Raises:
             ConfigurationError: The cluster has no such broker.
-            ValueError: The latency is negative, or the bandwidth not positive.
+            ValueError: The latency is negative, or the bandwidth isn't positive.
         """
         if node is not None:
             self._check_node("node", node)
@@ -335,14 +336,15 @@ class Faults:
 
     # ---- called by a rule
 
-    def forget(self, rule: FaultRule) -> None:
+    def _forget(self, rule: FaultRule) -> None:
         """Stop applying a rule; see :meth:`FaultRule.remove`."""
         self._rules = tuple(other for other in self._rules if other is not rule)
 
     # ---- inside
 
     def _check_node(self, name: str, node: int) -> None:
-        # One that does not exist would be isolated or slowed down without any effect, and a test would prove nothing.
+        # A broker that doesn't exist would be isolated or slowed down without any effect, and a test would prove
+        # nothing.
         if integer(name, node) not in self._nodes:
             raise ConfigurationError(f"{name}={node}: the cluster has only {', '.join(map(str, self._nodes))}")
 
@@ -356,8 +358,10 @@ class Faults:
                 _CONDITIONS[name](name, condition)
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
-        place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when"))
-        rule = FaultRule(kind, place, act, nth, times, self)
+        matcher = RequestMatcher(
+            keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when")
+        )
+        rule = FaultRule(kind, matcher, act, nth, times, self)
         self._rules = (*self._rules, rule)
         return rule
 
@@ -384,7 +388,7 @@ _CONDITIONS: dict[str, Callable[[str, Any], Any]] = {
     "group": text,
     "when": function,
 }
-"""The check of each condition of a :class:`RequestFilter`: one of the wrong type would match no request."""
+"""The check of each condition of a :class:`RequestFilter`. A condition of the wrong type would match no request."""
 
 
 def _entity(where: RequestFilter) -> Entity:

@@ -20,7 +20,7 @@ class _Slow(NamedTuple):
 
 
 class _Until:
-    """Undoes a change at the end of a ``with`` block. The change was made before, so that it also works without
+    """Undoes a change at the end of a ``with`` block. The change is made earlier, so that it also works without
     ``with``."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
@@ -34,9 +34,9 @@ class _Until:
 
 
 class Network:
-    """Delays or holds back frames between the brokers' sockets and the brokers. Can be changed from any thread.
+    """Delays or holds back frames between the brokers' sockets and the brokers. It can be changed from any thread.
 
-    The operating system still accepts connections and acknowledges bytes: only whole frames are held back, after they
+    The operating system still accepts connections and acknowledges bytes. Only whole frames are held back, after they
     were read and before they are sent.
     """
 
@@ -72,7 +72,7 @@ class Network:
         for link in self._slow:
             if link.node in (None, node):
                 await sleep(self._clock, link.seconds(size))
-        # A loop: the node may be isolated again before this task runs.
+        # This is a loop because the node may be isolated again before this task runs.
         while node in self._partitioned:
             healed = asyncio.get_running_loop().create_future()
             self._waiting[healed] = node
@@ -88,7 +88,7 @@ class Network:
                 future.get_loop().call_soon_threadsafe(_wake, future)
 
     def _remove_link(self, link: _Slow) -> None:
-        self._slow = tuple(each for each in self._slow if each is not link)
+        self._slow = tuple(other for other in self._slow if other is not link)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

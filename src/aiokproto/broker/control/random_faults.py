@@ -1,4 +1,4 @@
-"""Random faults, the same ones for the same seed."""
+"""Random faults, which are the same for the same seed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Drawn(NamedTuple):
 class RandomFaults:
     """Draws faults.
 
-    Each draw has its own generator, seeded by the seed, node, client id, API and the number of this request among
-    those. So the faults of one client do not depend on how its requests interleave with those of other clients.
+    Each draw has its own generator, seeded by the seed, node, client id, API and the request's number for these. So the
+    faults of one client don't depend on how its requests interleave with other clients' requests.
     """
 
     def __init__(self, seed: int, rate: float, kinds: Collection[Kind]) -> None:
@@ -51,12 +51,12 @@ class RandomFaults:
     def draw(self, info: RequestInfo) -> Drawn | None:
         """Draw the fault of a request; None for no fault."""
         key = info.request.api_key
-        # Every connection begins with ApiVersions: a fault there is the same as a connection that is cut later.
+        # Every connection starts with ApiVersions, so a fault there is the same as a connection that is cut later.
         if key == ApiVersionsRequest.api_key:
             return None
-        who = (info.node_id, info.client_id, key)
-        self._seen[who] += 1
-        random = Random(f"{self._seed} {who} {self._seen[who]}")
+        source = (info.node_id, info.client_id, key)
+        self._seen[source] += 1
+        random = Random(f"{self._seed} {source} {self._seen[source]}")
         if random.random() >= self._rate:
             return None
         error = _AFTER_ELECTION.get(info.request.route, ErrorCode.NONE)

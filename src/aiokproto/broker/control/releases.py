@@ -1,4 +1,4 @@
-"""The API versions that a broker serves with ``as_version``: those of a Kafka release, or named ones."""
+"""The API versions that a broker serves with ``as_version``: the versions of a Kafka release, or named ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aiokproto.codec.schema import Request, Versions
 from aiokproto.errors import ConfigurationError
 
 AsVersion: TypeAlias = "str | Mapping[int | type[Request[Any]], str]"
-"""A release of Kafka; or versions such as ``"0-7"`` by request class or ApiKey, as other implementations list them."""
+"""A release of Kafka, or versions such as ``"0-7"`` by request class or ApiKey, as other implementations list them."""
 
 
 def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> dict[int, Versions]:
     """Return the versions that both this broker and the named release, or implementation, serve.
 
     Args:
-        as_version: See :data:`AsVersion`. ApiKeys that the protocol does not have are left out.
+        as_version: See :data:`AsVersion`. ApiKeys that the protocol doesn't have are left out.
         served: The versions that this broker serves.
 
     Raises:
@@ -42,7 +42,7 @@ def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[in
     """Return the versions that both this broker and a release of Kafka serve.
 
     Args:
-        release: A release, with or without its patch number: ``"2.8"`` and ``"2.8.1"`` are the same.
+        release: A release with or without its patch number: ``"2.8"`` and ``"2.8.1"`` are the same.
         served: The versions that this broker serves.
 
     Raises:

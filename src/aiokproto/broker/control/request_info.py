@@ -48,7 +48,7 @@ class RequestInfo:
     def expanded(self) -> Request[Any]:
         """The request with all its topics and partitions spelled out, for matching.
 
-        A Metadata request for all topics names none, and a Fetch in a session (KIP-227) names only what changed.
+        A Metadata request for all topics names none, and a Fetch in a session (KIP-227) names only what has changed.
         """
         request = self.request
         if isinstance(request, MetadataRequest) and (
@@ -74,11 +74,11 @@ def _partition(index: int) -> FetchPartition:
 
 
 Serve = Callable[[Request[Any]], Awaitable["Response | None"]]
-"""Serves a request: the handler, or the next matching rule. Returns None if no response is sent."""
+"""Serves a request: this is the handler, or the next matching rule. Returns None if no response is sent."""
 
 Intercept = Callable[[RequestInfo, Serve], Awaitable["Response | None"]]
-"""Called instead of serving a request. It can call the second argument to serve it: before or after something else, or
-not at all."""
+"""Is called instead of serving a request. It can call the second argument to serve the request, before or after
+something else, or not at all."""
 
 
 class TruncatedResponse(CloseConnection):

@@ -35,7 +35,8 @@ class GroupView(NamedTuple):
         return cls(group.group_id, group.type, group.state, group.epoch, members)
 
     def is_stable(self, members: int | None) -> bool:
-        """Return whether it is stable with this number of members (None: one or more); 0 means that it has none."""
+        """Return whether the group is stable and has ``members`` members (None: at least one). 0 means that it has
+        none."""
         if members == 0:
             return not self.members
         return self.state == "Stable" and len(self.members) == (members or len(self.members))

@@ -1,13 +1,13 @@
 """Fetch sessions (KIP-227): the broker caches the partitions that a client fetches, and each side sends only changes.
 
-A full Fetch (epoch 0) creates a session. Incremental ones (epoch 1 and up) name partitions that were added, changed or
-forgotten, and their responses contain only partitions with records, an error, or a moved high watermark or log start
-offset. Epochs increase by one with each request, so a lost or repeated request is detected: the client then sends a
-full Fetch again.
+A full Fetch (epoch 0) creates a session. An incremental Fetch (epoch 1 and up) names partitions that were added,
+changed or forgotten, and its response contains only partitions with records, an error, or a moved high watermark or log
+start offset. The epoch increases by one with each request, so a lost or repeated request is detected: the client then
+sends a full Fetch again.
 
-A session saves its client work, and costs the broker memory. If all slots are taken, a new session replaces another
-one by Kafka's rule: one that was not used for two minutes, or a smaller one that is older than two minutes. If there is
-no such session, or the sessions have too many partitions, the broker serves the Fetch without a session, which every
+A session saves its client work, and costs the broker memory. If all slots are taken, a new session replaces another one
+by Kafka's rule: one that wasn't used for two minutes, or a smaller one that is older than two minutes. If there is no
+such session, or the sessions have too many partitions, the broker serves the Fetch without a session, which every
 client understands.
 """
 
@@ -26,7 +26,7 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
 
 MAX_PARTITIONS = 100_000
-"""Partitions of all sessions. Each takes some hundred bytes, also those that do not exist."""
+"""The most partitions of all sessions. Each takes some hundred bytes, even if it doesn't exist."""
 
 _EVICTION_SECONDS = 120.0
 """Kafka's ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
@@ -67,14 +67,14 @@ class FetchSession:
             for partition in topic.partitions:
                 key = (topic.topic, topic.topic_id, partition.partition)
                 known = self.partitions.get(key)
-                # An existing partition keeps its place in the order, and what was reported of it.
+                # A known partition keeps its position in the order, and what was reported of it.
                 if known is None:
                     self.partitions[key] = CachedPartition(partition)
                 else:
                     known.request = partition
 
     def select(self, answers: Iterable[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
-        """Return the partitions to include in the response: all of a full Fetch, the changed ones of an incremental
+        """Return the partitions to include in the response: all for a full Fetch, the changed ones for an incremental
         one."""
         selected = []
         for key, answer in answers:
@@ -89,7 +89,7 @@ class FetchSession:
             )
             if changed or not self.incremental:
                 selected.append((key, answer))
-            # After an error the next response must include the partition, even if its offsets have not moved.
+            # The next response after an error must include the partition, even if its offsets haven't moved.
             known.reported = None if answer.error_code else offsets
         if self.session_id:
             # Partitions with records move to the end, so that a small max_bytes does not starve the others.
@@ -103,17 +103,17 @@ class FetchSessionCache:
     """The fetch sessions of one node.
 
     Args:
-        slots: Most sessions.
+        slots: The most sessions.
         now: Returns the time (s).
     """
 
     def __init__(self, slots: int, now: Callable[[], float]) -> None:
         self._slots = slots
         self._now = now
-        # The least recently used one first.
+        # The least recently used session comes first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
-    def begin(self, request: FetchRequest, version: int) -> FetchSession:
+    def session_for(self, request: FetchRequest, version: int) -> FetchSession:
         """Return the session of a request, with the request applied to it.
 
         Raises:
@@ -133,13 +133,13 @@ class FetchSessionCache:
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.incremental and not session.partitions:
             # A session that has lost its last partition ends, as in Kafka: the response has session id 0, and the
-            # client begins again.
+            # client starts again with a full Fetch.
             self._sessions.pop(session.session_id)
             return FetchSession(NO_SESSION, by_id)
         return session
 
     def keep(self, session: FetchSession) -> None:
-        """Give a full Fetch that wants it a session, if there is room."""
+        """Give a full Fetch a session, if it wants one and there is room."""
         size = len(session.partitions)
         if session.session_id or not session.wanted:
             return
@@ -160,17 +160,18 @@ class FetchSessionCache:
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
-            # Evicted, or of a broker that has restarted. The client sends a full Fetch, which makes a new session.
+            # The session was evicted, or the broker has restarted. The client sends a full Fetch, which creates a new
+            # session.
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        # The keys of the session are names or ids; a client that has changed versions has to begin again (KIP-516).
+        # The keys of the session are names or ids, so a client that has changed versions has to start again (KIP-516).
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.session_id)
         session.used = self._now()
         session.incremental = True
-        # Wraps to 1: epoch 0 would mean a full Fetch.
+        # The epoch wraps to 1: epoch 0 would mean a full Fetch.
         session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 
@@ -178,7 +179,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def _has_slot(self, size: int) -> bool:
-        """Return whether there is a slot for a session of so many partitions; evict another one if need be."""
+        """Return whether there is a slot for a session of ``size`` partitions. Evict another session if necessary."""
         if len(self._sessions) < self._slots:
             return True
         if not self._slots:
@@ -195,8 +196,8 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
-            # Random, as in Kafka (FetchSessionCache.newSessionId()): a client must not guess the session of another
-            # one.
+            # The id is random, as in Kafka (FetchSessionCache.newSessionId()): a client must not guess the session of
+            # another one.
             session_id = current().random.randint(1, _MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

@@ -4,7 +4,7 @@ The parts::
 
     GroupCoordinator         what each request does to a group (coordinator, share_coordinator, streams_coordinator)
     └─ GroupStore            the groups in memory: loading, writing, timers (store)
-       ├─ ClassicGroup       JoinGroup, SyncGroup, Heartbeat (classic_group, classic_member, protocols)
+       ├─ ClassicGroup       JoinGroup, SyncGroup, Heartbeat (classic_group, classic_member)
        ├─ ConsumerGroup      ConsumerGroupHeartbeat, KIP-848 (consumer/)
        ├─ ShareGroup         ShareGroupHeartbeat, KIP-932 (share/)
        └─ StreamsGroup       StreamsGroupHeartbeat, KIP-1071 (streams/)
@@ -15,7 +15,7 @@ All nodes of the cluster run in one process and share one coordinator object. A 
 
 Who writes what. A group is a state machine without I/O: it takes a request and the time, and changes itself. Only the
 store appends to the offsets topic, after each operation on a group and before any response is sent. The ``records``
-modules translate between groups and Kafka's records, whose formats are those of Kafka's own coordinator.
+modules translate between groups and records, in the formats of Kafka's own coordinator.
 
 Epochs. A classic group has one number, the generation, which all members enter together after a barrier of JoinGroup
 and SyncGroup. The other groups have a group epoch, an assignment epoch and an epoch for each member, and no barrier:

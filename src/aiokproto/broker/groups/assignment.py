@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TopicIdPartition = tuple[bytes, int]
-"""A partition: the id of its topic and its index. By id, since a topic can be deleted and created again by name."""
+"""A partition: the id of its topic and its index. The topic is named by its id because it can be deleted and created
+again under the same name."""
 
 TopicIdPartitions = frozenset[TopicIdPartition]
 
@@ -25,10 +26,10 @@ class HeartbeatResult(NamedTuple):
     assigned: TopicIdPartitions | None = None
 
 
-def by_topic(places: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Return the partitions of each topic, topics and partitions in ascending order."""
     topics: dict[bytes, list[int]] = {}
-    # In order, so that the same assignment has the same bytes in records and responses.
-    for topic_id, index in sorted(places):
+    # The order makes the same assignment the same bytes in records and responses.
+    for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)
     return topics

@@ -36,14 +36,15 @@ from aiokproto.broker.groups.classic_member import (
     JoinResult,
     SyncResult,
     Waiter,
+    select_protocol,
+    supports_group,
 )
-from aiokproto.broker.groups.protocols import select_protocol, supports_group
 from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
 
 NEW_MEMBER_JOIN_TIMEOUT = 300.0
-"""Seconds that the first JoinGroup of a new member can wait. It sends no heartbeats yet, so that nothing else would
-show that its client is gone.
+"""Seconds that the first JoinGroup of a new member can wait. The member doesn't send heartbeats yet, so nothing else
+would show that its client is gone.
 """
 
 Reply = tuple[Waiter, JoinResult | SyncResult]
@@ -77,7 +78,7 @@ class ClassicGroup:
     ) -> None:
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
-        # 0 is never given to a member: the first completed rebalance makes it 1. Kafka starts the same way.
+        # No member ever has generation 0: the first completed rebalance makes it 1. Kafka starts the same way.
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -90,10 +91,10 @@ class ClassicGroup:
         self._make_id = make_id
         # Member id by instance id (KIP-345).
         self._static_members: dict[str, str] = {}
-        # Member ids that were given out by MEMBER_ID_REQUIRED and not used yet, with the time at which they expire
-        # (KIP-394).
+        # Member ids that MEMBER_ID_REQUIRED responses contained and that no client has used yet, with the time at which
+        # they expire (KIP-394).
         self._pending_join_members: dict[str, float] = {}
-        # Members of this generation that have not sent SyncGroup; those left at the sync deadline are removed.
+        # Members of this generation that haven't sent SyncGroup. The sync deadline removes those that are left.
         self._pending_sync_members: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
@@ -126,16 +127,16 @@ class ClassicGroup:
         protocol: str | None = None,
     ) -> None:
         """Apply a SyncGroup. Its result is ready at once, or when the leader has sent the ``assignments``."""
-        # Who the sender is before what it asks: a fenced member must not learn that its protocol is inconsistent
-        # instead.
+        # The sender's identity is checked before its protocol: a fenced member must learn that it is fenced, not that
+        # its protocol is inconsistent.
         error = self._check_member(identity)
-        # Null before SyncGroup v5 (KIP-559), and accepted then.
+        # Both are null before SyncGroup v5 (KIP-559), which is accepted.
         wrong = (protocol_type or self.protocol_type) != self.protocol_type or (
             protocol or self.protocol
         ) != self.protocol
         if not error and wrong:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        # Its assignment would be of a generation that is ending: it has to join the next one.
+        # An assignment would belong to a generation that is ending, so the member has to join the next one.
         if not error and self.state is ClassicGroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error:
@@ -143,32 +144,35 @@ class ClassicGroup:
             return
         member = self.members[identity.member_id]
         self._pending_sync_members.discard(identity.member_id)
-        # A SyncGroup that waits here already is an earlier attempt: its client has disconnected and sent it again.
+        # A SyncGroup that already waits here is an earlier attempt of a client that has disconnected and sent it again.
         self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = waiter
-        # While it waits, the client sends no heartbeats on this connection; the sync deadline limits the wait instead.
+        # The client sends no heartbeats on this connection while its request waits; the sync deadline limits the wait
+        # instead.
         member.session_deadline = None
         if self.state is ClassicGroupState.STABLE:
             self._complete_sync_request(member, self._sync_result(member), now)
         # A follower's assignments are ignored, as in Kafka: only the leader knows all subscriptions.
         elif identity.member_id == self.leader:
-            for each in self.members.values():
-                # A member that the leader has left out gets an empty assignment, not an error.
-                each.assignment = assignments.get(each.member_id, b"")
+            for member in self.members.values():
+                # A member that the leader left out gets an empty assignment, not an error.
+                member.assignment = assignments.get(member.member_id, b"")
             self.state = ClassicGroupState.STABLE
             self.changed = True
-            for each in self.members.values():
-                self._complete_sync_request(each, self._sync_result(each), now)
+            for member in self.members.values():
+                self._complete_sync_request(member, self._sync_result(member), now)
 
     def heartbeat(self, identity: Identity, now: float) -> ErrorCode:
         """Apply a Heartbeat. REBALANCE_IN_PROGRESS: the member has to send JoinGroup again."""
         error = self._check_member(identity)
         if error:
             return error
-        # None while its JoinGroup or SyncGroup waits: a heartbeat must not start the session before the response.
+        # The deadline is None while a JoinGroup or SyncGroup of the member waits: a heartbeat must not start the
+        # session before the response.
         if self.members[identity.member_id].session_deadline is not None:
             self.members[identity.member_id].renew_session(now)
-        # Not in CompletingRebalance: the member has joined this generation, and needs the leader's assignment only.
+        # CompletingRebalance is no reason to join again: the member has joined this generation, and only needs the
+        # leader's assignment.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
         )
@@ -179,13 +183,13 @@ class ClassicGroup:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not member_id and instance_id is not None:
             member_id = self._static_members.get(instance_id, "")
-        # A client that got its id and leaves before it joins: the rebalance must not wait for its session timeout.
+        # The client got its id and leaves before it joins. The rebalance must not wait until that id expires.
         if member_id in self._pending_join_members:
             del self._pending_join_members[member_id]
-            # It may have been the last one that the rebalance waited for.
+            # The rebalance may have waited for this member alone.
             self._try_complete_join(now)
             return ErrorCode.NONE
-        # Without the generation: LeaveGroup does not carry one, and leaving is valid at any time.
+        # The generation isn't checked, because LeaveGroup doesn't carry one, and a member can leave at any time.
         error = self._check_identity(Identity(member_id, instance_id=instance_id))
         if not error:
             self._remove_member(self.members[member_id], now)
@@ -195,8 +199,9 @@ class ClassicGroup:
         """Return the error of an OffsetCommit, or NONE. A valid commit counts as a heartbeat."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        # Without a generation: a consumer with assigned partitions, which uses the group only to store offsets.
-        # A group with members accepts no such commit: it would set positions behind the back of their owners.
+        # A request without a generation comes from a consumer with assigned partitions, which uses the group only to
+        # store offsets. A group with members rejects such a commit, because it would set positions behind their owners'
+        # backs.
         if identity.generation < 0 and not self.members:
             return ErrorCode.NONE
         error = self._check_member(identity)
@@ -205,7 +210,7 @@ class ClassicGroup:
         member = self.members[identity.member_id]
         if member.session_deadline is not None:
             member.renew_session(now)
-        # In PreparingRebalance members commit what they have processed before they revoke partitions and join. In
+        # Members commit what they have processed during PreparingRebalance, before they revoke partitions and join. In
         # CompletingRebalance they have joined, and another member may already own the partition.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.COMPLETING_REBALANCE else ErrorCode.NONE
@@ -228,7 +233,7 @@ class ClassicGroup:
             if (
                 member.session_deadline is not None
                 and member.session_deadline <= now
-                # The removal of another member may have removed this one, too.
+                # Removing another member may have removed this one, too.
                 and member.member_id in self.members
             ):
                 self._remove_member(member, now)
@@ -236,14 +241,14 @@ class ClassicGroup:
             self._join_timeout_elapsed(now)
         if self._sync_deadline is not None and self._sync_deadline <= now:
             self._sync_deadline = None
-            # A member that sends heartbeats and no SyncGroup would otherwise never be removed; if it is the leader, the
-            # group would stay in CompletingRebalance.
+            # Without this deadline, a member that sends heartbeats but no SyncGroup would never be removed. If it were
+            # the leader, the group would stay in CompletingRebalance.
             for member in [self.members[member_id] for member_id in self._pending_sync_members]:
                 if member.member_id in self.members:
                     self._remove_member(member, now)
 
     def kill(self, error: ErrorCode) -> None:
-        """End the group, since it is deleted, unloaded or upgraded: all waiting requests fail with ``error``."""
+        """End the group because it is deleted, unloaded or upgraded: all waiting requests fail with ``error``."""
         for member in self.members.values():
             self._complete_join_request(member, JoinResult(error, member.member_id))
             self._complete_sync_request(member, SyncResult(error))
@@ -280,7 +285,7 @@ class ClassicGroup:
         self.empty_since = None if self.members else now
         for member in self.members.values():
             member.renew_session(now)
-        # The limit was lowered while the group was not loaded: the members that join last are refused.
+        # The limit was lowered while the group wasn't loaded. The members that join last are refused.
         if len(self.members) > self._max_size:
             self._prepare_rebalance(now)
 
@@ -306,7 +311,8 @@ class ClassicGroup:
     def _refuse_excess_member(self, member_id: str) -> JoinResult:
         """Refuse a JoinGroup above ``group.max.size``, and remove the member if the group knows it.
 
-        As in Kafka this completes no rebalance, even if it waited for this member alone: its timeout does.
+        This doesn't complete a rebalance, as in Kafka, even if the rebalance waited for this member alone: its timeout
+        does.
         """
         self._pending_join_members.pop(member_id, None)
         if member_id in self.members:
@@ -314,12 +320,12 @@ class ClassicGroup:
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
-        # Kafka's form: a prefix that people recognize in logs and tools, a dash, and a UUID.
+        # The id has Kafka's form: a prefix that people recognize in logs and tools, a dash, and a UUID.
         member_id = self._make_id(request.instance_id or request.client_id)
         if request.instance_id is not None:
             if request.instance_id in self._static_members:
                 return self._replace_static(member_id, waiter, request, now)
-        # Not for static members: a retry is recognized by its instance id.
+        # Static members don't need this: a retry is recognized by its instance id.
         elif request.requires_known_member_id:
             self._pending_join_members[member_id] = now + request.session_timeout
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -331,26 +337,26 @@ class ClassicGroup:
     ) -> JoinResult | None:
         unchanged = member.protocols == request.protocols
         answered = unchanged and (
-            # In CompletingRebalance the response to its JoinGroup may have been lost. In Stable, a follower that joins
-            # unchanged gets the current generation; the leader's JoinGroup starts a rebalance: only the leader watches
-            # the subscribed topics, and joins again when one of them changes.
+            # The response to its JoinGroup may have been lost in CompletingRebalance. In Stable, a follower that joins
+            # unchanged gets the current generation. The leader's JoinGroup starts a rebalance, because only the leader
+            # watches the subscribed topics, and it joins again when one of them changes.
             self.state is ClassicGroupState.COMPLETING_REBALANCE
             or (self.state is ClassicGroupState.STABLE and member.member_id != self.leader)
         )
         if answered:
             member.renew_session(now)
             return self._join_result(member)
-        # Also in PreparingRebalance, where this is the JoinGroup that the barrier waits for.
+        # In PreparingRebalance this is the JoinGroup that the barrier waits for.
         member.rejoin(request)
         self._set_join_waiter(member, waiter)
         self._prepare_rebalance(now)
         return None
 
     def _replace_static(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
-        """Replace a static member that restarted, and so has a new member id (KIP-345).
+        """Replace a static member that restarted and therefore has a new member id (KIP-345).
 
-        In a stable group whose protocol stays the same the new member gets the old one's assignment without a
-        rebalance. The old member id is fenced: two processes with one instance id cannot both stay.
+        If the group is stable and keeps its protocol, the new member gets the old one's assignment without a rebalance.
+        The old member id is fenced: two processes with one instance id cannot both stay.
         """
         assert request.instance_id is not None
         member = self.members.pop(self._static_members[request.instance_id])
@@ -367,7 +373,7 @@ class ClassicGroup:
         was_leader = self.leader == previous
         if was_leader:
             self.leader = member_id
-        # The restarted client may have other assignors; then the group needs another protocol, and so a rebalance.
+        # The restarted client may have other assignors. If the group then needs another protocol, it needs a rebalance.
         if self.state is ClassicGroupState.STABLE and select_protocol(self.members.values()) == self.protocol:
             self.changed = True
             member.renew_session(now)
@@ -375,8 +381,8 @@ class ClassicGroup:
                 return self._join_result(member)
             if request.supports_skipping_assignment:
                 return self._join_result(member)._replace(skip_assignment=True)
-            # A client without KIP-814 gets another leader's id: as the leader it would compute and send an assignment
-            # for a generation that has one.
+            # A client without KIP-814 is given another leader's id. If it were the leader, it would compute and send an
+            # assignment for a generation that already has one.
             return self._join_result(member)._replace(leader=previous, members=())
         self._set_join_waiter(member, waiter)
         self._prepare_rebalance(now)
@@ -392,14 +398,15 @@ class ClassicGroup:
             request.rebalance_timeout,
             request.protocols,
         )
-        # The protocol type of an empty group is what its first member says; committed offsets do not fix it.
+        # The first member sets the protocol type of an empty group; committed offsets do not fix it.
         if not self.members:
             self.protocol_type = request.protocol_type
         if self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial_delay_left is not None:
             self._new_member_added = True
         self.members[member_id] = member
         self._pending_join_members.pop(member_id, None)
-        # Until the rebalance completes: _elect_leader() then takes only members that have joined it.
+        # This leader lasts until the rebalance completes: _elect_leader() then considers only members that have joined
+        # it.
         if self.leader is None:
             self.leader = member_id
         if request.instance_id is not None:
@@ -409,7 +416,7 @@ class ClassicGroup:
         self._prepare_rebalance(now)
 
     def _set_join_waiter(self, member: ClassicMember, waiter: Waiter) -> None:
-        # A JoinGroup that waits already is an earlier attempt of the same client, whose connection is gone.
+        # A JoinGroup that already waits is an earlier attempt of the same client, whose connection is gone.
         self._complete_join_request(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_waiter = waiter
         member.session_deadline = None
@@ -417,22 +424,23 @@ class ClassicGroup:
     # ---- the rebalance
 
     def _prepare_rebalance(self, now: float) -> None:
-        # During a rebalance others may join it, but none prolongs it: the deadline is that of its start.
+        # Others may join a rebalance that is under way, but they don't prolong it: its deadline was set when it
+        # started.
         if self.state is not ClassicGroupState.PREPARING_REBALANCE:
             for member in self.members.values():
                 self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
             if self.state is ClassicGroupState.COMPLETING_REBALANCE:
-                # These assignments are of the generation before: a sync that is late must not return them.
+                # These assignments belong to the previous generation, and a late SyncGroup must not return them.
                 for member in self.members.values():
                     member.assignment = b""
-            # The longest of all: the slowest member decides how long processing may go on before it joins.
+            # The longest timeout applies: the slowest member decides how long processing may continue before it joins.
             timeout = self._rebalance_timeout()
             if self.state is ClassicGroupState.EMPTY:
                 self._initial_delay_left = max(timeout - self._initial_delay, 0.0)
                 self._new_member_added = False
                 timeout = self._initial_delay
             self._join_deadline = now + timeout
-            # The members of the generation that ends here need no assignment of it any more.
+            # Members no longer need an assignment of the generation that ends here.
             self._sync_deadline = None
             self._pending_sync_members.clear()
             self.state = ClassicGroupState.PREPARING_REBALANCE
@@ -446,13 +454,13 @@ class ClassicGroup:
             # The initial delay always passes in full: all known members have joined from the first moment on.
             if self._join_deadline <= now:
                 self._join_timeout_elapsed(now)
-        # A client that got its id joins with it at once (KIP-394). Without it, its JoinGroup would cause the next
-        # rebalance.
+        # A client that got its id joins with it at once (KIP-394). If the rebalance didn't wait for it, its JoinGroup
+        # would cause the next rebalance.
         elif not self._pending_join_members and all(member.join_waiter is not None for member in self.members.values()):
             self._complete_join(now)
 
     def _join_timeout_elapsed(self, now: float) -> None:
-        # Prolonged only if someone came: a single member waits for the initial delay once.
+        # The delay is prolonged only if a member joined, so a single member waits for the initial delay once.
         if self._initial_delay_left and self._new_member_added:
             step = min(self._initial_delay, self._initial_delay_left)
             self._initial_delay_left -= step
@@ -464,16 +472,15 @@ class ClassicGroup:
     def _complete_join(self, now: float) -> None:
         self._initial_delay_left = None
         for member in list(self.members.values()):
-            # A static member keeps its place until its session expires, so that it can restart without a rebalance
-            # (KIP-345).
+            # A static member stays until its session expires, so that it can restart without a rebalance (KIP-345).
             if member.join_waiter is None and member.instance_id is None:
                 self._forget_member(member)
         if self.members and not self._elect_leader():
-            # Only static members are left, and none has joined. They stay until their sessions expire.
+            # The members that are left are static, and none has joined. They stay until their sessions expire.
             self._join_deadline = now + self._rebalance_timeout()
             return
         self._join_deadline = None
-        # Also for an empty group: members of the generation before must be fenced if they come back.
+        # The generation of an empty group grows too: members of the previous one must be fenced if they come back.
         self.generation += 1
         if not self.members:
             self._become_empty(now)
@@ -487,9 +494,10 @@ class ClassicGroup:
             self._complete_join_request(member, self._join_result(member), now)
 
     def _elect_leader(self) -> bool:
-        """Keep the leader if it has joined, else elect the first member that has. Return False if none has joined."""
+        """Keep the leader if it has joined; otherwise elect the first member that has. Return False if none has
+        joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
-        # The leader stays where possible, so that its assignor keeps what it knows of the last assignment (sticky
+        # The leader stays if possible, so that its assignor keeps what it knows about the last assignment (sticky
         # assignors).
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -499,7 +507,8 @@ class ClassicGroup:
         self.state = ClassicGroupState.EMPTY
         self.protocol = self.leader = None
         self.empty_since = now
-        # With the offsets in the log a group outlives its members; the record says since when it is empty (KIP-211).
+        # The group outlives its members because its offsets are in the log. The record says since when it has been
+        # empty (KIP-211).
         self.changed = True
 
     # ---- leaving
@@ -508,7 +517,8 @@ class ClassicGroup:
         self._complete_join_request(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
         self._complete_sync_request(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget_member(member)
-        # At once, not at the rebalance timeout: the partitions of a member that left must not stay unread.
+        # The rebalance starts at once, not at the rebalance timeout: the partitions of a member that left must not stay
+        # unread.
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self._prepare_rebalance(now)
         else:
@@ -541,7 +551,7 @@ class ClassicGroup:
 
     def _join_result(self, member: ClassicMember) -> JoinResult:
         members: tuple[JoinedMember, ...] = ()
-        # Only the leader computes the assignment; to all others the subscriptions would be wasted bytes.
+        # The leader alone computes the assignment. The other members don't need the subscriptions.
         if member.member_id == self.leader:
             members = tuple(
                 JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()
@@ -573,8 +583,8 @@ class ClassicGroup:
     def _check_identity(self, identity: Identity) -> ErrorCode:
         if identity.instance_id is not None:
             known = self._static_members.get(identity.instance_id)
-            # The instance id is checked first: FENCED_INSTANCE_ID is fatal for a client, UNKNOWN_MEMBER_ID makes it
-            # join again.
+            # The instance id is checked first: FENCED_INSTANCE_ID is fatal for a client, while UNKNOWN_MEMBER_ID makes
+            # it join again.
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != identity.member_id:
@@ -587,8 +597,8 @@ class ClassicGroup:
             return True
         member = self.members.get(member_id)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
-            # As in Kafka's acceptJoiningMember, only members that have joined this rebalance count: the others are
-            # removed at its end, so their places are free until then. It also shrinks a group that became too large,
+            # Only members that have joined this rebalance count, as in Kafka's acceptJoiningMember: the others are
+            # removed when it completes, so there is room until then. This also shrinks a group that became too large,
             # because the limit was lowered or a consumer group was downgraded: the last to join again are rejected.
             joined = sum(each.join_waiter is not None for each in self.members.values())
             return (member is not None and member.join_waiter is not None) or joined < self._max_size

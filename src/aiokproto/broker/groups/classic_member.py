@@ -1,7 +1,9 @@
-"""Members of classic groups, and the requests and results of the classic protocol."""
+"""Members of classic groups, the choice of their protocol, and the requests and results of the classic protocol."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -9,7 +11,7 @@ from typing import NamedTuple
 from aiokproto.error_codes import ErrorCode
 
 Waiter = object
-"""Identifies a waiting request: the group returns it together with the result. The coordinator passes a future."""
+"""Identifies a waiting request: the group returns it with the result. The coordinator passes a future."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of the protocols (assignors) that a member supports, in its order of preference."""
@@ -27,7 +29,7 @@ class ClassicGroupState(Enum):
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """A JoinGroup request. Times in seconds."""
+    """A JoinGroup request. Times are in seconds."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -86,9 +88,9 @@ class Identity(NamedTuple):
 
 @dataclass(eq=False)
 class ClassicMember:
-    """A member of a classic group. Times in seconds.
+    """A member of a classic group. Times are in seconds.
 
-    While its JoinGroup or SyncGroup waits, the client cannot send heartbeats: ``session_deadline`` is None then.
+    A client cannot send heartbeats while its JoinGroup or SyncGroup waits: ``session_deadline`` is None then.
     """
 
     member_id: str
@@ -102,7 +104,7 @@ class ClassicMember:
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
     session_deadline: float | None = None
-    # Kept beside the protocols: every JoinGroup compares the names of all members.
+    # The names are kept beside the protocols because every JoinGroup compares the names of all members.
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -124,3 +126,38 @@ class ClassicMember:
     def renew_session(self, now: float) -> None:
         """Start its session timeout again."""
         self.session_deadline = now + self.session_timeout
+
+
+# ---- the protocol of a generation, which for consumers is the assignor
+
+
+def common_protocols(members: Collection[ClassicMember]) -> frozenset[str]:
+    """Return the protocols that every member supports."""
+    return frozenset.intersection(*(member.names for member in members)) if members else frozenset()
+
+
+def select_protocol(members: Collection[ClassicMember]) -> str | None:
+    """Return the protocol of the next generation.
+
+    Each member votes for the first protocol in its list that all members support. The one with the most votes wins.
+    """
+    candidates = common_protocols(members)
+    votes = Counter(
+        next(name for name, _ in member.protocols if name in candidates) for member in members if candidates
+    )
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def supports_group(request: JoinRequest, members: Iterable[ClassicMember], protocol_type: str | None) -> bool:
+    """Return whether this member and all others support one protocol of the group's type.
+
+    A member without one is rejected: the group could not select a protocol for the next generation.
+    """
+    names = {name for name, _ in request.protocols}
+    if not names or not request.protocol_type:
+        return False
+    # The member's own earlier JoinGroup doesn't count: a member that is alone can change all its protocols.
+    others = [member for member in members if member.member_id != request.member_id]
+    if not others:
+        return True
+    return request.protocol_type == protocol_type and bool(names & common_protocols(others))

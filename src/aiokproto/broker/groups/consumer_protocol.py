@@ -1,8 +1,8 @@
 """The embedded consumer protocol: subscriptions and assignments, inside the bytes of JoinGroup and SyncGroup.
 
-Members of classic groups exchange them through the coordinator, which only needs them to expire offsets and to migrate
-groups (KIP-848). An int16 version, then the payload. Later versions append fields, so that a version newer than the
-highest one known is decoded as the highest one known, and the rest ignored.
+Members of classic groups exchange them through the coordinator, which needs them only to expire offsets and to migrate
+groups (KIP-848). The format is an int16 version, then the payload. Later versions append fields, so a version newer
+than the highest known one is decoded as the highest known one, and the rest is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
     """
     try:
-        # The client that wrote it may be newer than this broker. decode_from(), because its further fields follow.
+        # The client that wrote it may be newer than this broker. decode_from() ignores further fields that follow.
         version = min(version_of(metadata), ConsumerProtocolSubscription.versions.highest)
         return ConsumerProtocolSubscription.decode_from(metadata, 2, version)[0]
     except (DecodeError, struct.error) as error:
@@ -43,7 +43,7 @@ def subscribed_topics(group: ClassicGroup) -> set[str]:
     """Return the topics that members of a classic group subscribe to. Malformed subscriptions are ignored."""
     topics: set[str] = set()
     for member in group.members.values():
-        # Of all its assignors: which one is used changes with the members, the subscription does not.
+        # All its assignors count: the one in use changes with the members, but the subscription doesn't.
         for _, metadata in member.protocols:
             try:
                 topics.update(decode_subscription(metadata).topics)
@@ -68,10 +68,10 @@ def decode_assignment(data: bytes) -> set[tuple[str, int]]:
     return flatten(read.assigned_partitions)
 
 
-def encode_assignment(places: Iterable[tuple[str, int]], version: int) -> bytes:
-    """Encode an assignment in a version, which should be that of the member's subscription."""
+def encode_assignment(partitions: Iterable[tuple[str, int]], version: int) -> bytes:
+    """Encode an assignment in a version, which should be the version of the member's subscription."""
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(places):
+    for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
     known = min(version, ConsumerProtocolAssignment.versions.highest)
     assignment = ConsumerProtocolAssignment(

@@ -11,18 +11,18 @@ Heartbeat and LeaveGroup with UNKNOWN_MEMBER_ID, the requests of the newer proto
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition
 from aiokproto.broker.groups.classic_group import ClassicGroup
-from aiokproto.broker.groups.classic_member import Identity, JoinRequest, JoinResult, SyncResult
+from aiokproto.broker.groups.classic_member import ClassicGroupState, Identity, JoinRequest, JoinResult, SyncResult
 from aiokproto.broker.groups.consumer import classic_protocol
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
-from aiokproto.broker.groups.consumer_protocol import CONSUMER
-from aiokproto.broker.groups.expiry import Age, expired
+from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.records import OffsetAndMetadata, encode_offset_key, encode_offset_value
 from aiokproto.broker.groups.share.group import ShareGroup
@@ -50,26 +50,27 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         entry = self._entries.get(group_id)
         if entry is None:
-            # The member is of a group that was deleted, or expired: the client joins again without an id.
-            # Creating the group would accept an id that this coordinator has not given out.
+            # The member's group was deleted, or has expired: the client joins again without an id. Creating the group
+            # would accept an id that this coordinator hasn't given out.
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
         if isinstance(entry.group, (ShareGroup, StreamsGroup)):
-            # Without the member's id: no member of such a group has it.
+            # The result has no member id: no member of such a group has this id.
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
             result = classic_protocol.join(entry.group, request, self._now())
             self._finish_operation(entry)
             # A static member that restarts with the classic protocol may replace the last member of the consumer
-            # protocol. It gets that member's assignment, so that there is nothing to rebalance.
+            # protocol. It gets that member's assignment, so there is nothing to rebalance.
             self._downgrade(entry, entry.group.epoch, rebalance=False)
             return result
-        # An empty consumer group: it has offsets at most, which stay.
+        # An empty consumer group has at most offsets, which stay.
         group = self._convert_to_classic(entry)
         waiter: asyncio.Future[JoinResult] = self._running().create_future()
         group.join(waiter, request, self._now())
-        # Before the await: the response may be ready, and the records of the change must be in the log in any case.
+        # The operation is finished before the await, because the response may be ready, and because the records of the
+        # change must be in the log in any case.
         self._finish_operation(entry)
         return await waiter
 
@@ -145,14 +146,15 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry, group = self._consumer_group(group_id, joining=heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH)
         try:
             return group.heartbeat(heartbeat, self._now())
-        # Also after an error: finding the member may have changed it (a static member that returns).
+        # The operation is finished after an error too: finding the member may have changed it (a static member that
+        # returns).
         finally:
             self._finish_operation(entry)
             if group.subscriptions.resolving:
-                self._turns.add(entry, partial(self._resolve, entry, group))
+                self._sliced_work.add(entry, partial(self._resolve, entry, group))
 
     def _resolve(self, entry: Entry, group: ConsumerGroup) -> bool:
-        # Deleted, moved to another coordinator, or converted meanwhile.
+        # The group was deleted, moved to another coordinator, or converted meanwhile.
         if self._entries.get(group.group_id) is not entry or entry.group is not group:
             return True
         complete = group.resolve()
@@ -178,7 +180,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         group = entry.group
         before = group.epoch if isinstance(group, ConsumerGroup) else 0
         super()._tick(entry)
-        # A session that expired may have been that of the last member of the consumer protocol.
+        # The session that expired may have belonged to the last member of the consumer protocol.
         self._downgrade(entry, before, rebalance=True)
 
     # ---- migration between classic and consumer groups (KIP-848)
@@ -194,7 +196,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             entry = self._entries[group_id] = Entry(new_group)
             return entry, new_group
         assert isinstance(entry.group, ClassicGroup)
-        # Its members commit offsets, which would create the group again at once.
+        # Members of a classic group commit offsets, which would create the group again at once.
         if entry.group.members:
             if not self._can_upgrade(entry.group):
                 raise BrokerError(
@@ -203,7 +205,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                     " (group.consumer.migration.policy, group.consumer.max.size)",
                 )
             new_group = upgrade(entry.group, self._topics, new_group.settings, self._now())
-        # Before the new group writes anything: a reader of the log must never see records of both types as current.
+        # The tombstones come before any record of the new group: a reader of the log must never see records of both
+        # types as current.
         self._write_tombstones(entry)
         # Members that wait in JoinGroup or SyncGroup send JoinGroup again, and are then served by the consumer group.
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -218,14 +221,14 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     def _downgrade(self, entry: Entry, epoch: int, *, rebalance: bool) -> None:
         """Convert a consumer group to a classic group if all its members use the classic protocol.
 
-        ``epoch`` becomes the generation: the group epoch before the last consumer member left, since with a later one
-        all others would lose their partitions. With ``rebalance``, they have to join again, since those of the member
-        that left have to be assigned.
+        ``epoch`` becomes the generation. It's the group epoch before the last consumer member left: with a later one
+        all others would lose their partitions. With ``rebalance`` they have to join again, because the partitions of
+        the member that left have to be assigned.
         """
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
-        # The limits of the two types differ; a group that would be too large stays what it is.
+        # The limits of the two types differ. A group that would be too large stays a consumer group.
         if len(group.members) > self._state.options.number("group.max.size"):
             return
         into = self._convert_to_classic(entry)
@@ -235,7 +238,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         self._finish_operation(entry)
 
     def _convert_to_classic(self, entry: Entry) -> ClassicGroup:
-        """Return the entry's group if it is classic, else replace it by a new classic group without members."""
+        """Return the entry's group if it is classic; otherwise replace it with a new classic group without members."""
         if isinstance(entry.group, ClassicGroup):
             return entry.group
         self._write_tombstones(entry)
@@ -266,10 +269,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries.get(group_id)
         if entry is None:
             if identity.generation >= 0:
-                # Clients before KIP-848 handle no GROUP_ID_NOT_FOUND in OffsetCommit.
+                # Clients before KIP-848 don't handle GROUP_ID_NOT_FOUND in OffsetCommit.
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
-            # Kafka's "simple" group: it stores offsets, and has no members.
+            # This is Kafka's "simple" group, which stores offsets and has no members.
             entry = self._create(group_id)
         if isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -292,16 +295,16 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     def commit(self, group_id: str, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
         """Commit offsets of an existing group. The caller has called :meth:`check_commit`.
 
-        An offset that an open transaction has written before is superseded: this commit is later in the log, and the
-        transaction's COMMIT marker must not replace it.
+        An offset that an open transaction has written before is superseded, because this commit is later in the log,
+        and the transaction's COMMIT marker must not replace it.
         """
-        # No await between updating memory and appending: no other request can see one without the other.
+        # Nothing awaits between updating memory and appending, so that no other request can see one without the other.
         self._entries[group_id].offsets.update(offsets)
         partition = self.partition_of(group_id)
         self.pending.supersede(partition.index, group_id, offsets)
         self._write(
             partition,
-            [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()],
+            [(encode_offset_key(group_id, *key), encode_offset_value(offset)) for key, offset in offsets.items()],
         )
 
     # ---- offsets in transactions
@@ -311,17 +314,18 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     ) -> ErrorCode:
         """Return the error of a TxnOffsetCommit, or NONE.
 
-        As :meth:`check_commit`, with two differences. Before KIP-447 (v3) producers send no member, which is accepted
-        in an existing group. And a rebalance in progress does not fail the commit: the generation fences old members.
+        This works as :meth:`check_commit`, with two differences. Before KIP-447 (v3) producers send no member, which is
+        accepted in an existing group. And a rebalance in progress doesn't fail the commit, because the generation
+        fences old members.
         """
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
-        # In Kafka, too, such a producer is fenced by its transactional id alone.
+        # The transactional id alone fences such a producer, in Kafka too.
         if identity == Identity("") and entry is not None:
             return ErrorCode.NONE
         error = self.check_commit(group_id, identity, _MODERN_COMMIT, partitions)
-        # TxnOffsetCommit has no version in which clients know these codes. ILLEGAL_GENERATION aborts the transaction.
+        # Clients don't know these codes in any version of TxnOffsetCommit. ILLEGAL_GENERATION aborts the transaction.
         if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
@@ -339,28 +343,29 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             BrokerError: The producer is fenced or the transaction unknown; nothing is written then.
         """
         partition = self.partition_of(group_id)
-        records = [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()]
+        records = [(encode_offset_key(group_id, *key), encode_offset_value(offset)) for key, offset in offsets.items()]
         # Append first: it raises if the producer is fenced, and then nothing must be pending.
         self._write(partition, records, producer_id, producer_epoch)
         self.pending.add(partition.index, producer_id, group_id, offsets)
 
     def transaction_ended(self, partition: Partition, producer_id: int, committed: bool) -> None:
-        """Apply a transaction marker written to a partition of the offsets topic, to the offsets pending in it."""
-        # Nothing to write: the offsets are in the log since commit_pending, and the marker makes them valid.
+        """Apply a transaction marker to the pending offsets in the partition of the offsets topic that it was written
+        to."""
+        # Nothing has to be written: the offsets have been in the log since commit_pending(), and the marker makes them
+        # valid.
         for group_id, offsets in self.pending.end(partition.index, producer_id).items():
             if committed:
-                # The group may have been deleted while the transaction was open; the offsets were acknowledged all the
-                # same.
+                # The group may have been deleted while the transaction was open, but the offsets were acknowledged.
                 entry = self._entries.get(group_id) or self._create(group_id)
                 entry.offsets.update(offsets)
 
-    def delete_offsets(self, group_id: str, where: Iterable[tuple[str, int]]) -> None:
+    def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete committed and pending offsets of a group. Partitions without an offset are ignored."""
         entry = self._entries[group_id]
         partition = self.partition_of(group_id)
         pending = self.pending.of_group(partition.index, group_id)
-        # A pending offset needs a tombstone too: replayed after the transaction's record, it supersedes it.
-        deleted = [each for each in where if entry.offsets.pop(each, None) is not None or each in pending]
+        # A pending offset needs a tombstone too, which supersedes it when it's replayed after the transaction's record.
+        deleted = [each for each in partitions if entry.offsets.pop(each, None) is not None or each in pending]
         self.pending.supersede(partition.index, group_id, deleted)
         self._write(partition, [(encode_offset_key(group_id, *each), None) for each in deleted])
 
@@ -376,7 +381,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 self._delete_share_states(entry, entry.group)
             except BrokerError as error:
                 return error.code
-        # Offsets before the group: a crash in between leaves an empty group, which expires, not offsets without one.
+        # The offsets are deleted before the group, because a crash in between must leave an empty group, which expires,
+        # rather than offsets without one.
         self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
         self._write_tombstones(entry)
         self._unload(self._entries.pop(group_id))
@@ -389,14 +395,14 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             return
         for group_id, entry in self._entries.items():
             known = {*entry.offsets, *self.pending_offsets(group_id)}
-            self.delete_offsets(group_id, [where for where in known if where[0] == topic.name])
+            self.delete_offsets(group_id, [partition for partition in known if partition[0] == topic.name])
             if isinstance(entry.group, ShareGroup):
                 self._remove_share_topic(entry, entry.group, topic)
 
     def expire(self) -> None:
         """Delete offsets older than ``offsets.retention.minutes``, and groups with neither members nor offsets.
 
-        Share groups have no committed offsets and do not expire: they are deleted by DeleteGroups only.
+        Share groups have no committed offsets and don't expire: only DeleteGroups deletes them.
         """
         retention = self._state.options.number("offsets.retention.minutes") * 60
         age = Age(self._now(), self._state.clock.wall(), retention)
@@ -419,3 +425,59 @@ def _check_commit(
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < _MODERN_COMMIT
         return ErrorCode.ILLEGAL_GENERATION if stale else error.code
     return ErrorCode.NONE
+
+
+# ---- expiration of committed offsets (KIP-211)
+
+
+class Age(NamedTuple):
+    """The time on the group's clock (s) and on the wall clock (ms), and ``offsets.retention.minutes`` (s)."""
+
+    now: float
+    wall_ms: int
+    retention: float
+
+
+def expired(
+    group: ClassicGroup | ConsumerGroup | StreamsGroup, offsets: Mapping[tuple[str, int], OffsetAndMetadata], age: Age
+) -> list[tuple[str, int]]:
+    """Return the partitions whose offsets have expired.
+
+    The retention starts with the commit, or in a classic group that has had members, when the last member left. While a
+    group has members, only offsets of topics that no member subscribes to expire. During a classic rebalance none
+    expire, because the subscriptions are incomplete. An expiry that the commit itself set (OffsetCommit v2-4) replaces
+    the retention.
+    """
+    if isinstance(group, ClassicGroup) and group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
+        return []
+    # However old the offsets of a group that has had members are, they are kept for the retention after its last use.
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.empty_since is not None:
+        late = age.now - group.empty_since >= age.retention
+        return [
+            partition
+            for partition, offset in offsets.items()
+            if (late if offset.expires < 0 else offset.expires <= age.wall_ms)
+        ]
+    # A group without members reads nothing, so its offsets expire by their commit time.
+    reads = _reads(group)
+    oldest = age.wall_ms - age.retention * 1000
+    return [
+        partition
+        for partition, offset in offsets.items()
+        if (offset.timestamp <= oldest if offset.expires < 0 else offset.expires <= age.wall_ms)
+        and not reads(partition[0])
+    ]
+
+
+def _reads(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
+    """Return whether a member subscribes to a topic, as a function of the topic.
+
+    Subscriptions of other protocol types than "consumer" cannot be decoded: if such a group has members, all topics
+    count as read.
+    """
+    if isinstance(group, (ConsumerGroup, StreamsGroup)):
+        return group.subscribed
+    if group.members and group.protocol_type != CONSUMER:
+        return lambda topic: True
+    topics = subscribed_topics(group)
+    return lambda topic: topic in topics

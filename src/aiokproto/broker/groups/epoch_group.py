@@ -5,18 +5,18 @@ There are three epochs::
     group epoch  ≥  assignment epoch  ≥  member epochs
 
 - The *group epoch* grows whenever the input of the assignor changes: members, subscriptions, or topic metadata.
-- The *assignment epoch* is the group epoch for which the target assignment was computed. The next heartbeat that finds
-  it behind computes a new target.
+- The *assignment epoch* is the group epoch for which the target assignment was computed. If it's behind the group
+  epoch, the next heartbeat computes a new target.
 - A *member epoch* is the assignment epoch that the member has been reconciled to. Members are reconciled one by one, at
-  their own heartbeats (:meth:`ReconciledMember.reconcile`): a rebalance does not interrupt members whose assignment
+  their own heartbeats (:meth:`ReconciledMember.reconcile`), so a rebalance doesn't interrupt members whose assignment
   stays the same. This replaces the barrier of JoinGroup and SyncGroup in classic groups.
 
-Fencing: a request whose member epoch is not the member's own fails with FENCED_MEMBER_EPOCH, and the client joins again
+Fencing: a request whose member epoch isn't the member's own fails with FENCED_MEMBER_EPOCH, and the client joins again
 with epoch 0. The one exception is a heartbeat with the previous epoch from a member whose last response was lost.
 
-The group does no I/O and has no clock: requests are passed with the time, and errors are raised. The caller must call
-:meth:`EpochGroup.tick` when :meth:`EpochGroup.next_deadline` has passed. Times are seconds on one monotonic clock. The
-ids of members that changed are in ``dirty`` until the store has written their records.
+The group does no I/O and has no clock: the caller passes requests with the time, and errors are raised. The caller must
+call :meth:`EpochGroup.tick` when :meth:`EpochGroup.next_deadline` has passed. Times are seconds on one monotonic clock.
+The ids of members that changed are in ``dirty`` until the store has written their records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INITIAL_EPOCH = 1
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """The options of a consumer or share group. Times in seconds."""
+    """The options of a consumer or share group. Times are in seconds."""
 
     session_timeout: float = 45.0
     heartbeat_interval: float = 5.0
@@ -79,7 +79,8 @@ class EpochGroup(ABC, Generic[M, P]):
         members: The members by id, in the order in which they joined.
         targets: The target assignment: what each member should own.
         metadata_hash: Hash of the subscribed topics as of ``epoch``.
-        changed: Whether something has to be written to the offsets topic. The store resets it, and ``dirty``.
+        changed: Whether something has to be written to the offsets topic. The store resets it after writing, and clears
+            ``dirty``.
         dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
     """
 
@@ -109,7 +110,7 @@ class EpochGroup(ABC, Generic[M, P]):
 
     @abstractmethod
     def _is_free(self, wanted: P, member: M) -> bool:
-        """Return whether a partition or task can be assigned to a member, since no other member owns it."""
+        """Return whether no other member owns a partition or task, so that it can be assigned to a member."""
 
     def _refresh_topics(self) -> None:
         """Resolve the topics that the members need, after members changed."""
@@ -123,11 +124,11 @@ class EpochGroup(ABC, Generic[M, P]):
         return member.state is MemberState.UNREVOKED_PARTITIONS
 
     def _register_owned(self, member: M) -> None:
-        """Called after a member's assignment changed, to record it as owner."""
+        """Record a member as owner, after its assignment changed."""
         self._mark_dirty(member)
 
     def _unregister_owned(self, member: M) -> None:
-        """Called before a member's assignment changes, with the old one, to remove it as owner."""
+        """Remove a member as owner, before its assignment changes. ``member`` has the old assignment."""
         self._mark_dirty(member)
 
     # ---- leaving, and timeouts
@@ -135,14 +136,15 @@ class EpochGroup(ABC, Generic[M, P]):
     def remove_or_keep_static(self, member_id: str, instance_id: str | None, epoch: int) -> None:
         """Let a member leave: remove it (-1), or retain its assignment until it is back (-2; only static members).
 
-        A static member that is away has epoch -2, and its session timeout goes on.
+        A static member that is away has epoch -2, and its session timeout keeps running.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         member = self.find(member_id, instance_id)
         if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-            # Owned partitions stay owned while it is away, but what it had to revoke is free: its process has ended.
+            # Owned partitions stay owned while the member is away. What it had to revoke is free: its process has
+            # ended.
             self._unregister_owned(member)
             member.epoch, member.state, member.pending_revocation = (
                 LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -168,7 +170,8 @@ class EpochGroup(ABC, Generic[M, P]):
         """Remove members whose session or rebalance timeout has expired."""
         for member in list(self.members.values()):
             deadlines = (member.session_deadline, member.rebalance_deadline)
-            # The same for both: a member that does not revoke in time blocks others as much as one that is gone.
+            # Both deadlines have the same effect: a member that doesn't revoke in time blocks others as much as one
+            # that is gone.
             if any(deadline is not None and deadline <= now for deadline in deadlines):
                 self.remove(member)
 
@@ -208,7 +211,7 @@ class EpochGroup(ABC, Generic[M, P]):
         if member is None:
             identity = f"member {member_id!r}" if instance_id is None else f"instance {instance_id!r}"
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, detail=f"there is no {identity} in group {self.group_id!r}")
-        # Fatal for the client, and meant so: another process has taken its instance id over.
+        # This is fatal for the client, on purpose: another process has taken over its instance id.
         if member.member_id != member_id:
             raise BrokerError(
                 ErrorCode.FENCED_INSTANCE_ID, detail=f"instance {instance_id!r} is member {member.member_id!r} now"
@@ -230,12 +233,12 @@ class EpochGroup(ABC, Generic[M, P]):
             _check_epoch(member, heartbeat)
             return member
         known = self.static_member(heartbeat.instance_id)
-        # Epoch 0 of a known member is also how a fenced one comes back, without a new member id.
+        # A fenced member, too, comes back with epoch 0 and its member id.
         if known is None or known.member_id == heartbeat.member_id:
             # A known member that joins again keeps its assignment: it may not have received the response.
             return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
-        # A static member that restarted (KIP-345). The member from before must have left with epoch -2. If it has not,
-        # two processes have the same instance id, and the second is rejected.
+        # A static member restarted (KIP-345). The previous member must have left with epoch -2. If it hasn't, two
+        # processes have the same instance id, and the second is rejected.
         if not self._is_replaceable(known):
             raise BrokerError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -256,9 +259,10 @@ class EpochGroup(ABC, Generic[M, P]):
         return member
 
     def replace(self, old: M, member_id: str) -> M:
-        """Replace a static member by one with another member id, which gets its assignment and target assignment."""
+        """Replace a static member with one that has another member id, and gets its assignment and target
+        assignment."""
         self._unregister(old)
-        # Epoch 0: the new process has to receive the assignment before it counts as reconciled.
+        # The epoch is 0: the new process has to receive the assignment before it counts as reconciled.
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         self._register(member)
         self.targets[member_id] = self.targets.pop(old.member_id)
@@ -266,10 +270,10 @@ class EpochGroup(ABC, Generic[M, P]):
 
     def remove(self, member: M) -> None:
         """Remove a member. The next heartbeat of any member computes the new target assignment."""
-        # Before the targets: subclasses look up what it owned.
+        # The member is unregistered before its target is removed, because subclasses look up what it owned.
         self._unregister(member)
         del self.targets[member.member_id]
-        # The assignor runs with the next heartbeat only, so that members which leave together cost one assignment.
+        # The assignor runs only with the next heartbeat, so that members which leave together cost one assignment.
         self.epoch += 1
         self._refresh_topics()
         if not self.members:
@@ -290,7 +294,8 @@ class EpochGroup(ABC, Generic[M, P]):
         target = self.targets[member.member_id]
         if not member.reconcile(self.assignment_epoch, target, owned, lambda each: self._is_free(each, member)):
             return
-        # With the member as it was before: what it released must not stay owned, or it could never be assigned again.
+        # The member is unregistered as it was before, because what it released would otherwise stay owned, and could
+        # never be assigned again.
         self._unregister_owned(before)
         self._register_owned(member)
         member.rebalance_deadline = now + member.rebalance_timeout if self._rebalance_timeout_applies(member) else None
@@ -311,7 +316,7 @@ class EpochGroup(ABC, Generic[M, P]):
     def _unregister(self, member: M) -> None:
         self._unregister_owned(member)
         del self.members[member.member_id]
-        # replace() may have given the instance id to its successor already.
+        # replace() may already have given the instance id to its successor.
         if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
             del self._static[member.instance_id]
 
@@ -323,10 +328,10 @@ class EpochGroup(ABC, Generic[M, P]):
 def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
     if heartbeat.epoch == member.epoch:
         return
-    # The response with the new epoch may have been lost. The member is not fenced if it owns nothing beyond its
+    # The response with the new epoch may have been lost. The member isn't fenced if it owns nothing beyond its
     # assignment: another member may own the rest by now.
     missed = (
-        # Only the last step may have been lost: each heartbeat waits for its response.
+        # Only the last response can have been lost: each heartbeat waits for its response.
         heartbeat.epoch == member.previous_epoch
         and heartbeat.owned is not None
         and heartbeat.owned <= member.assigned.keys()

@@ -1,8 +1,8 @@
 """Records of consumer, share and streams groups in the offsets topic.
 
-A key is an int16 record type and the payload, a value an int16 version and the payload. A group is many records: one
+A key is an int16 record type and the payload; a value is an int16 version and the payload. A group is many records: one
 for the group, one for the target assignment's epoch, three for each member. A group's *image* is the newest value of
-each key, which is what a reader of the compacted topic would know; comparing with it finds the records to write.
+each key, which is what a reader of the compacted topic would know. Comparing with it finds the records to write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Keys:
         self._numbers = {key: number for number, key in types.items()}
 
     def prefix(self, kind: type[Payload]) -> bytes:
-        """Return the record type of a key class, encoded: all its keys begin with it."""
+        """Return the encoded record type of a key class, which is the prefix of all its keys."""
         return _INT16.pack(self._numbers[kind])
 
     def encode(self, key: Payload) -> bytes:
@@ -114,8 +114,9 @@ def decode_value(kind: type[V], value: bytes) -> V:
 def with_epochs(
     partitions: Sequence[int], epochs: Sequence[int] | None, member_epoch: int
 ) -> Iterator[tuple[int, int]]:
-    """Return partitions with their assignment epochs; records before KIP-1251 have none: the member epoch."""
-    # Not strict: the lengths come from a log that anyone may have written.
+    """Return partitions with their assignment epochs. Records from before KIP-1251 have none; the member epoch takes
+    their place."""
+    # The lengths come from a log that anyone may have written, so this isn't strict.
     return zip(partitions, epochs or [member_epoch] * len(partitions), strict=False)
 
 

@@ -1,7 +1,7 @@
 """Offsets committed by TxnOffsetCommit in transactions that are still open (KIP-98).
 
-They become the group's offsets when a COMMIT marker is written to their partition of the offsets topic, and are dropped
-on an ABORT marker. Until then a fetch with ``require_stable`` reports them as unstable (KIP-447).
+They become the group's offsets when a COMMIT marker is written to their partition of the offsets topic, and an ABORT
+marker drops them. Until then a fetch with ``require_stable`` reports them as unstable (KIP-447).
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ class PendingTransactionalOffsets(Generic[T]):
     """The pending offsets, by partition of the offsets topic and producer id: a marker names just these two."""
 
     def __init__(self) -> None:
-        # None for a superseded offset, which is unstable until the marker but has no value to commit.
+        # The value is None for a superseded offset, which is unstable until the marker, but isn't committed then.
         self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], T | None]] = {}
 
     def add(self, partition: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, T]) -> None:
         """Add offsets that a producer has committed to a group in a partition of the offsets topic."""
         pending = self._pending.setdefault((partition, producer_id), {})
         # A later offset of the same transaction replaces the earlier one: only the last counts when it commits.
-        pending.update({(group_id, where): what for where, what in offsets.items()})
+        pending.update({(group_id, partition): offset for partition, offset in offsets.items()})
 
     def supersede(self, partition: int, group_id: str, offsets: Iterable[TopicPartition]) -> None:
         """Discard the pending values of offsets for which a later record was written outside the transaction.
 
         They stay unstable until the marker, but the COMMIT must not replace the newer offset by the older one.
         """
-        for (at, _), pending in self._pending.items():
-            if at == partition:
-                pending.update({(group_id, where): None for where in offsets if (group_id, where) in pending})
+        for (index, _), pending in self._pending.items():
+            if index == partition:
+                pending.update({(group_id, key): None for key in offsets if (group_id, key) in pending})
 
     def end(self, partition: int, producer_id: int) -> dict[str, dict[TopicPartition, T]]:
         """Remove the offsets of a transaction that has ended and return them, by group."""
         ended: dict[str, dict[TopicPartition, T]] = {}
-        for (group_id, where), what in self._pending.pop((partition, producer_id), {}).items():
-            if what is not None:
-                ended.setdefault(group_id, {})[where] = what
+        for (group_id, key), offset in self._pending.pop((partition, producer_id), {}).items():
+            if offset is not None:
+                ended.setdefault(group_id, {})[key] = offset
         return ended
 
     def of_group(self, partition: int, group_id: str) -> set[TopicPartition]:
         """Return the partitions for which a group has pending offsets."""
         return {
-            where
-            for (at, _), pending in self._pending.items()
-            if at == partition
-            for group, where in pending
+            key
+            for (index, _), pending in self._pending.items()
+            if index == partition
+            for group, key in pending
             if group == group_id
         }
 

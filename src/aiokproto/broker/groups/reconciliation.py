@@ -4,14 +4,14 @@ Each member is reconciled on its own, one step at each of its heartbeats::
 
     STABLE ──new target──▶ UNREVOKED_PARTITIONS ──revoked──▶ UNRELEASED_PARTITIONS ──released by others──▶ STABLE
 
-1. *Revoke.* What is not in the target moves from ``assigned`` to ``pending_revocation``. The member stays in its old
+1. *Revoke.* What isn't in the target moves from ``assigned`` to ``pending_revocation``. The member stays in its old
    epoch, so that it can still commit the offsets of what it revokes.
-2. *Enter the target's epoch* once a heartbeat reports that it owns nothing of that any more.
-3. *Assign* what it lacks, as far as it is free. What another member still owns, or has pending revocation, is assigned
-   by a later heartbeat, when that member has released it.
+2. *Enter the target's epoch* once a heartbeat reports that the member no longer owns any of that.
+3. *Assign* what the member lacks, as far as it is free. What another member still owns, or has pending revocation, is
+   assigned by a later heartbeat, when that member has released it.
 
-States that are not needed are skipped: a member that has nothing to revoke enters the new epoch at once. A partition or
-task therefore never has two owners. A heartbeat that does not report what the member owns (``owned`` is None) does not
+A member skips states that it doesn't need: one that has nothing to revoke enters the new epoch at once. A partition or
+task therefore never has two owners. A heartbeat that doesn't report what the member owns (``owned`` is None) does not
 end the first step.
 """
 
@@ -25,12 +25,13 @@ from typing import Generic, TypeVar
 P = TypeVar("P", bound=Hashable)
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-"""Epoch by which a static member leaves and keeps its assignment, and its epoch until it is back (KIP-345, KIP-848)."""
+"""The epoch with which a static member leaves and keeps its assignment, and its epoch until it is back (KIP-345,
+KIP-848)."""
 
 JOIN_GROUP_MEMBER_EPOCH = 0
-"""Epoch by which a member joins."""
+"""The epoch with which a member joins."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
-"""Epoch by which a member leaves."""
+"""The epoch with which a member leaves."""
 
 
 class MemberState(IntEnum):
@@ -43,11 +44,13 @@ class MemberState(IntEnum):
 
 @dataclass(eq=False)
 class ReconciledMember(Generic[P]):
-    """A member of a consumer or streams group. Times in seconds. ``P`` is a partition or a task.
+    """A member of a consumer or streams group. Times are in seconds. ``P`` is a partition or a task.
 
     Attributes:
-        epoch: The member epoch: that of the target assignment it has been reconciled to, as far as it could be.
-        previous_epoch: The epoch before. A heartbeat with it is accepted when the response with the new one was lost.
+        epoch: The member epoch: the epoch of the target assignment that it has been reconciled to, as far as it could
+            be.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
+            may have been lost.
         assigned: What it owns, and the epoch in which each was assigned.
         pending_revocation: What it has to revoke, and still owns.
         session_deadline: When it is removed unless it sends a heartbeat.
@@ -81,7 +84,7 @@ class ReconciledMember(Generic[P]):
             target_epoch: The epoch of the target assignment.
             target: What the member should own.
             owned: What its heartbeat reports that it owns; None if it does not report it.
-            free: Whether a partition or task can be assigned, since no other member owns it.
+            free: Returns whether no other member owns a partition or task, so that it can be assigned.
 
         Returns:
             Whether anything changed.
@@ -91,11 +94,11 @@ class ReconciledMember(Generic[P]):
             return False
         epoch = self.epoch
         if self.state is MemberState.UNREVOKED_PARTITIONS:
-            # Still processing, or silent about it: only a report without these partitions proves that they were
-            # revoked.
+            # The member is still processing, or doesn't report what it owns. Only a report without these partitions
+            # proves that they were revoked.
             if _owns_any(owned, self.pending_revocation):
                 return False
-            # As in Kafka's CurrentAssignmentBuilder: having revoked moves the member to the next epoch even if a newer
+            # Having revoked moves the member to the next epoch, as in Kafka's CurrentAssignmentBuilder, even if a newer
             # target makes it revoke more, so that each round of revocations has its own epoch.
             epoch += 1
         before = (self.epoch, self.state, self.assigned, self.pending_revocation)
@@ -107,9 +110,9 @@ class ReconciledMember(Generic[P]):
     ) -> None:
         retained = {each: since for each, since in self.assigned.items() if each in target}
         to_revoke = {each: since for each, since in self.assigned.items() if each not in target}
-        # A member that reports that it owns none of it, as one that joins does, has nothing to revoke.
+        # A member that reports that it owns none of this, as one that joins does, has nothing to revoke.
         if to_revoke and _owns_any(owned, to_revoke):
-            # Nothing is added in this step: Kafka sends the smaller assignment first, so that revoking never waits for
+            # Nothing is added in this step. Kafka sends the smaller assignment first, so that revoking never waits for
             # others.
             self.assigned, self.pending_revocation = retained, to_revoke
             self.state = MemberState.UNREVOKED_PARTITIONS
@@ -124,8 +127,8 @@ class ReconciledMember(Generic[P]):
         self._enter_epoch(target_epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
-        # Within one epoch there may be several steps; previous_epoch stays what a lost response may have left the
-        # client with.
+        # There may be several steps in one epoch. previous_epoch stays the epoch that the client still has if it lost a
+        # response.
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 

@@ -1,7 +1,7 @@
 """Records of committed offsets and classic groups in the offsets topic, in Kafka's format.
 
-A key is an int16 record type and the payload, a value an int16 version and the payload. A classic group is one record,
-which holds all members.
+A key is an int16 record type and the payload; a value is an int16 version and the payload. A classic group is one
+record, which holds all members.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OFFSET_KEYS = (0, 1)
 _OFFSET_KEY = 1
 _GROUP_KEY = 2
 _VALUE_VERSION = 3
-"""Version in which both values are written: every Kafka since 2.3 can read it."""
+"""The version in which both values are written: every Kafka since 2.3 can read it."""
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -61,7 +61,7 @@ def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
         commit_timestamp=committed.timestamp,
         expire_timestamp=committed.expires,
     )
-    # Only version 1 has an expiry, and no leader epoch: OffsetCommit requests with a retention (v2 to v4) have none.
+    # Version 1 has an expiry and no leader epoch, which OffsetCommit requests with a retention (v2 to v4) lack as well.
     version = _VALUE_VERSION if committed.expires < 0 else 1
     return _INT16.pack(version) + value.encode(version)
 
@@ -72,7 +72,7 @@ def encode_group_key(group_id: str) -> bytes:
 
 
 def encode_group_value(group: ClassicGroup, now: int) -> bytes:
-    """Encode a classic group with its members. ``now`` in ms."""
+    """Encode a classic group with its members. ``now`` is in ms."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -92,7 +92,8 @@ def _encode_member(member: ClassicMember, protocol: str | None) -> MemberMetadat
         client_host=member.client_host,
         rebalance_timeout=int(member.rebalance_timeout * 1000),
         session_timeout=int(member.session_timeout * 1000),
-        # Only of the protocol in use, as Kafka stores it: the others come again with the next JoinGroup.
+        # Kafka, too, stores only the subscription of the protocol in use. The others come again with the next
+        # JoinGroup.
         subscription=member.metadata(protocol),
         assignment=member.assignment,
     )
@@ -115,14 +116,14 @@ def decode_offset_value(value: bytes) -> OffsetAndMetadata:
     )
 
 
-def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> None:
+def restore_group(group: ClassicGroup, value: bytes, now: float, wall_ms: int) -> None:
     """Restore a classic group from its record.
 
     Args:
         group: A new group, which is changed.
         value: The record's value.
         now: The time on the group's clock (s), from which sessions start.
-        wall: The wall-clock time (ms), which the record's timestamps are compared with.
+        wall_ms: The wall-clock time (ms), which the record's timestamps are compared with.
     """
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
@@ -133,7 +134,7 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> N
             member.client_id,
             member.client_host,
             member.session_timeout / 1000,
-            # Version 0 has no rebalance timeout; as in JoinGroup v0, the session timeout applies.
+            # Version 0 has no rebalance timeout: the session timeout applies, as in JoinGroup v0.
             (member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout) / 1000,
             ((read.protocol or "", member.subscription),),
             member.assignment,
@@ -148,6 +149,6 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> N
         protocol=read.protocol,
         leader=read.leader,
     )
-    # The retention of offsets goes on across a restart, by wall time; max() if the clock was set back.
+    # The retention of offsets continues across a restart, by wall time. max() is for a clock that was set back.
     if not members and read.current_state_timestamp >= 0:
-        group.empty_since = now - max(wall - read.current_state_timestamp, 0) / 1000
+        group.empty_since = now - max(wall_ms - read.current_state_timestamp, 0) / 1000

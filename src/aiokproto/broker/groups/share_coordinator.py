@@ -1,7 +1,7 @@
 """The requests of share groups (KIP-932), and the initialization and deletion of their partitions' states.
 
-The states are stored by the share coordinator, in another topic. Each change to them is therefore written to the group
-first as an intent, then made, then written to the group as done: see :mod:`aiokproto.broker.groups.share`.
+The share coordinator stores the states in another topic. Each change to them is therefore first written to the group as
+an intent, then made, then written to the group as done: see :mod:`aiokproto.broker.groups.share`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 
 from aiokproto.broker.groups.assignment import HeartbeatResult
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareGroup, ShareHeartbeat
 from aiokproto.broker.groups.store import Entry, GroupStore
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Topic
@@ -48,7 +47,8 @@ class ShareGroupCoordinator(GroupStore):
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ShareGroup.update_member`.
         """
-        # Only a member that joins creates a group: one that believes to be in it must learn that it is gone.
+        # A group is created only by a member that joins. A member that believes it's in the group must learn that the
+        # group is gone.
         if heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH and group_id not in self._entries:
             self._new_share_group(group_id)
         entry, group = self._share_group(group_id)
@@ -105,7 +105,7 @@ class ShareGroupCoordinator(GroupStore):
         for (name, index), error in results.items():
             if error is ErrorCode.NONE:
                 accepted.setdefault(name, {})[index] = start_offsets[name][index]
-        # Nothing to write, and no reason to create the group.
+        # Nothing has to be written, and there's no reason to create the group.
         if not accepted:
             return results
         if group_id not in self._entries:
@@ -114,7 +114,8 @@ class ShareGroupCoordinator(GroupStore):
         topics = {name: self._state.topics[name] for name in accepted}
         for name, offsets in accepted.items():
             group.states.start_initializing(topics[name].topic_id, name, offsets)
-        # The intent, before the share coordinator is called: another coordinator would continue from here.
+        # The intent is written before the share coordinator is called, because another coordinator would continue from
+        # here.
         self._write_changes(entry)
         for name, offsets in accepted.items():
             failed = self._initialize_states(group, topics[name].topic_id, offsets)
@@ -126,7 +127,7 @@ class ShareGroupCoordinator(GroupStore):
         """Delete the states of some topics of a group without members (DeleteShareGroupOffsets).
 
         Returns:
-            The error of each topic by name, or NONE; UNKNOWN_TOPIC_OR_PARTITION if the group has no state of it.
+            The error of each topic by name, or NONE; UNKNOWN_TOPIC_OR_PARTITION if the group has no state for it.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -146,7 +147,7 @@ class ShareGroupCoordinator(GroupStore):
         known = {*group.states.initializing, *group.states.initialized, *group.states.deleting}
         for topic in [self._state.topic_by_id(topic_id) for topic_id in known]:
             error = self._delete_states(entry, group, topic) if topic is not None else ErrorCode.NONE
-            # Kept in ``deleting``: the next DeleteGroups goes on there.
+            # The topic stays in ``deleting``, where the next DeleteGroups continues.
             if error:
                 raise BrokerError(error)
 
@@ -177,7 +178,7 @@ class ShareGroupCoordinator(GroupStore):
         return ErrorCode.NONE if start >= -1 else ErrorCode.INVALID_REQUEST
 
     def _initialize(self, entry: Entry, group: ShareGroup) -> None:
-        """Initialize the states that are missing. What fails is tried again at the next heartbeat."""
+        """Initialize the states that are missing. The next heartbeat tries again what fails."""
         missing = group.missing()
         # The intent is written before the share coordinator is called: see StatePartitionMetadata.
         for topic_id, partitions in missing.items():
@@ -185,15 +186,16 @@ class ShareGroupCoordinator(GroupStore):
         if missing:
             self._write_changes(entry)
         for topic_id, partitions in missing.items():
-            # Partitions added to a topic that the group reads already start at 0, whatever share.auto.offset.reset
-            # says: all their records are newer than the subscription, and "latest" would skip some.
+            # Partitions that are added to a topic which the group already reads start at 0, whatever
+            # share.auto.offset.reset says: all their records are newer than the subscription, and "latest" would skip
+            # some.
             start = 0 if topic_id in group.states.initialized else -1
             # The group epoch becomes the state epoch: each reset must have a higher one.
             self._initialize_states(group, topic_id, dict.fromkeys(sorted(partitions), start))
             group.changed = True
 
     def _initialize_states(self, group: ShareGroup, topic_id: bytes, offsets: StartOffsets) -> dict[int, ErrorCode]:
-        """Initialize states whose intent is written; returns the errors by partition."""
+        """Initialize states whose intent is written. Return the errors by partition."""
         failed: dict[int, ErrorCode] = {}
         for index, start in offsets.items():
             try:
@@ -209,7 +211,7 @@ class ShareGroupCoordinator(GroupStore):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._write_changes(entry)
         try:
-            # All partitions of the topic, since an earlier attempt may have deleted only some before it failed.
+            # All partitions of the topic are deleted: an earlier attempt may have deleted only some before it failed.
             for index in range(len(topic.partitions)):
                 self._states.delete(group.group_id, topic.topic_id, index)
         except BrokerError as error:

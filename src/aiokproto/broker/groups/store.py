@@ -1,18 +1,18 @@
 """The groups in memory, and their records in the offsets topic.
 
-A group belongs to the partition of the offsets topic that its id hashes to, and is coordinated by that partition's
-leader. When the leader changes, the group is unloaded and read from the log again, as the new coordinator of a real
-cluster would read it: JoinGroup and SyncGroup requests that wait at the old one fail with NOT_COORDINATOR.
+A group belongs to the partition of the offsets topic that its id hashes to, and that partition's leader coordinates it.
+When the leader changes, the group is unloaded and read from the log again, as the new coordinator of a real cluster
+would read it: JoinGroup and SyncGroup requests that wait at the old one fail with NOT_COORDINATOR.
 
-Every operation on a group ends with :meth:`GroupStore._finish_operation`, which writes the records that changed, sends
-the responses that became ready, and sets the timer for the group's next timeout, in this order: a response must not
-report a state that is not in the log yet.
+Every operation on a group ends with :meth:`GroupStore._finish_operation`. It writes the records that changed, sends the
+responses that became ready, and sets the timer for the group's next timeout, in this order, because a response must not
+report a state that isn't in the log yet.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicGroupState as ClassicGroupState
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.consumer.subscriptions import Topics
 from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.image import Image, Record
 from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
@@ -38,7 +39,6 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
-from aiokproto.broker.groups.turns import Turns
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.internal_topics import InternalRecord, Take, internal_topic_records, partition_for
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
@@ -50,18 +50,21 @@ from aiokproto.records import BatchBuilder
 _RECORDS = (consumer_records, share_records, streams_records)
 """The record formats of groups that are stored as an :data:`Image`: all but classic ones."""
 
+PAUSE = 0.01
+"""The pause between two slices (s). It's about as long as a slice, so that all of this work takes at most half of the
+time."""
 
 AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 @dataclass(eq=False)
 class Entry:
-    """A group with what the store knows about it.
+    """A group, with the state that the store keeps for it.
 
     Attributes:
         group: The group. It is replaced when the group changes its type.
         offsets: The committed offsets by topic and partition.
-        timer: Set for the group's next timeout.
+        timer: The timer for the group's next timeout; None without one.
         written: The image of the group in the offsets topic; empty for a classic group.
     """
 
@@ -83,27 +86,6 @@ class _GroupWaiter(NamedTuple):
             self.waiter.set_result(group)
 
 
-class ClusterTopics:
-    """The cluster's topics, as groups look them up."""
-
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-
-    def find(self, name: str) -> tuple[bytes, int] | None:
-        """Return a topic's id and number of partitions; None if it does not exist."""
-        topic = self._state.topics.get(name)
-        return (topic.topic_id, len(topic.partitions)) if topic is not None else None
-
-    def name(self, topic_id: bytes) -> str | None:
-        """Return a topic's name; None if no topic has this id."""
-        topic = self._state.topic_by_id(topic_id)
-        return topic.name if topic is not None else None
-
-    def names(self) -> Iterable[str]:
-        """Return the names of all topics."""
-        return self._state.topics
-
-
 def check_group_id(group_id: str) -> None:
     """Raise :class:`BrokerError` INVALID_GROUP_ID if the id is empty."""
     if not group_id:
@@ -123,21 +105,21 @@ class GroupStore:
         self._state = state
         self._entries: dict[str, Entry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        # By index: partitions of the offsets topic whose groups cannot be served yet.
+        # Partitions of the offsets topic whose groups cannot be served yet, by index.
         self._not_loaded: dict[int, Partition] = {}
-        self._topics = ClusterTopics(state)
-        # Callers of wait_for(), for tests.
+        self._topics = Topics(state)
+        # The callers of wait_for(), which tests use.
         self._waiters: list[_GroupWaiter] = []
         self.pending: PendingTransactionalOffsets[OffsetAndMetadata] = PendingTransactionalOffsets()
         self.loading_paused = False
-        # By entry: resolutions of regular expressions.
-        self._turns = Turns()
-        # From reading() to start().
+        # The resolutions of regular expressions, by entry.
+        self._sliced_work = SlicedWork()
+        # What was read so far, from reading() until start().
         self._found = _Found(self.pending)
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of the offsets topic that are to be read before :meth:`start`, and who takes their
-        records."""
+        """Yield the partitions of the offsets topic that are to be read before :meth:`start`, and the function that
+        takes their records."""
         topic = self._state.topics.get(OFFSETS_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, partial(self._found.take, partition.index)
@@ -150,7 +132,7 @@ class GroupStore:
 
     def close(self) -> None:
         """Unload all groups: stop timers, and fail waiting requests and callers of :meth:`wait_for`."""
-        self._turns.close()
+        self._sliced_work.close()
         for entry in self._entries.values():
             self._unload(entry)
         self._entries.clear()
@@ -183,7 +165,7 @@ class GroupStore:
         entry = self._entries.get(group_id)
         if entry is not None:
             waiting.notify(entry.group)
-        # Also if it is done already: then the await returns at once.
+        # If the future is already done, the await returns at once.
         self._waiters.append(waiting)
         try:
             return await waiting.waiter
@@ -205,7 +187,8 @@ class GroupStore:
         """
         check_group_id(group_id)
         partition = self.partition_of(group_id)
-        # Before the load: a client at the wrong node must look for the coordinator, not wait here.
+        # The leader is checked before the load, because a client at the wrong node must look for the coordinator, not
+        # wait here.
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
         if partition.index in self._not_loaded:
@@ -222,7 +205,7 @@ class GroupStore:
 
     def leader_changed(self, partition: Partition) -> None:
         """Unload the groups of a partition of the offsets topic whose leader changed, and load them from the log."""
-        # Even if the same node leads again: the log decides what the groups are.
+        # The groups are unloaded even if the same node leads again: the log decides what they are.
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
             self._unload(self._entries.pop(group_id))
         # The partition may still wait for resume_loading from an earlier change of leader.
@@ -236,7 +219,7 @@ class GroupStore:
 
     def entries_of(self, node_id: int) -> Iterable[Entry]:
         """Return the groups that a node coordinates."""
-        # All nodes share the entries: each lists its own.
+        # All nodes share the entries, and each node lists its own.
         return [entry for group_id, entry in self._entries.items() if self.partition_of(group_id).leader == node_id]
 
     # ---- internals
@@ -297,17 +280,19 @@ class GroupStore:
     def _finish_operation(self, entry: Entry) -> None:
         """Write what changed, send the responses that became ready, and set the timer."""
         group = entry.group
-        # First of all: a member must not act on a generation or assignment that a new coordinator would not know.
+        # The changes are written first: a member must not act on a generation or assignment that a new coordinator
+        # wouldn't know.
         if group.changed:
             self._write_changes(entry)
         if isinstance(group, ClassicGroup):
             self._send_responses(group)
-        # One timer for each group, set anew after every operation: most operations change the earliest deadline.
+        # Each group has one timer, which is set again after every operation: most operations change the earliest
+        # deadline.
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
         deadline = group.next_deadline()
-        # A dead group stays referenced by its waiting requests only.
+        # A dead group needs no timer: only its waiting requests still refer to it.
         if deadline is not None and group.state is not ClassicGroupState.DEAD:
             entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
         for waiting in self._waiters:
@@ -323,24 +308,24 @@ class GroupStore:
     def _write_changes(self, entry: Entry) -> None:
         group = entry.group
         group.changed = False
-        wall = self._state.clock.wall()
+        wall_ms = self._state.clock.wall()
         records: list[Record]
         if isinstance(group, ClassicGroup):
-            records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
+            records = [(encode_group_key(group.group_id), encode_group_value(group, wall_ms))]
         else:
             if isinstance(group, ShareGroup):
-                records = share_records.changes(group, entry.written, wall)
+                records = share_records.changes(group, entry.written, wall_ms)
             elif isinstance(group, StreamsGroup):
-                records = streams_records.changes(group, entry.written, wall)
+                records = streams_records.changes(group, entry.written, wall_ms)
             else:
-                records = consumer_records.changes(group, entry.written, wall)
+                records = consumer_records.changes(group, entry.written, wall_ms)
             group.dirty.clear()
         self._write(self.partition_of(group.group_id), records)
 
     def _write_tombstones(self, entry: Entry) -> None:
-        """Write tombstones for a group's records, since it is deleted or changes its type. Its offsets stay."""
+        """Write tombstones for a group's records because it is deleted or changes its type. Its offsets stay."""
         group_id = entry.group.group_id
-        # All keys that were ever written for it, so that nothing of the old type is left for _restore_image().
+        # All keys that were ever written get a tombstone, so that _restore_image() finds nothing of the old type.
         keys = [encode_group_key(group_id)] if isinstance(entry.group, ClassicGroup) else list(entry.written)
         self._write(self.partition_of(group_id), [(key, None) for key in keys])
         entry.written.clear()
@@ -382,7 +367,7 @@ class GroupStore:
             self._not_loaded[partition.index] = partition
             return
         found = _Found(self.pending)
-        # What is still pending is found in the log again.
+        # Offsets that are still pending are found in the log again.
         self.pending.drop(partition.index)
         for offset, record in internal_topic_records(partition):
             found.take(partition.index, offset, record)
@@ -403,7 +388,7 @@ class GroupStore:
     ) -> None:
         if metadata is None and not image and not offsets:
             return
-        # A group with offsets only is a classic one without members, as Kafka restores it too.
+        # A group that has only offsets is a classic one without members, as Kafka restores it too.
         entry = self._create(group_id)
         entry.offsets = offsets
         if image:
@@ -413,7 +398,7 @@ class GroupStore:
             group.dirty.clear()
         elif metadata is not None and isinstance(entry.group, ClassicGroup):
             restore_group(entry.group, metadata, self._now(), self._state.clock.wall())
-        # Nothing has changed, so that this only sets the timer for the members' sessions.
+        # Nothing has changed, so this only sets the timer for the members' sessions.
         self._finish_operation(entry)
 
     def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
@@ -431,8 +416,44 @@ class GroupStore:
         return group
 
 
+class SlicedWork:
+    """Long work in slices, which take turns with each other and leave half of the time to everyone else."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, Callable[[], bool]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, key: Hashable, work: Callable[[], bool]) -> None:
+        """Add work, unless there already is some with this key. It is called until it returns True."""
+        self._waiting.setdefault(key, work)
+        if self._timer is None:
+            self._schedule()
+
+    def close(self) -> None:
+        """Drop all work."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PAUSE, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        key = next(iter(self._waiting))
+        work = self._waiting.pop(key)
+        try:
+            if not work():
+                self._waiting[key] = work
+        finally:
+            # The other work continues after an error, which the event loop reports.
+            if self._waiting:
+                self._schedule()
+
+
 class _Found:
-    """What the offsets topic has of groups, as far as it was read."""
+    """What was read of the groups in the offsets topic so far."""
 
     def __init__(self, pending: PendingTransactionalOffsets[OffsetAndMetadata]) -> None:
         self.groups: dict[str, bytes | None] = {}
@@ -441,17 +462,17 @@ class _Found:
         self._pending = pending
 
     def take(self, partition: int, offset: int, record: InternalRecord) -> None:
-        """Take the next record of a partition. None is of an aborted transaction; ``producer_id`` is -1 unless the
-        transaction is still open."""
+        """Take the next record of a partition. Records of aborted transactions are left out. ``producer_id`` is -1
+        unless the transaction is still open."""
         key, value, producer_id = record
         read = decode_key(key)
         if isinstance(read, GroupMetadataKey):
             self.groups[read.group] = value
         elif isinstance(read, OffsetCommitKey) and producer_id >= 0 and value is not None:
-            where = (read.topic, read.partition)
-            self._pending.add(partition, producer_id, read.group, {where: decode_offset_value(value)})
+            committed = {(read.topic, read.partition): decode_offset_value(value)}
+            self._pending.add(partition, producer_id, read.group, committed)
         elif isinstance(read, OffsetCommitKey):
-            # The same order of precedence as when the records were written: see GroupCoordinator.commit.
+            # The order of precedence is the same as when the records were written: see GroupCoordinator.commit.
             self._pending.supersede(partition, read.group, [(read.topic, read.partition)])
             of_group = self.offsets.setdefault(read.group, {})
             if value is None:

@@ -57,8 +57,7 @@ class StreamsGroupCoordinator(GroupStore):
         new_group = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
         if entry is None:
             self._entries[group_id] = Entry(new_group)
-        # Offsets can be set before an application starts, by an admin client: that creates a classic group without
-        # members.
+        # An admin client can set offsets before an application starts, which creates a classic group without members.
         elif isinstance(entry.group, ClassicGroup) and not entry.group.members:
             self._write_tombstones(entry)
             entry.group = new_group

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn: add partitions to a transaction before it writes to them (KIP-98).
 
-v2: PRODUCER_FENCED. v4 (KIP-890) is for brokers: several transactions in one request, and ``verify_only``, which checks
-that partitions are added already and changes nothing. v5: TRANSACTION_ABORTABLE.
+v2: PRODUCER_FENCED. v4 (KIP-890) is for brokers: several transactions in one request, and ``verify_only``, which only
+checks that the partitions have been added. v5: TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REQUIRES = (
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     if context.version >= 4:
-        results = [await _result(each, context) async for each in context.each(request.transactions)]
+        results = [await _result(transaction, context) async for transaction in context.each(request.transactions)]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -53,8 +53,8 @@ async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestConte
             if context.state.find_partition(topic.name, index) is None:
                 unknown.add((topic.name, index))
     if unknown:
-        # All or nothing, as in KafkaApis: half of the partitions would leave the producer in doubt about the
-        # transaction.
+        # Either all partitions are added or none, as in KafkaApis: half of them would leave the producer in doubt about
+        # the transaction.
         error, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {partition: error if partition in unknown else not_attempted for partition in partitions}
     missing: list[TopicPartition] = []
@@ -67,7 +67,7 @@ async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestConte
             context.transactions.add_partitions(transaction.transactional_id, producer, partitions)
     except BrokerError as error:
         return dict.fromkeys(partitions, fencing_code(error.code, context.version >= 2))
-    # The producer can abort and go on; before v5 (KIP-890) it knows only the fatal error.
+    # The producer can abort and go on. Before v5 (KIP-890) it knows only the fatal error.
     not_added = ErrorCode.TRANSACTION_ABORTABLE if context.version >= 5 else ErrorCode.INVALID_TXN_STATE
     return {partition: not_added if partition in missing else ErrorCode.NONE for partition in partitions}
 

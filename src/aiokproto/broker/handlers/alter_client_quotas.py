@@ -27,7 +27,7 @@ async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> 
 async def _alter(
     entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: RequestContext
 ) -> AlterClientQuotasResponseEntryData:
-    entity = [(each.entity_type, each.entity_name) async for each in context.each(entry.entity)]
+    entity = [(part.entity_type, part.entity_name) async for part in context.each(entry.entity)]
     response = AlterClientQuotasResponseEntryData(
         error_code=ErrorCode.NONE,
         error_message=None,

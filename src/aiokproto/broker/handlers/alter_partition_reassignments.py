@@ -1,7 +1,7 @@
 """AlterPartitionReassignments: assign the replicas of partitions to other nodes (KIP-455).
 
 v1: ``allow_replication_factor_change``. All nodes share the data, so a reassignment is complete when its response is
-sent, and there is never one to cancel.
+sent, and no reassignment can be cancelled.
 """
 
 from __future__ import annotations

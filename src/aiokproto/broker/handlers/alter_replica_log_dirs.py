@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas to another log directory of the same node (KIP-113). There is only one here."""
+"""AlterReplicaLogDirs: move replicas to another log directory of the node (KIP-113). This broker has only one."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext
         async for topic in context.each(request.topics):
             # A request may name a topic twice.
             partitions = offsets.setdefault(topic.topic_name, {})
-            async for each in context.each(topic.partitions):
-                partitions[each.partition_index] = each.start_offset
+            async for partition in context.each(topic.partitions):
+                partitions[partition.partition_index] = partition.start_offset
         results = context.groups.alter_share_offsets(request.group_id, offsets)
     except BrokerError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
@@ -49,8 +49,9 @@ async def _response(
         topic_id=topic.topic_id if topic is not None else ZERO_UUID,
         partitions=[
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, error_code=results[requested.topic_name, each.partition_index]
+                partition_index=partition.partition_index,
+                error_code=results[requested.topic_name, partition.partition_index],
             )
-            async for each in context.each(requested.partitions)
+            async for partition in context.each(requested.partitions)
         ],
     )

@@ -19,10 +19,16 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    deletions = [Deletion(each.name, each.mechanism) async for each in context.each(request.deletions)]
+    deletions = [Deletion(deletion.name, deletion.mechanism) async for deletion in context.each(request.deletions)]
     upsertions = [
-        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
-        async for each in context.each(request.upsertions)
+        Upsertion(
+            upsertion.name,
+            upsertion.mechanism,
+            upsertion.iterations,
+            bytes(upsertion.salt),
+            bytes(upsertion.salted_password),
+        )
+        async for upsertion in context.each(request.upsertions)
     ]
     results = await context.turns.finish(context.security.altering_credentials(deletions, upsertions))
     await context.security.saved()

@@ -1,7 +1,7 @@
 """ApiVersions: the APIs and versions that this node serves, and the cluster's features (KIP-511, KIP-584).
 
-v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. The dispatcher responds to a version
-that is not served, in version 0.
+v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. If a version isn't served, the
+dispatcher responds in version 0.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
 
 def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsResponse:
     """Return the response that lists ``served``."""
-    # Kafka's clients that send older versions fail on a response in which a feature has the minimum level 0.
-    least = 0 if version >= 4 else 1
+    # Kafka's clients that send older versions fail on a response that has a feature with the minimum level 0.
+    lowest = 0 if version >= 4 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -53,7 +53,7 @@ def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsRes
             for key, versions in served.items()
         ],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=max(levels.lowest, least), max_version=levels.highest)
+            SupportedFeatureKey(name=name, min_version=max(levels.lowest, lowest), max_version=levels.highest)
             for name, levels in features.SUPPORTED.items()
         ],
     )

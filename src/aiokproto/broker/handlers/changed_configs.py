@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: they differ only in how the new options are computed."""
+"""What AlterConfigs and IncrementalAlterConfigs share. They differ only in how they compute the new options."""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ async def collect_offsets(
 ) -> list[tuple[int, ErrorCode]]:
     """Add the valid offsets of a topic to ``offsets``.
 
-    Whether they can be committed is checked behind all of them, at once with the commit: others have their turn in
-    between.
+    The caller checks whether they can be committed after the last topic, at once with the commit, because other tasks
+    run in between.
 
     Args:
         topic: The topic in the request.
-        offsets: Gets the offsets that can be committed.
+        offsets: Receives the offsets that can be committed.
         committed: Makes the committed offset of a partition in the request.
         context: The context of the request.
         by_id: Whether the request names topics by id instead of by name.
@@ -85,4 +85,4 @@ def partition_ids(
     for topic_request in request.topics:
         topic = context.state.topics.get(topic_request.name)
         topic_id = topic.topic_id if topic is not None else topic_request.topic_id
-        yield from ((topic_id, each.partition_index) for each in topic_request.partitions)
+        yield from ((topic_id, partition.partition_index) for partition in topic_request.partitions)

@@ -23,7 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _CLASSIC, _CONSUMER = 0, 1
-"""Member types: which protocol the member uses."""
+"""Member types, by the protocol that the member uses."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.GROUP),
@@ -77,14 +77,14 @@ def _describe_member(member: ConsumerMember, group: ConsumerGroup, context: Requ
     )
 
 
-def _assignment(places: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
+def _assignment(partitions: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
     """Return an assignment without deleted topics.
 
     Raises:
-        BrokerError: The client is not authorized to describe one of the topics. The response then has only the error.
+        BrokerError: The client isn't authorized to describe one of the topics. The response then has only the error.
     """
     assignment = Assignment(topic_partitions=[])
-    for topic_id, indexes in by_topic(places).items():
+    for topic_id, indexes in by_topic(partitions).items():
         topic = context.state.topic_by_id(topic_id)
         if topic is not None:
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)

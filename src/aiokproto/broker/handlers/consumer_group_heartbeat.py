@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (KIP-848): join, stay in and leave a consumer group.
 
-v1: regular expressions, and the member generates its member id; in v0 it can leave that to the coordinator.
+v1: regular expressions, and the member generates its member id. In v0 it can leave that to the coordinator.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     try:
         check_consumer_protocol(context)
         async for name in context.each(request.subscribed_topic_names or ()):
-            # One topic without permission fails the heartbeat, as in KafkaApis. A pattern leaves out such topics
-            # instead.
+            # One topic without permission fails the heartbeat, as in KafkaApis. A pattern only leaves out such topics.
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -66,12 +65,12 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
+    """Validate the request without looking at the group. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "instance_id", "rack_id")
     joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid(f"member_epoch is {request.member_epoch}")
-    # Since v1 the client makes its member id (KIP-1082): a first heartbeat that is retried adds no second member.
+    # The client makes its member id from v1 on (KIP-1082), so a first heartbeat that is retried adds no second member.
     if not request.member_id.strip() and not (joining and version == 0):
         raise invalid("member_id is empty")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
@@ -79,7 +78,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     if joining:
         if request.rebalance_timeout_ms == -1:
             raise invalid("rebalance_timeout_ms must be set to join")
-        # A member that joins owns nothing: what it had before was lost with its membership.
+        # A member that joins owns nothing: it lost its earlier partitions with its membership.
         if request.topic_partitions is None or request.topic_partitions:
             raise invalid("topic_partitions must be an empty list to join")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
@@ -90,7 +89,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
             detail=f"server_assignor {request.server_assignor!r} is not one of {', '.join(ASSIGNORS)}",
         )
     if request.subscribed_topic_regex:
-        # Checked here, so that the group never has a pattern that does not compile.
+        # This compiles the pattern early, so that the group never has a pattern that doesn't compile.
         compile_pattern(request.subscribed_topic_regex)
 
 

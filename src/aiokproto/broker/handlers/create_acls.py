@@ -1,4 +1,4 @@
-"""CreateAcls: add access control entries. Error texts are Kafka's."""
+"""CreateAcls: add access control entries. The error texts are Kafka's."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     authorizer = context.security.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
-    read = [_read_or_fail(creation) async for creation in context.each(request.creations)]
-    # From here on at once: others add entries, too.
+    outcomes = [_read_or_fail(creation) async for creation in context.each(request.creations)]
+    # Nothing awaits from here until the entries are added, since other requests add entries, too.
     acls: list[Acl] = []
-    for number, each in enumerate(read):
-        if isinstance(each, Acl):
+    for number, outcome in enumerate(outcomes):
+        if isinstance(outcome, Acl):
             if len(authorizer) + len(acls) < MAX_ACLS:
-                acls.append(each)
+                acls.append(outcome)
             else:
                 text = f"the authorizer has {MAX_ACLS} entries, its maximum"
-                read[number] = BrokerError(ErrorCode.POLICY_VIOLATION, detail=text)
+                outcomes[number] = BrokerError(ErrorCode.POLICY_VIOLATION, detail=text)
     if acls:
         context.security.add_acls(acls)
         await context.security.saved()
-    return CreateAclsResponse(results=[_result(each) async for each in context.each(read)])
+    return CreateAclsResponse(results=[_result(outcome) async for outcome in context.each(outcomes)])
 
 
 def known(kind: type[Kind], code: int) -> Kind:
-    """Return the enum member with a code; UNKNOWN, which is 0 in all of these enums, if there is none."""
+    """Return the enum member with a code. If there is none, return UNKNOWN, which is 0 in all of these enums."""
     return kind(code) if code in kind.__members__.values() else kind(0)
 
 
@@ -59,9 +59,9 @@ def _read_or_fail(creation: AclCreation) -> Acl | BrokerError:
         return error
 
 
-def _result(of: Acl | BrokerError) -> AclCreationResult:
-    if isinstance(of, BrokerError):
-        return AclCreationResult(error_code=of.code, error_message=of.detail)
+def _result(outcome: Acl | BrokerError) -> AclCreationResult:
+    if isinstance(outcome, BrokerError):
+        return AclCreationResult(error_code=outcome.code, error_message=outcome.detail)
     return AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
 
 

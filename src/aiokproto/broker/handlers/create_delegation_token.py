@@ -59,5 +59,7 @@ async def _create(request: CreateDelegationTokenRequest, owner: Principal, conte
     context.connection.check_delegation()
     if owner != requester:
         context.authorize(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
-    renewers = [Principal(each.principal_type, each.principal_name) async for each in context.each(request.renewers)]
+    renewers = [
+        Principal(renewer.principal_type, renewer.principal_name) async for renewer in context.each(request.renewers)
+    ]
     return context.security.tokens.create(owner, requester, renewers, request.max_lifetime_ms)

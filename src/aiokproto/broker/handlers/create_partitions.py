@@ -27,7 +27,9 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
 
 
 def _grow(requested: CreatePartitionsTopic, dry_run: bool, context: RequestContext) -> CreatePartitionsTopicResult:
-    assignments = None if requested.assignments is None else [each.broker_ids for each in requested.assignments]
+    assignments = None
+    if requested.assignments is not None:
+        assignments = [assignment.broker_ids for assignment in requested.assignments]
     try:
         context.mutation_quota.record(_added(requested, context))
         context.state.add_partitions(requested.name, requested.count, assignments, dry_run=dry_run)

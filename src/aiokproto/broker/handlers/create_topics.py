@@ -1,6 +1,6 @@
 """CreateTopics. v4: -1 for the broker's defaults. v5: the options of the created topic (KIP-525). v7: its id (KIP-516).
 
-Every node serves it, as Kafka's brokers forward it to the controller.
+Every node serves it, because Kafka's brokers forward it to the controller.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ REQUIRES = (
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    # Older clients do not know THROTTLING_QUOTA_EXCEEDED: they are throttled after the change instead (KIP-599).
+    # Older clients don't know THROTTLING_QUOTA_EXCEEDED. They are throttled after the change instead (KIP-599).
     context.mutation_quota.strict = context.version >= 6
     check_new_partitions(_count(topic, context) for topic in request.topics)
     response = CreateTopicsResponse(topics=[])
     for topic in request.topics:
         if response.topics:
-            # Each takes a directory, and a request can have thousands.
+            # Each topic takes a directory, and a request can have thousands of topics.
             await context.turns.pause()
         response.topics.append(_response(topic, times[topic.name], request.validate_only, context))
     return response
@@ -58,7 +58,7 @@ def _count(requested: CreatableTopic, context: RequestContext) -> int:
 
 def _response(requested: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
     try:
-        # Each of the topics named twice fails: which one is meant is unknown.
+        # If a topic is named twice, each of the two fails, since it's unknown which one is meant.
         if times > 1:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, detail=f"topic {requested.name!r} is in the request {times} times"
@@ -67,7 +67,7 @@ def _response(requested: CreatableTopic, times: int, dry_run: bool, context: Req
     except BrokerError as error:
         return CreatableTopicResult(name=requested.name, error_code=error.code, error_message=error.detail)
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
-        # The permission to create a topic does not include the permission to describe its options (KIP-525).
+        # The permission to create a topic doesn't include the permission to describe its options (KIP-525).
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -103,13 +103,13 @@ def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -
             detail="num_partitions and replication_factor must be -1 with assignments, not"
             f" {requested.num_partitions} and {requested.replication_factor}",
         )
-    # Before the topic is created: it rejects what would exceed the quota. Partitions count, not requests.
+    # The quota is recorded before the topic is created, which it may reject. Partitions count, not requests.
     context.mutation_quota.record(_count(requested, context))
     return context.state.create_topic(
         requested.name,
         requested.num_partitions,
         requested.replication_factor,
         {config.name: config.value for config in requested.configs},
-        {each.partition_index: each.broker_ids for each in requested.assignments},
+        {assignment.partition_index: assignment.broker_ids for assignment in requested.assignments},
         dry_run=dry_run,
     )

@@ -1,4 +1,4 @@
-"""DeleteRecords: move the log start offset of partitions forward; -1: to the high watermark (KIP-107)."""
+"""DeleteRecords: move the log start offset of partitions forward. -1 is the high watermark (KIP-107)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (KIP-932): delete the states that a share group without members has of some topics."""
+"""DeleteShareGroupOffsets (KIP-932): delete a share group's states of some topics. The group must have no members."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
         responses=[
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
-                # As in Kafka, which looks up the ids only of topics it has deleted states of.
+                # Kafka, too, looks up the id of a topic only if it has deleted states of the topic.
                 topic_id=ids[name] if error is ErrorCode.NONE else ZERO_UUID,
                 error_code=error,
                 error_message="the group has no state of this topic" if error else None,

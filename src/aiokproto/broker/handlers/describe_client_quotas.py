@@ -20,8 +20,8 @@ REQUIRES = (Required(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),)
 
 async def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     components = [
-        FilterComponent(each.entity_type, each.match_type, each.match)
-        async for each in context.each(request.components)
+        FilterComponent(component.entity_type, component.match_type, component.match)
+        async for component in context.each(request.components)
     ]
     found = context.security.client_quotas.describe(components, strict=request.strict)
     return DescribeClientQuotasResponse(

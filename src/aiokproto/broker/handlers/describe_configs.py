@@ -1,7 +1,7 @@
 """DescribeConfigs: options of topics (resource type 2), brokers (4), client metrics (16) and groups (32).
 
 v1: synonyms. v3: types.
-A node describes only its own options; those that were set for all brokers have the empty resource name (KIP-226).
+A node describes only its own options. Options that were set for all brokers have the empty resource name (KIP-226).
 Documentation texts are never returned.
 """
 
@@ -54,7 +54,7 @@ REQUIRES = (
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     once = Once()
-    # Making the options of a resource takes much longer than its name does to send, whichever of them are wanted.
+    # Making the options of a resource takes much longer than sending its name, whichever options are wanted.
     entries = cache(partial(_entries, context))
     return DescribeConfigsResponse(
         results=[
@@ -84,10 +84,10 @@ def _response(
         result.error_code, result.error_message = error.code, error.detail
         return result
     wanted = frozenset(requested.configuration_keys or ())
-    # An empty list means all, as null does: so Kafka reads it, whatever the protocol's text says.
+    # An empty list means all options, as null does. Kafka reads it like this, whatever the protocol's text says.
     result.configs = [entry for entry in found if not wanted or entry.name in wanted]
     for entry in result.configs:
-        # v1 replaced the flag by the source (KIP-226).
+        # v1 replaced this flag by the source (KIP-226).
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
         if not synonyms:
             entry.synonyms = []
@@ -111,7 +111,8 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> list[Des
     if resource_type == BROKER_RESOURCE:
         check_broker_name(context, name)
         changed = context.state.dynamic_options(name)
-        # For all brokers only what was set is listed, as in Kafka: the defaults are those of each node.
+        # The list for all brokers has only the options that were set, as in Kafka, since each node has its own
+        # defaults.
         if isinstance(changed, ClusterOptions):
             return [
                 _entry(option, changed.TABLE[option].code, [(option, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])
@@ -125,7 +126,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> list[Des
 
 
 def require_for_configs(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
-    """Check the permission for an operation on the options of a resource. Those of brokers belong to the cluster.
+    """Check the permission for an operation on a resource's options. Broker options belong to the cluster.
 
     Raises:
         BrokerError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED.
@@ -139,7 +140,7 @@ def require_for_configs(context: RequestContext, operation: Operation, resource_
 
 
 def check_broker_name(context: RequestContext, name: str) -> None:
-    """Check that a broker resource is this broker, or with an empty name all brokers.
+    """Check that a broker resource is this broker, or all brokers, which have the empty name.
 
     Raises:
         BrokerError: INVALID_REQUEST.
@@ -158,7 +159,7 @@ def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
 
 
 def own_entries(options: ConfigOverrides, set_here: int) -> list[DescribeConfigsResourceResult]:
-    """Return a topic's or group's options with their sources. ``set_here`` is the source of those set on itself."""
+    """Return a topic's or group's options with their sources. ``set_here`` is the source of its own values."""
     entries = []
     for name, option in options.TABLE.items():
         own: list[Source] = [(name, set_here, options.overrides[name])] if name in options.overrides else []
@@ -178,14 +179,14 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
         )
         if own or cluster_wide:
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
-    # Clients and tools look here for the addresses; they are arguments of Cluster, and no options.
+    # Clients and tools look here for the addresses, which are arguments of Cluster and not options.
     node, security = context.node, context.security
     for name, host in (("advertised.listeners", node.host), ("listeners", node.listens or node.host)):
         listener = f"{security.protocol}://{address(host, node.port)}"
         entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, listener)], read_only=True))
     for name in ("broker.id", "node.id"):
         entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
-    # The nodes do not talk to each other. Kafka's options for that have the values of the one listener.
+    # The nodes don't talk to each other. Kafka's options for that have the values of the one listener.
     for name, value in (
         ("listener.security.protocol.map", f"{security.protocol}:{security.protocol}"),
         ("security.inter.broker.protocol", security.protocol),
@@ -202,11 +203,11 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
 def _entry(
     name: str, code: int, sources: Sequence[Source], *, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """Return an option. Its first source is in effect. Passwords have no value."""
+    """Return an option. Its first source is in effect. The value of a password is left out."""
     secret = code == PASSWORD
     synonyms = [
-        DescribeConfigsSynonym(name=called, value=None if secret else value, source=source)
-        for called, source, value in sources
+        DescribeConfigsSynonym(name=source_name, value=None if secret else value, source=source)
+        for source_name, source, value in sources
     ]
     return DescribeConfigsResourceResult(
         name=name,

@@ -32,7 +32,7 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
     context.security.tokens.check_enabled()
     owners = None
     if request.owners is not None:
-        owners = {Principal(each.principal_type, each.principal_name) async for each in context.each(request.owners)}
+        owners = {Principal(owner.principal_type, owner.principal_name) async for owner in context.each(request.owners)}
     return DescribeDelegationTokenResponse(
         error_code=ErrorCode.NONE,
         tokens=[
@@ -45,7 +45,8 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
 
 
 def _visible(token: DelegationToken, context: RequestContext) -> bool:
-    """Whether the client can see a token: its own, or permitted for this token or for all tokens of the owner."""
+    """Return whether the client can see a token: its own, or with a permission for the token or all tokens of its
+    owner."""
     return (
         token.concerns(context.connection.principal)
         or context.is_authorized(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
@@ -63,8 +64,8 @@ def _describe(token: DelegationToken, context: RequestContext) -> DescribedDeleg
         token_id=token.token_id,
         hmac=context.security.tokens.hmac(token),
         renewers=[
-            DescribedDelegationTokenRenewer(principal_type=each.kind, principal_name=each.name)
-            for each in token.renewers
+            DescribedDelegationTokenRenewer(principal_type=renewer.kind, principal_name=renewer.name)
+            for renewer in token.renewers
         ],
     )
     if context.version >= 3:

@@ -1,7 +1,8 @@
 """DescribeLogDirs: the sizes of logs (KIP-113), and from v4 on the size and free space of the disk (KIP-827).
 
-All nodes share one directory; each reports the partitions of which it has a replica. A log that cannot be opened is
-left out, as Kafka leaves out logs that are offline: the response has an error code for a directory, none for a log.
+All nodes share one directory, and each node reports the partitions that it has a replica of. A log that can't be opened
+is left out, as Kafka leaves out logs that are offline: the response has an error code for a directory, but not for a
+log.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     topics: list[DescribeLogDirsTopic] = []
     async for topic in context.each(list(context.state.topics.values())):
         chosen = [
-            each
-            async for each in context.each(list(topic.partitions))
-            if context.node.node_id in each.replicas and (wanted is None or each.index in wanted.get(topic.name, ()))
+            partition
+            async for partition in context.each(list(topic.partitions))
+            if context.node.node_id in partition.replicas
+            and (wanted is None or partition.index in wanted.get(topic.name, ()))
         ]
         partitions = [
-            DescribeLogDirsPartition(partition_index=each.index, partition_size=size, offset_lag=0, is_future_key=False)
-            async for each in context.each(chosen)
-            if (size := _size(each)) is not None
+            DescribeLogDirsPartition(
+                partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False
+            )
+            async for partition in context.each(chosen)
+            if (size := _size(partition)) is not None
         ]
         if partitions:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
@@ -55,7 +59,7 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
 
 
 def _size(partition: Partition) -> int | None:
-    """Return the size of a partition's log in bytes; None if the log cannot be opened."""
+    """Return the size of a partition's log in bytes, or None if the log can't be opened."""
     try:
         return partition.log.size
     except BrokerError:

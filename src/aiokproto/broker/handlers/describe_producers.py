@@ -50,12 +50,12 @@ def _describe(topic: str, index: int, context: RequestContext) -> PartitionRespo
 
 
 def _state(producer: ProducerStateEntry, producers: ProducerStateManager) -> ProducerState:
-    begun = producers.transaction_start(producer.producer_id)
+    start = producers.transaction_start(producer.producer_id)
     return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         last_sequence=producer.last_sequence,
         last_timestamp=producer.last_timestamp,
         coordinator_epoch=producer.coordinator_epoch,
-        current_txn_start_offset=-1 if begun is None else begun,
+        current_txn_start_offset=-1 if start is None else start,
     )

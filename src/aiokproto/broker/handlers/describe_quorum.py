@@ -1,6 +1,6 @@
-"""DescribeQuorum: the voters of the metadata quorum (KIP-595): all nodes, with the controller as the leader.
+"""DescribeQuorum: the voters of the metadata quorum (KIP-595). These are all nodes, with the controller as the leader.
 
-There is no replicated metadata log, so its offsets, epochs and times are -1, which is Kafka's value for unknown.
+There is no replicated metadata log, so its offsets, epochs and times are -1, Kafka's value for unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    # The request's older versions have no place for them.
+    # The older versions have no field for the nodes.
     nodes = context.state.nodes.values() if context.version >= _NODES_SINCE else ()
     topics: list[DescribeQuorumResponseTopicData] = []
     async for topic in context.each(request.topics):

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (KIP-932): the start offsets of share groups. v1: the lag (KIP-1226).
 
-Without a state the start offset is -1, which is not an error, even if the partition or the group does not exist.
+Without a state the start offset is -1. This isn't an error, even if the partition or the group doesn't exist.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ async def _response(
     else:
         response.topics = [
             await _describe(
-                group_id, each.topic_name, context.state.topics.get(each.topic_name), each.partitions, context
+                group_id, wanted.topic_name, context.state.topics.get(wanted.topic_name), wanted.partitions, context
             )
-            async for each in context.each(requested.topics)
+            async for wanted in context.each(requested.topics)
         ]
     return response
 
@@ -102,7 +102,7 @@ def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> 
 
 
 def _lag(state: ShareGroupOffset, end_offset: int) -> int:
-    """Return the number of records from the start offset on that are not in a terminal state; -1 for unknown."""
+    """Return how many records from the start offset on aren't in a terminal state; -1 if it's unknown."""
     if state.start_offset == -1 or state.delivery_complete_count == -1:
         return -1
     return end_offset - state.start_offset - state.delivery_complete_count

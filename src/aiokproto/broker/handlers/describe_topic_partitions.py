@@ -21,7 +21,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_PARTITIONS = 2000
-"""Most partitions in a response: Kafka's ``max.request.partition.size.limit``."""
+"""Most partitions in a response, like Kafka's ``max.request.partition.size.limit``."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses topics that are named, leaves out others"),
@@ -33,7 +33,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: RequestContex
     if start is not None and start.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the cursor's partition index is {start.partition_index}")
     named = {topic.name for topic in request.topics}
-    # As in Metadata: a request for all topics returns those that the client is permitted to describe.
+    # As with Metadata, a request for all topics returns the topics that the client may describe.
     names = named or {name async for name in context.each(list(context.state.topics)) if _visible(name, context)}
     remaining = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=[])
@@ -74,7 +74,7 @@ def _describe(
     described.topic_id, described.is_internal = topic.topic_id, topic.internal
     described.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, name)
     end = min(first + limit, len(topic.partitions))
-    described.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
+    described.partitions = [_describe_partition(partition, context) for partition in topic.partitions[first:end]]
     return described, end if end < len(topic.partitions) else None
 
 
@@ -87,7 +87,7 @@ def _describe_partition(partition: Partition, context: RequestContext) -> Descri
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        # The Java client fails on null lists.
+        # These lists are empty because the Java client fails on null ones.
         eligible_leader_replicas=[],
         last_known_elr=[],
         offline_replicas=[node_id for node_id in partition.replicas if not nodes[node_id].alive],

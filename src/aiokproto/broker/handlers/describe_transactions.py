@@ -1,4 +1,4 @@
-"""DescribeTransactions: the states of transactions and the partitions they have written to (KIP-664)."""
+"""DescribeTransactions: the states of transactions, and the partitions that they have written to (KIP-664)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def handle(request: DescribeTransactionsRequest, context: RequestContext) 
     once = Once()
     return DescribeTransactionsResponse(
         transaction_states=[
-            _describe(each, context) async for each in context.each(request.transactional_ids) if once(each)
+            _describe(name, context) async for name in context.each(request.transactional_ids) if once(name)
         ]
     )
 

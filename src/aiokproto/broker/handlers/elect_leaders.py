@@ -23,7 +23,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type} is unknown")
     unclean = request.election_type == UNCLEAN
-    # Null means all partitions.
+    # A null list means all partitions.
     if request.topic_partitions is None:
         requested = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
     else:
@@ -33,10 +33,12 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         elected = [_elect(name, index, unclean, context) async for index in context.each(partitions)]
         results.append(ReplicaElectionResult(topic=name, partition_result=elected))
     if request.topic_partitions is None:
-        # A request for all partitions returns only those that needed an election.
+        # A request for all partitions returns only the partitions that needed an election.
         for result in results:
             result.partition_result = [
-                each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
+                partition
+                for partition in result.partition_result
+                if partition.error_code != ErrorCode.ELECTION_NOT_NEEDED
             ]
     return ElectLeadersResponse(replica_election_results=results)
 

@@ -1,11 +1,11 @@
-"""Fetch: read record batches; waits up to ``max_wait_ms`` until there are ``min_bytes``.
+"""Fetch: read record batches. It waits up to ``max_wait_ms`` until there are ``min_bytes``.
 
 v0-3 return old message formats, which Kafka 4 no longer does. v7: fetch sessions (KIP-227). v9: leader epochs
 (KIP-320). v12: diverging epochs (KIP-595) and leader hints. v13: topic ids (KIP-516). v16: node endpoints (KIP-951).
 
-A reader of committed records gets records up to the last stable offset, and the aborted transactions among them. There
-is one copy of the data, so that the high watermark is the log end offset, and no follower fetches. v11: consumers read
-from followers too, and the leader names the one in the client's rack (KIP-392).
+A reader of committed records gets the records up to the last stable offset, and the aborted transactions among them.
+There is one copy of the data, so the high watermark is the log end offset, and no follower fetches. v11: consumers read
+from followers too, and the leader names the follower in the client's rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -52,46 +52,49 @@ REQUIRES = (Required(Operation.READ, ResourceType.TOPIC, otherwise="refuses the 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
-        session = context.sessions.begin(request, context.version)
+        session = context.sessions.session_for(request, context.version)
     except BrokerError as error:
         return FetchResponse(error_code=error.code, responses=[])
-    # From here, not from the last change: a Fetch that is woken again and again still returns in time. On the clock of
-    # the event loop, which wait_for_change() sleeps on.
+    # The wait is counted from here, and not from the last change, so that a Fetch which is woken again and again still
+    # returns in time. It runs on the event loop's clock, which wait_for_change() sleeps on.
     deadline = asyncio.get_running_loop().time() + longest_wait(request.max_wait_ms, context.state.options)
     timed_out = request.max_wait_ms <= 0
     while True:
-        # Found, not read: while the request waits, it would hold the bytes of records that it then reads again.
+        # The records are only located here. If they were read, a waiting request would hold bytes that it then reads
+        # again.
         found, changes = await _find_records(session, request, context)
         size = sum(span.size for _, _, span, _ in found if span is not None)
-        # As ReplicaManager.fetchMessages(): a client must learn about an error or a truncation at once, not at the end
-        # of its wait.
+        # A client must learn about an error or a truncation at once, and not at the end of its wait, as with
+        # ReplicaManager.fetchMessages().
         respond_now = not found or any(
             response.error_code or response.diverging_epoch.epoch >= 0 or response.preferred_read_replica >= 0
             for _, response, _, _ in found
         )
         if respond_now or size >= request.min_bytes or timed_out:
             break
-        # Looked up for each wait: a topic may have been deleted and created again in the meantime.
+        # The partitions are looked up for each wait, since a topic may have been deleted and created again meanwhile.
         partitions = [partition for _, _, _, partition in found if partition is not None]
-        # What came while others had their turn is found at once.
+        # Records that came while other tasks ran are located at once.
         timed_out = changes == count_changes(partitions) and await wait_for_change(partitions, deadline)
         timed_out = timed_out or asyncio.get_running_loop().time() >= deadline
-    # Reading goes on in turns, since a response can have 50 MB; the limits were counted when the records were found.
+    # Reading yields in between, since a response can have 50 MB. The limits were counted when the records were located.
     turns = context.turns
     for key, response, span, _ in found:
         response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
-            # In a thread, since converting decodes and encodes every record.
+            # Converting decodes and encodes every record, so it runs in a thread.
             wanted = session.partitions[key].request
             await context.opening.run(partial(_downgrade, response, wanted, context.version))
         if response.aborted_transactions:
             _drop_later_aborted(response)
         if turns.uses_up(ITEM + len(response.records)):
             await turns.pause()
-    # Not for what is refused as a whole: everyone can send it, and sessions take memory, and the place of others.
+    # A session isn't kept if all of it is refused: anyone can send such a request, and sessions take memory and push
+    # out others.
     if not found or any(response.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for _, response, _, _ in found):
         context.sessions.keep(session)
-    # Last, when the responses are final: a session leaves out partitions that have not changed since the last response.
+    # This comes last, when the responses are final: a session leaves out partitions that haven't changed since its last
+    # response.
     changed = session.select((key, response) for key, response, _, _ in found)
     return _respond(session, changed, context)
 
@@ -100,8 +103,8 @@ def _read(response: PartitionData, span: Span) -> bytes:
     try:
         return span.read()
     except FileNotFoundError:
-        # Retention has deleted the segment while this task was suspended.
-        # Retriable: the next Fetch gets OFFSET_OUT_OF_RANGE if the offset is gone.
+        # Retention has deleted the segment while this task was suspended. The error is retriable, and the next Fetch
+        # gets OFFSET_OUT_OF_RANGE if the offset no longer exists.
         response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return b""
 
@@ -113,7 +116,7 @@ def _respond(session: FetchSession, changed: list[tuple[Key, PartitionData]], co
         session_id=session.session_id,
         responses=[
             FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[response for _, response in group])
-            for (name, topic_id), group in groupby(changed, key=lambda each: each[0][:2])
+            for (name, topic_id), group in groupby(changed, key=lambda item: item[0][:2])
         ],
         node_endpoints=[
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
@@ -126,10 +129,10 @@ def _respond(session: FetchSession, changed: list[tuple[Key, PartitionData]], co
 async def _find_records(
     session: FetchSession, request: FetchRequest, context: RequestContext
 ) -> tuple[list[Found], int]:
-    """Find the records to return, within the limits. Nothing is read yet.
+    """Locate the records to return, within the limits. Nothing is read yet.
 
     Returns:
-        What was found, and how many changes the partitions had before.
+        The records that were found, and how many changes the partitions had before.
     """
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
@@ -138,7 +141,7 @@ async def _find_records(
     at_least_one = True
     changes = 0
     committed = request.isolation_level == READ_COMMITTED
-    # A copy: another request can use the session while this one pauses.
+    # Another request can use the session while this one pauses, so this iterates over a copy.
     for key, wanted in list(session.partitions.items()):
         if context.turns.uses_up():
             await context.turns.pause()
@@ -172,12 +175,14 @@ def _find_partition_records(
     partition = None
     try:
         name = context.topic_name(key[0], key[1], context.version >= 13)
-        # Here, not in the dispatcher: a Fetch in a session names only partitions that changed, and the permission can
-        # be removed while the session lasts.
+        # The handler checks this, and not the dispatcher: a Fetch in a session names only partitions that changed, and
+        # the permission can be removed while the session lasts.
         context.authorize(Operation.READ, ResourceType.TOPIC, name)
-        # Before the check that may fail: the hint after an error names the current leader.
+        # The partition is looked up before the check that may fail, because the hint after an error names its current
+        # leader.
         partition = context.state.find_partition(name, request_partition.partition)
-        # As ReplicaManager.readFromLog(): consumers read from followers since v11, and with the leader's epoch or none.
+        # Consumers read from followers from v11 on, with the leader's epoch or none, as in
+        # ReplicaManager.readFromLog().
         find = context.state.readable_partition if context.version >= FROM_FOLLOWERS else context.state.led_partition
         led = find(name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch)
         log = led.log
@@ -188,24 +193,25 @@ def _find_partition_records(
         if response.preferred_read_replica < 0 and (
             request_partition.last_fetched_epoch < 0 or not _diverges(led, request_partition, response)
         ):
-            # Both limits hold: the partition's keeps one partition from filling the response (KIP-74).
+            # Both limits hold. The partition's own limit keeps one partition from filling the response (KIP-74).
             limit = min(request_partition.partition_max_bytes, remaining)
             until = log.last_stable_offset if committed else None
             span = log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
             if until is not None:
                 response.aborted_transactions = [
-                    AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                    for each in log.aborted_transactions(request_partition.fetch_offset, until)
+                    AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                    for aborted in log.aborted_transactions(request_partition.fetch_offset, until)
                 ]
-        # Last: an error comes without them, as in Kafka (ReplicaManager.createLogReadResult()).
+        # The offsets are set last: a response with an error lacks them, as in Kafka
+        # (ReplicaManager.createLogReadResult()).
         response.high_watermark = log.end_offset
         response.last_stable_offset = log.last_stable_offset
         response.log_start_offset = log.start_offset
         return response, span, partition
     except BrokerError as error:
         response.error_code = error.code
-        # The two errors after which a client looks for the leader (KIP-951). With UNKNOWN_LEADER_EPOCH it knows more
-        # than this node.
+        # A client looks for the leader after these two errors (KIP-951). With UNKNOWN_LEADER_EPOCH it knows more than
+        # this node.
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if refresh and partition is not None and context.version >= 12:
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -219,7 +225,7 @@ def _downgrade(response: PartitionData, request_partition: FetchPartition, versi
         response.error_code = error.code
         response.records = b""
         return
-    # Before v3 (KIP-74) a response never exceeds the limits, even if the message set is cut inside a message: a client
+    # A response never exceeds the limits before v3 (KIP-74), even if the message set is cut inside a message. A client
     # that gets less than one message raises its limit.
     response.records = (
         records[: max(request_partition.partition_max_bytes, 0)] if version < _FIRST_BATCH_WHOLE else records
@@ -228,20 +234,22 @@ def _downgrade(response: PartitionData, request_partition: FetchPartition, versi
 
 def _drop_later_aborted(response: PartitionData) -> None:
     """Leave out aborted transactions that start after the records in the response."""
-    # The list was made for all records up to the last stable offset; the limits may have cut the records short.
+    # The list was made for all records up to the last stable offset, but the limits may have cut the records short.
     data = bytes(response.records or b"")
     end = position = 0
     while position < len(data):
         header = BatchHeader.read(data, position)
         end = header.last_offset + 1
         position += header.size
-    response.aborted_transactions = [each for each in response.aborted_transactions or () if each.first_offset < end]
+    response.aborted_transactions = [
+        aborted for aborted in response.aborted_transactions or () if aborted.first_offset < end
+    ]
 
 
 def _diverges(partition: Partition, request_partition: FetchPartition, response: PartitionData) -> bool:
-    """Return whether the log was truncated since the client read from it; sets ``diverging_epoch`` then (KIP-595)."""
+    """Return whether the log was truncated since the client read from it. If so, set ``diverging_epoch`` (KIP-595)."""
     end = partition.log.end_of_epoch(request_partition.last_fetched_epoch)
-    # The log never had this epoch: there is no end to truncate to, and the client resets its offset.
+    # The log never had this epoch, so there is no end to truncate to, and the client resets its offset.
     if end.epoch < 0:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.epoch < request_partition.last_fetched_epoch or end.end_offset < request_partition.fetch_offset:

@@ -32,15 +32,15 @@ REQUIRES = (
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
         found = [_find(key, request.key_type, context) async for key in context.each(request.coordinator_keys)]
-        # v4 looks up many keys at once, each with its own error (KIP-699).
+        # v4 looks up several keys at once, each with its own error (KIP-699).
         return FindCoordinatorResponse(coordinators=found)
-    one = _find(request.key, request.key_type, context)
+    coordinator = _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
@@ -58,7 +58,8 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {shortened(repr(key))}")
-    # The partition, not the group: a coordinator is found for keys that do not exist yet. This creates the topic.
+    # This looks up the partition and not the group, because groups that don't exist yet have a coordinator, too. It
+    # creates the topic.
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)
 
@@ -66,7 +67,7 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
 def _found(key: str, partition: Partition, context: RequestContext) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
-        # Retriable, unlike an error of the key: the partition gets a leader when a replica is back.
+        # This error is retriable, unlike an error of the key: the partition gets a leader when a replica is back.
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition.topic}-{partition.index} has no leader")
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None

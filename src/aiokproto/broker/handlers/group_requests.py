@@ -1,7 +1,7 @@
 """What the handlers of group requests share: validation, the responses to heartbeats, and descriptions of groups.
 
-The messages of the group types have classes of their own with the same fields. The functions here take these classes,
-or structs that have the fields.
+Each group type has its own message classes with the same fields. The functions here take these classes, or structs that
+have the fields.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def invalid(detail: str) -> BrokerError:
 
 
 def check_consumer_protocol(context: RequestContext) -> None:
-    """Raise :class:`BrokerError` UNSUPPORTED_VERSION if the cluster's ``group.version`` disables KIP-848, as Kafka does
-    although it serves the API."""
+    """Raise :class:`BrokerError` UNSUPPORTED_VERSION if the cluster's ``group.version`` disables KIP-848. Kafka does
+    so, too, although it serves the API."""
     if features.levels(context.state.metadata)["group.version"] < 1:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def check_not_blank(request: object, *fields: str) -> None:
-    """Raise :class:`BrokerError` INVALID_REQUEST if one of these fields is empty or white space. Null is accepted."""
+    """Raise :class:`BrokerError` INVALID_REQUEST if one of the fields is empty or white space. Null is accepted."""
     for field in fields:
         text = getattr(request, field)
         if text is not None and not text.strip():
@@ -83,15 +83,15 @@ def heartbeat_response(
 
 
 def named_topics(subtopologies: Iterable[Any]) -> set[str]:
-    """Return the topics that subtopologies name, in the form of a request or of the group's record."""
+    """Return the topics that subtopologies name. They have the form of a request or of the group's record."""
     return {
         name
-        for each in subtopologies
+        for subtopology in subtopologies
         for name in (
-            *each.source_topics,
-            *each.repartition_sink_topics,
-            *(info.name for info in each.repartition_source_topics),
-            *(info.name for info in each.state_changelog_topics),
+            *subtopology.source_topics,
+            *subtopology.repartition_sink_topics,
+            *(info.name for info in subtopology.repartition_source_topics),
+            *(info.name for info in subtopology.state_changelog_topics),
         )
     }
 
@@ -103,7 +103,7 @@ async def describe_groups(
     *,
     operations: bool,
 ) -> list[G]:
-    """Describe groups, each by itself: one that fails has an error code, and does not fail the others.
+    """Describe groups, each on its own: a group that fails has an error code, and doesn't fail the others.
 
     Args:
         group_ids: The groups.

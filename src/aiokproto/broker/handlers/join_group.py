@@ -1,4 +1,4 @@
-"""JoinGroup: join a classic group; the request waits until the rebalance has collected all members.
+"""JoinGroup: join a classic group. The request waits until the rebalance has collected all members.
 
 v1: rebalance timeout. v4: MEMBER_ID_REQUIRED (KIP-394). v5: static members (KIP-345). v7: protocol type, nullable
 protocol name (KIP-559). v9: ``skip_assignment`` (KIP-814).
@@ -20,7 +20,7 @@ REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     try:
-        # The timeout before the coordinator, as in Kafka: any node knows that it is wrong.
+        # The timeout is checked before the coordinator, as in Kafka, since any node can tell that it is wrong.
         check_group_id(request.group_id)
         _check_session(request, context)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -64,10 +64,10 @@ def _parse(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
         session_timeout=request.session_timeout_ms / 1000,
         rebalance_timeout=max(rebalance_ms, 0) / 1000,
         client_id=context.client_id,
-        # With the slash that Java's InetAddress prints before an address: tools show it, and the group's record has it.
+        # Java's InetAddress prints the slash before an address. Tools show it, and the group's record has it.
         client_host=f"/{context.client_host}",
-        # Earlier clients do not know MEMBER_ID_REQUIRED (KIP-394).
+        # Earlier clients don't know MEMBER_ID_REQUIRED (KIP-394).
         requires_known_member_id=context.version >= 4,
-        # Only then does a static leader that returns get the leader's role without having to assign (KIP-814).
+        # A static leader that returns gets the leader's role without having to assign, from v9 on (KIP-814).
         supports_skipping_assignment=context.version >= 9,
     )

@@ -17,7 +17,7 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return LeaveGroupResponse(error_code=error.code)
-    # v3 (KIP-345) has many members, each with its own error; before, the member's error is the response's.
+    # v3 (KIP-345) has several members, each with its own error. Before v3, the member's error is the response's.
     if context.version < 3:
         return LeaveGroupResponse(error_code=context.groups.leave(request.group_id, request.member_id, None))
     return LeaveGroupResponse(

@@ -1,4 +1,5 @@
-"""ListConfigResources: the resources that have options (KIP-1142). v0 was ListClientMetricsResources: metrics only."""
+"""ListConfigResources: the resources that have options (KIP-1142). v0, ListClientMetricsResources, lists only
+metrics."""
 
 from __future__ import annotations
 

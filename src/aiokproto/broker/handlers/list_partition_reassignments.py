@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the ongoing reassignments (KIP-455). There are never any: they complete at once."""
+"""ListPartitionReassignments: the ongoing reassignments (KIP-455). There are none, because they complete at once."""
 
 from __future__ import annotations
 

@@ -33,23 +33,23 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
     now = context.state.clock.wall()
     states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
     known = [
-        each
-        async for each in context.each(known)
-        if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-        and _matches(each, states, producer_ids, request.duration_filter, now)
+        transaction
+        async for transaction in context.each(known)
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+        and _matches(transaction, states, producer_ids, request.duration_filter, now)
     ]
     if pattern is not None:
-        known = [each for each in known if await pattern.fullmatch_in_turns(each.transactional_id)]
+        known = [transaction for transaction in known if await pattern.fullmatch_in_turns(transaction.transactional_id)]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name async for name in context.each(request.state_filters) if name not in _STATES],
         transaction_states=[
             TransactionState(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.status.text,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.status.text,
             )
-            async for each in context.each(known)
+            async for transaction in context.each(known)
         ],
     )
 

@@ -1,7 +1,7 @@
 """Metadata: nodes, topics and leaders. v10: topic ids (KIP-516). v13: REBOOTSTRAP_REQUIRED, which is never returned.
 
-A topic that does not exist is created with the broker's defaults if both the broker and the request allow it. Unlike in
-Kafka, the response has its leaders: they are elected at once.
+If a topic doesn't exist, it is created with the broker's defaults, provided that both the broker and the request allow
+it. Unlike in Kafka, the response already has its leaders, which are elected at once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ REQUIRES = (
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     state = context.state
-    # v0 has no null: an empty list means all topics.
+    # v0 has no null, so there an empty list means all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
-        # Topics that the client may not describe are left out, not returned as errors: their names would show that they
+        # Topics that the client may not describe are left out. Errors would have their names, and so reveal that they
         # exist.
         topics = [
             _describe(topic, context)
@@ -58,7 +58,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
                 before = len(state.topics)
                 topics.append(_find_or_create(requested, request.allow_auto_topic_creation, context))
                 if len(state.topics) != before:
-                    # Creating takes longer than describing, and a request can have thousands.
+                    # Creating a topic takes longer than describing it, and a request can have thousands.
                     await context.turns.pause()
     if request.include_topic_authorized_operations:
         async for found in context.each(topics):
@@ -79,7 +79,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """Return the cluster operations that the client is permitted to do; 0 if it cannot describe the cluster."""
+    """Return the cluster operations that the client is permitted to do, or 0 if it can't describe the cluster."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
@@ -92,15 +92,15 @@ def _find_or_create(
     if requested.name is None or requested.topic_id != ZERO_UUID:
         topic = state.topic_by_id(requested.topic_id)
         if topic is None:
-            # In v10 and v11 the name is not nullable.
+            # The name isn't nullable in v10 and v11.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, requested.topic_id)
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            # The client sent the id; the response must not reveal the name.
+            # The client sent the id, and the response must not reveal the name.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)
-    # Before the lookup, so that the error does not show whether the topic exists.
+    # This is checked before the lookup, so that the error doesn't reveal whether the topic exists.
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
         return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
     topic = state.topics.get(requested.name)
@@ -113,12 +113,12 @@ def _find_or_create(
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:
             name = requested.name
-            # Internal topics have their own number of partitions, which places the coordinators.
+            # Internal topics have their own number of partitions, which decides where the coordinators are.
             topic = state.internal_topic(name) if name in INTERNAL else state.create_topic(name)
         except BrokerError as error:
             return _failed(error.code, requested.name)
     if topic is None:
-        # INVALID_TOPIC_EXCEPTION ends a client's retries; with UNKNOWN_TOPIC_OR_PARTITION it would retry for ever.
+        # INVALID_TOPIC_EXCEPTION ends a client's retries. With UNKNOWN_TOPIC_OR_PARTITION it would retry forever.
         return _failed(unknown_topic_error(requested.name), requested.name)
     return _describe(topic, context)
 
@@ -140,7 +140,7 @@ def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
 def _describe_partition(partition: Partition, context: RequestContext) -> MetadataResponsePartition:
     nodes = context.state.nodes
     return MetadataResponsePartition(
-        # Retriable: the client refreshes its metadata until there is a leader.
+        # This error is retriable: the client refreshes its metadata until there is a leader.
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
         leader_id=partition.leader,

@@ -1,6 +1,6 @@
 """OffsetCommit: commit a group's offsets. v6: leader epochs (KIP-320). v7: static members. v10: topic ids (KIP-848).
 
-v0, which Kafka stored in ZooKeeper, is stored like the others. v1 has a commit timestamp, v2-4 a retention time.
+v0, which Kafka kept in ZooKeeper, is stored like the other versions. v1 has a commit timestamp, v2-4 a retention time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     errors = [
         await collect_offsets(
-            topic, offsets, lambda each: _committed(each, request, now), context, by_id=context.version >= 10
+            topic, offsets, lambda partition: _committed(partition, request, now), context, by_id=context.version >= 10
         )
         async for topic in context.each(request.topics)
     ]
-    # Once for the request: the group's error is that of each partition, since the response has no field for it.
+    # The group is checked once for the request. Each partition gets the group's error, since the response has no field
+    # for it.
     error = _check(request, context)
-    # In one batch, after all partitions were looked at: offsets of valid partitions are committed even if others fail.
+    # All offsets are committed in one batch, after the last partition: valid partitions are committed even if others
+    # fail.
     if offsets and not error:
         context.groups.commit(request.group_id, offsets)
     topics: list[OffsetCommitResponseTopic] = []
@@ -56,7 +58,7 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return error.code
-    # In v0 the fields of the member have their defaults: no generation, as a consumer with assigned partitions.
+    # The member's fields have their defaults in v0: no generation, like a consumer that assigns its own partitions.
     identity = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     return context.groups.check_commit(request.group_id, identity, context.version, partition_ids(request, context))
 
@@ -68,7 +70,7 @@ def _committed(
         topic_request.committed_offset,
         topic_request.committed_leader_epoch,
         topic_request.committed_metadata or "",
-        # Only v1 has it. Every other commit has the broker's time, by which it expires.
+        # v1 alone has a timestamp. Every other commit has the broker's time, from which its expiry counts.
         topic_request.commit_timestamp if topic_request.commit_timestamp >= 0 else now,
         now + request.retention_time_ms if request.retention_time_ms >= 0 else -1,
     )

@@ -1,4 +1,4 @@
-"""OffsetDelete: delete a group's offsets, except of topics that members subscribe to (KIP-496)."""
+"""OffsetDelete: delete a group's offsets, except for topics that members subscribe to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
         async for requested in context.each(topic.partitions):
             if context.state.find_partition(topic.name, requested.partition_index) is not None:
                 existing[topic.name, requested.partition_index] = None
-    # From here on at once: a member that joins in between would lose the offsets of its topics.
+    # Nothing awaits from here on: a member that joins in between would lose the offsets of its topics.
     try:
         subscribed = _delete(request.group_id, existing, context)
     except BrokerError as error:
@@ -53,10 +53,10 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
 
 
 def _delete(group_id: str, partitions: Collection[tuple[str, int]], context: RequestContext) -> Collection[str]:
-    """Delete a group's offsets, except of topics that members subscribe to; returns these topics.
+    """Delete a group's offsets, except for topics that members subscribe to. Return these topics.
 
     Raises:
-        BrokerError: The group does not exist, or has members without topics.
+        BrokerError: The group doesn't exist, or has members without topics.
     """
     context.groups.check_coordinator(group_id, context.node.node_id)
     entry = context.groups.entry(group_id)
@@ -70,5 +70,6 @@ def _delete(group_id: str, partitions: Collection[tuple[str, int]], context: Req
         subscribed = {name for name in names if group.subscribed(name)}
     else:
         subscribed = subscribed_topics(group)
-    context.groups.delete_offsets(group_id, [each for each in partitions if each[0] not in subscribed])
+    deletable = [partition for partition in partitions if partition[0] not in subscribed]
+    context.groups.delete_offsets(group_id, deletable)
     return subscribed

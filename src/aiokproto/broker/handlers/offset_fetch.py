@@ -4,7 +4,7 @@ v2: null for all topics. v5: leader epochs (KIP-320). v8: several groups (KIP-70
 
 A partition without a committed offset has offset -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) a
 partition with a pending transactional offset has the error UNSTABLE_OFFSET_COMMIT. Member id and epoch (v9) are checked
-in consumer and streams groups only.
+only in consumer and streams groups.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from aiokproto.errors import BrokerError
 
 _NONE = OffsetAndMetadata(-1, -1, "", -1)
 _UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
-"""Marks a partition with a pending transactional offset. Compared by identity."""
+"""Marks a partition with a pending transactional offset. It's compared by identity."""
 
 _COPIED = 32
-"""What copying an offset counts as, in bytes."""
+"""What copying one offset counts as, in bytes."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.GROUP),
@@ -57,19 +57,19 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     requested = None
     if topics is not None:
         requested = [
-            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-            async for each in context.each(topics)
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            async for topic in context.each(topics)
         ]
     group = await _fetch_group(
         OffsetFetchRequestGroup(group_id=request.group_id, topics=requested), request.require_stable, context
     )
-    # v0 and v1 have no error code of the group: every partition gets it.
+    # v0 and v1 have no error code for the group, so every partition gets its error.
     error = group.error_code
     if error and context.version < 2:
         return OffsetFetchResponse(topics=await _all_failed(requested or [], error, context))
     found: list[OffsetFetchResponseTopic] = []
     async for topic in context.each(group.topics):
-        partitions = [_to_single_group_form(each) async for each in context.each(topic.partitions)]
+        partitions = [_to_single_group_form(partition) async for partition in context.each(topic.partitions)]
         found.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return OffsetFetchResponse(error_code=error, topics=found)
 
@@ -108,11 +108,11 @@ async def _fetch_group(
     if refused:
         return OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=refused)
     entry = context.groups.entry(requested.group_id)
-    # A copy: no commit that comes while others have their turn is seen in part.
+    # The offsets are copied so that a commit which comes while other tasks run isn't seen in part.
     offsets = dict(entry.offsets) if entry is not None else {}
     if stable:
-        # A consumer that takes over the partition would read records again that the open transaction is about to have
-        # consumed.
+        # A consumer that takes over the partition would otherwise read records again which the open transaction is
+        # about to mark as consumed.
         offsets |= dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)
     await context.turns.spend(_COPIED * len(offsets))
     if requested.topics is None:
@@ -132,7 +132,7 @@ async def _all_topics(
     topics: list[OffsetFetchResponseTopics] = []
     async for name, partitions in context.each(by_topic.items()):
         topic = context.state.topics.get(name)
-        # Left out, as in Kafka: the request names no topic that an error could belong to.
+        # Other topics are left out, as in Kafka: the request names no topic that an error could belong to.
         if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
     return topics

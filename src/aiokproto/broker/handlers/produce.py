@@ -1,11 +1,11 @@
 """Produce: append record batches.
 
-v0-2 carry message formats that Kafka 4 no longer accepts; they are converted, as in Kafka 3. v10 (KIP-951): leader
-hints. v12 (KIP-890): the first batch of a transaction in a partition adds the partition to it; before, that takes an
+v0-2 carry message formats that Kafka 4 no longer accepts. They are converted, as in Kafka 3. v10 (KIP-951): leader
+hints. v12 (KIP-890): the first batch of a transaction in a partition adds the partition to it. Before v12 that takes an
 AddPartitionsToTxn request. v13: topic ids (KIP-516).
 
-With acks=0 there is no response; after an error the connection is closed, which is the only way to report it. acks=1
-and acks=all differ in ``min.insync.replicas`` only: there is one copy of the data.
+With acks=0 there is no response. After an error the connection is closed, which is the only way to report it. acks=1
+and acks=all differ only in ``min.insync.replicas``, because there is one copy of the data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _UNVERIFIED = (
 )
 """Errors of the transaction coordinator that a retry can overcome.
 
-They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it, without refreshing its metadata.
+They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it without refreshing its metadata.
 """
 
 REQUIRES = (
@@ -62,10 +62,10 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
         if failed:
-            # Kafka's KafkaApis closes the connection, too: the client sees it, and refreshes its metadata.
+            # Kafka's KafkaApis closes the connection, too. The client sees that, and refreshes its metadata.
             raise CloseConnection(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
-    # Only nodes that a hint names: a client without any hint needs no endpoints (KIP-951).
+    # The response lists only nodes that a hint names: a client without any hint needs no endpoints (KIP-951).
     hints = {partition.current_leader.leader_id for partition in partitions} - {-1}
     return ProduceResponse(
         responses=responses,
@@ -107,7 +107,7 @@ async def _response(
                 for index, text in error.records
             ]
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= 10:
-            # It cannot fail here: NOT_LEADER_OR_FOLLOWER is raised for a partition that was found.
+            # This can't fail: NOT_LEADER_OR_FOLLOWER is raised for a partition that was found.
             name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
             partition = context.state.partition(name, data.index)
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -123,13 +123,14 @@ async def _append(
     if not partition.opening and is_quick(data.records, options, context.version, now):
         batch = check()
     else:
-        # In a thread, which keeps the order: behind a batch that is opened for this partition come also small ones.
+        # The thread keeps the order: small batches, too, must come after a batch that is being opened for this
+        # partition.
         partition.opening += 1
         try:
             batch = await context.opening.run(check)
         finally:
             partition.opening -= 1
-        # Again, since everything can have changed meanwhile. No suspension between this and the append.
+        # Everything can have changed meanwhile, so this checks again. Nothing awaits between this and the append.
         partition, _ = _writable(requested, data, request, context)
         now = context.state.clock.wall()
     _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
@@ -146,18 +147,19 @@ async def _append(
 def _writable(
     requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> tuple[Partition, TopicOptions]:
-    # Before anything about the topic: the producer's configuration is wrong, whatever the topic.
+    # This is checked before anything about the topic: the producer's configuration is wrong, whatever the topic.
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
     name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
     partition = context.state.led_partition(name, data.index, context.node.node_id)
     topic = context.state.topics[name]
-    # Kafka makes the same exception: a tool can write to internal topics with the client id of its admin client.
+    # Kafka makes the same exception: a tool can write to internal topics if it uses the client id of Kafka's admin
+    # client.
     if topic.internal and context.client_id != "__admin_client":
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name} is internal: clients cannot write to it"
         )
-    # Only acks=all: the others accept that a record is lost with its leader, as in Kafka's
+    # acks=all requires this. The others accept that a record is lost with its leader, as in Kafka's
     # Partition.appendRecordsToLeader().
     if request.acks == -1:
         context.state.check_in_sync(partition)
@@ -169,7 +171,7 @@ def _check_transaction(
 ) -> None:
     if not header.attributes & TRANSACTIONAL:
         return
-    # As in Kafka, a missing id is one that the client is not authorized for.
+    # As in Kafka, the client isn't authorized for a missing id.
     if transactional_id is None:
         raise BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="a transactional batch needs a transactional id"
@@ -189,7 +191,7 @@ def _check_transaction(
         detail = f"the transaction could not be verified: {error.code.name}"
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, detail=detail) from None
     if adds and header.base_sequence > 0 and not partition.log.producers.knows(header.producer_id):
-        # With an epoch for each transaction (KIP-890), an unknown producer starts at sequence 0: its earlier batches
-        # in this epoch cannot have been deleted by retention, since they belong to this open transaction.
+        # With an epoch for each transaction (KIP-890), an unknown producer starts at sequence 0. Retention can't have
+        # deleted its earlier batches in this epoch, since they belong to this open transaction.
         detail = f"producer {header.producer_id} is unknown and starts with sequence {header.base_sequence}, not 0"
         raise BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, detail=detail)

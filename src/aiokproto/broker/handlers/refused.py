@@ -1,7 +1,7 @@
-"""The responses of APIs that are not served.
+"""The responses of APIs that aren't served.
 
-ApiVersions does not list them, so that most clients never send them. A client that does gets the API's own response
-with UNSUPPORTED_VERSION. For APIs that only nodes of a cluster send each other the connection is closed, as in Kafka.
+ApiVersions doesn't list these APIs, so most clients never send them. A client that does gets the API's own response
+with UNSUPPORTED_VERSION. If only nodes of a cluster send the API to each other, the connection is closed, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOT_SERVED = {
     81: "RemoveRaftVoter: the embedded cluster has no KRaft quorum",
     94: "UnregisterController: the embedded cluster has no KRaft controllers",
 }
-"""Why the other APIs are not served, by ApiKey. A new API is served, listed here, or fails a test."""
+"""Why the other APIs aren't served, by ApiKey. A new API must be served or listed here, or a test fails."""
 
 ERROR = ErrorCode.UNSUPPORTED_VERSION
 """The error code in the responses."""

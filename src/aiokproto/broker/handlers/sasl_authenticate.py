@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one step of the SASL mechanism that SaslHandshake has chosen (KIP-152)."""
+"""SaslAuthenticate: one step of the SASL mechanism that SaslHandshake chose (KIP-152)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """ShareAcknowledge (KIP-932): acknowledge records in a share session, without fetching more.
 
-v2: renewal of acquisition locks (KIP-1222). The session must exist: only ShareFetch creates one. Epoch -1 closes it.
+v2: renewal of acquisition locks (KIP-1222). The session must exist, since only ShareFetch creates one. Epoch -1 closes
+it.
 """
 
 from __future__ import annotations

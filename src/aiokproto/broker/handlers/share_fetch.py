@@ -2,8 +2,8 @@
 
 v1: limits in records instead of bytes. v2: acquire mode (KIP-1206), renewal of acquisition locks (KIP-1222).
 
-Acknowledgements are applied first, and their errors are in the response; then it waits as Fetch does, until
-``min_bytes`` can be acquired. Epoch 0 creates a session; epoch -1 closes it, and acquires nothing.
+Acknowledgements are applied first, and their errors are in the response. Then the request waits as Fetch does, until
+``min_bytes`` can be acquired. Epoch 0 creates a session. Epoch -1 closes it, and acquires nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,14 @@ _NO_LIMIT = (1 << 31) - 1
 class FetchedPartition:
     """A partition's part of the response, and the records from which to acquire for it.
 
-    ``changes`` are those that the partition had before, ``begin`` is where the records begin.
+    Attributes:
+        partition_id: The partition, by topic id and index.
+        response: Its part of the response.
+        share: The share partition; None if the partition has an error.
+        partition: The partition; None if it can't be read.
+        changes: How many changes the partition had before its records were located.
+        start: The offset at which the records start.
+        span: The records that were located; None for none.
     """
 
     partition_id: TopicIdPartition
@@ -68,12 +75,12 @@ class FetchedPartition:
     share: SharePartition | None = None
     partition: Partition | None = None
     changes: int = 0
-    begin: int = 0
+    start: int = 0
     span: Span | None = None
 
     @property
     def size(self) -> int:
-        """The number of bytes that were found."""
+        """How many bytes were located."""
         return self.span.size if self.span is not None else 0
 
 
@@ -85,7 +92,7 @@ REQUIRES = (
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     if context.version < 1:
-        # v0 has neither field; with their default 0 it would acquire nothing.
+        # v0 has neither field. With their default 0 it would acquire nothing.
         request.max_records = request.batch_size = _NO_LIMIT
     renew = context.version >= RENEW_VERSION and request.is_renew_ack
     try:
@@ -95,13 +102,13 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
         session = await _session(session_key, request, context)
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            # As in Kafka: a client retries at once, and would send requests in a loop.
+            # A client retries at once, and would send requests in a loop, so it waits here, as in Kafka.
             await asyncio.sleep(longest_wait(request.max_wait_ms, context.state.options))
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
-    # Acknowledgements first: the records that they release can be acquired by this same request.
+    # Acknowledgements come first, so that this request can acquire the records that they release.
     acknowledged = await acknowledge(session_key, await _acknowledgements(request, context), renew, context)
     found: list[FetchedPartition] = []
-    # The last request acknowledges only: records acquired for a session that ends would wait for their locks to expire.
+    # The last request only acknowledges. Records acquired for a session that ends would wait for their locks to expire.
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
     elif not renew and request.max_records > 0 and request.max_bytes > 0:
@@ -110,7 +117,7 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
-    """Reject a request that renews locks and fetches records at once (KIP-1222). Raises :class:`BrokerError`."""
+    """Reject a request that both renews locks and fetches records (KIP-1222). Raises :class:`BrokerError`."""
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(request, name):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} must be 0 in a request that renews locks")
@@ -125,7 +132,7 @@ async def _session(session_key: ShareSessionKey, request: ShareFetchRequest, con
     else:
         session = context.share_sessions.next_request(session_key, epoch)
     if epoch != FINAL_EPOCH:
-        # In v0 max_bytes 0 marks a partition that is named for its acknowledgements only.
+        # A partition with max_bytes 0 is named only for its acknowledgements in v0.
         added = (
             (topic.topic_id, partition.partition_index)
             for topic in request.topics
@@ -160,29 +167,29 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
     while True:
         starts = await _starts(session, context)
         found = await _find_records(session, request, settings, starts, context)
-        respond_now = not found or any(each.response.error_code for each in found)
-        enough = sum(each.size for each in found) >= request.min_bytes
+        respond_now = not found or any(fetched.response.error_code for fetched in found)
+        enough = sum(fetched.size for fetched in found) >= request.min_bytes
         if respond_now or enough or timed_out:
-            # What other members have acquired since it was found is not acquired again.
+            # Records that other members have acquired since they were located aren't acquired again.
             acquired = await _acquire(session, found, request, settings, context)
             if not context.share_sessions.is_open(session):
                 return []
-            if acquired or respond_now or timed_out or not any(each.size for each in found):
+            if acquired or respond_now or timed_out or not any(fetched.size for fetched in found):
                 return found
-            # All records that were read are archived (aborted, or removed by compaction): try again behind them.
-            # Suspended, not waiting: the log has more, but other tasks must run between two passes.
+            # All records that were read are archived (aborted, or removed by compaction), so this tries again after
+            # them. It doesn't wait, because the log has more, but other tasks must run between two passes.
             await asyncio.sleep(0)
             timed_out = loop.time() >= deadline
             continue
-        partitions = [each.partition for each in found if each.partition is not None]
-        # What came while others had their turn is found at once.
-        unchanged = count_changes(partitions) == sum(each.changes for each in found)
+        partitions = [fetched.partition for fetched in found if fetched.partition is not None]
+        # Records that came while other tasks ran are located at once.
+        unchanged = count_changes(partitions) == sum(fetched.changes for fetched in found)
         timed_out = unchanged and await wait_for_change(partitions, deadline)
         timed_out = timed_out or loop.time() >= deadline
 
 
 async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicIdPartition, int]:
-    """Return where share partitions begin that a duration decides of: batches are opened for it, in a thread."""
+    """Return where those share partitions start for which a duration decides. A thread opens batches to find it."""
     starts: dict[TopicIdPartition, int] = {}
     async for partition_id in context.each(list(session.partitions)):
         try:
@@ -190,7 +197,7 @@ async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicI
             time = context.shares.start_time(session.key.group_id, topic, partition)
             found = await offset_at_time(partition.log, time, context.opening) if time is not None else None
         except (BrokerError, CorruptRecordError, UnsupportedCompressionError) as error:
-            # What cannot be read has no start: the response has the error of this.
+            # A partition that can't be read has no start, and the response has its error.
             log.debug("share group %s: %s: %s", shown(session.key.group_id), partition_id, error)
         else:
             if found is not None:
@@ -205,15 +212,14 @@ async def _find_records(
     starts: Mapping[TopicIdPartition, int],
     context: RequestContext,
 ) -> list[FetchedPartition]:
-    """Find records that can be acquired, within the limits. Nothing is read yet."""
+    """Locate records that can be acquired, within the limits. Nothing is read yet."""
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     partition_ids = session.partitions
-    # Kafka divides the limit equally, too (PartitionMaxBytesStrategy): one partition must not starve the
-    # rest.
+    # Kafka divides the limit equally, too (PartitionMaxBytesStrategy), so that one partition doesn't starve the others.
     max_bytes = remaining // max(len(partition_ids), 1)
     found: list[FetchedPartition] = []
     at_least_one = True
-    # A copy: another request can use the session while this one pauses.
+    # Another request can use the session while this one pauses, so this iterates over a copy.
     async for partition_id in context.each(list(partition_ids)):
         fetched = FetchedPartition(partition_id, _partition_response(partition_id))
         found.append(fetched)
@@ -231,9 +237,9 @@ async def _find_records(
         stored = fetched.partition.log
         if not share.is_full(settings.config) and share.next_offset <= stored.end_offset:
             until = stored.last_stable_offset if settings.committed else None
-            fetched.begin = share.next_offset
-            fetched.span = stored.find(fetched.begin, max_bytes, at_least_one=at_least_one, until=until)
-            # The first batch is whole even beyond the limit, as in Fetch (KIP-74).
+            fetched.start = share.next_offset
+            fetched.span = stored.find(fetched.start, max_bytes, at_least_one=at_least_one, until=until)
+            # The first batch is returned whole even beyond the limit, as in Fetch (KIP-74).
             at_least_one = at_least_one and not fetched.size
     return found
 
@@ -245,10 +251,10 @@ async def _acquire(
     settings: ShareSettings,
     context: RequestContext,
 ) -> bool:
-    """Read what was found and acquire records from it; returns whether any were acquired."""
+    """Read the located records and acquire from them. Return whether any were acquired."""
     remaining = request.max_records
     async for fetched in context.each(found):
-        # Another request or a disconnect may have closed the session while this was suspended; records acquired for it
+        # Another request or a disconnect may have closed the session while this was suspended. Records acquired for it
         # would stay locked.
         if not context.share_sessions.is_open(session):
             break
@@ -258,13 +264,14 @@ async def _acquire(
             or fetched.span is None
             or not fetched.size
             or remaining <= 0
-            # Other requests had their turn: records that were released meanwhile are acquired before these.
+            # Other requests ran meanwhile. Records that were released since then are acquired before these.
             or not context.shares.is_current(session.key.group_id, fetched.partition_id, fetched.share)
-            or fetched.share.next_offset != fetched.begin
+            or fetched.share.next_offset != fetched.start
         ):
             continue
         try:
-            # More is read than acquired: other members may hold part of it. The response is cut to what was acquired.
+            # This reads more than it acquires, since other members may hold a part of it. The response is cut to the
+            # acquired records.
             data = fetched.span.read()
         except FileNotFoundError:
             # Retention has deleted the segment meanwhile.
@@ -279,10 +286,12 @@ async def _acquire(
         if acquired:
             fetched.response.records = _slice(data, headers, acquired)
             fetched.response.acquired_records = [
-                AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
-                for each in acquired
+                AcquiredRecords(
+                    first_offset=records.first, last_offset=records.last, delivery_count=records.delivery_count
+                )
+                for records in acquired
             ]
-            remaining -= sum(each.last - each.first + 1 for each in acquired)
+            remaining -= sum(records.last - records.first + 1 for records in acquired)
     return remaining < request.max_records
 
 
@@ -295,35 +304,37 @@ def _batch_headers(data: bytes) -> Iterable[BatchHeader]:
 
 
 def _fetched_batches(
-    headers: list[BatchHeader], begin: int, partition: Partition, committed: bool
+    headers: list[BatchHeader], start: int, partition: Partition, committed: bool
 ) -> list[FetchedBatch]:
     """Return the batches that were read.
 
-    The header of a batch of magic 0 or 1 lacks its first offset: it is taken to start behind the batch before.
+    The header of a batch of magic 0 or 1 lacks its first offset. The batch is assumed to start right after the previous
+    one.
     """
     first, end = headers[0].base_offset, headers[-1].last_offset + 1
     aborted = partition.log.aborted_transactions(first, end) if committed else []
 
     def is_aborted(header: BatchHeader) -> bool:
         return bool(header.attributes & TRANSACTIONAL and not header.attributes & CONTROL) and any(
-            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-            for each in aborted
+            transaction.producer_id == header.producer_id
+            and transaction.first_offset <= header.base_offset <= transaction.last_offset
+            for transaction in aborted
         )
 
     batches: list[FetchedBatch] = []
     for header in headers:
-        first = header.base_offset if header.magic > 1 else min(begin, header.base_offset)
+        first = header.base_offset if header.magic > 1 else min(start, header.base_offset)
         batches.append(FetchedBatch(first, header.last_offset, is_aborted(header)))
-        begin = header.last_offset + 1
+        start = header.last_offset + 1
     return batches
 
 
 def _slice(data: bytes, headers: list[BatchHeader], acquired: list[AcquiredRange]) -> bytes:
     """Return the batches from the first to the last acquired record."""
     first, last = acquired[0].first, acquired[-1].last
-    begin = sum(header.size for header in headers if header.last_offset < first)
+    start = sum(header.size for header in headers if header.last_offset < first)
     end = sum(header.size for header in headers if header.base_offset <= last)
-    return data[begin:end]
+    return data[start:end]
 
 
 # ---- the response
@@ -349,7 +360,7 @@ def _fail(response: PartitionData, partition_id: TopicIdPartition, error: Broker
 def _add_leader_hint(
     response: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext
 ) -> None:
-    # Not for FENCED_LEADER_EPOCH, as in Fetch: ShareFetch does not carry the epoch of a leader.
+    # FENCED_LEADER_EPOCH gets no hint, unlike in Fetch, because ShareFetch doesn't carry a leader epoch.
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader, epoch = leader_of(partition_id, context)
         response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
@@ -361,7 +372,7 @@ async def _respond(
     acknowledged: dict[TopicIdPartition, AcknowledgeError],
     context: RequestContext,
 ) -> ShareFetchResponse:
-    responses = {each.partition_id: each.response for each in found}
+    responses = {fetched.partition_id: fetched.response for fetched in found}
     async for partition_id, error in context.each(acknowledged.items()):
         response = responses.setdefault(partition_id, _partition_response(partition_id))
         if error is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.assignment import by_topic
 from aiokproto.broker.groups.share import assignor
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.groups.share.group import ShareGroup, ShareMember
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -57,7 +56,7 @@ def _describe_existing(group: ShareGroup, members: list[Member]) -> DescribedGro
 
 
 def _require_topics(members: list[Member], context: RequestContext) -> None:
-    """Raise :class:`BrokerError` if the client is not permitted to describe all assigned topics, as in Kafka."""
+    """Raise :class:`BrokerError` if the client isn't permitted to describe all assigned topics, as in Kafka."""
     for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
         context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
-from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.groups.share.group import ShareHeartbeat
 from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -17,7 +17,7 @@ from aiokproto.codec.messages.share_group_heartbeat import (
 from aiokproto.errors import BrokerError
 
 _MAX_MEMBER_ID = 36
-"""The maximum length of a member id: that of a UUID."""
+"""The maximum length of a member id, which is the length of a UUID."""
 
 REQUIRES = (
     Required(Operation.READ, ResourceType.GROUP),
@@ -43,7 +43,7 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
+    """Validate the request without looking at the group. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "member_id", "rack_id")
     if len(request.member_id) > _MAX_MEMBER_ID:
         raise invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")

@@ -1,4 +1,4 @@
-"""What the requests for states of share partitions share (KIP-932): each partition has its own result."""
+"""What the requests for states of share partitions have in common (KIP-932): each partition has its own result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def partition_results(
         request: The request.
         context: Its context.
         serve: Serves a partition that this node coordinates; can raise :class:`BrokerError`.
-        failed: Makes the result of a partition from that error.
+        failed: Makes the partition's result from that error.
     """
 
     def result(topic_id: bytes, partition: A) -> R:
@@ -60,6 +60,6 @@ async def partition_results(
     results: list[tuple[bytes, list[R]]] = []
     async for topic in context.each(request.topics if request.group_id else ()):
         if topic.partitions:
-            partitions = [result(topic.topic_id, each) async for each in context.each(topic.partitions)]
+            partitions = [result(topic.topic_id, partition) async for partition in context.each(topic.partitions)]
             results.append((topic.topic_id, partitions))
     return results

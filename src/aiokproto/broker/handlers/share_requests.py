@@ -26,7 +26,7 @@ B = TypeVar("B", share_fetch.AcknowledgementBatch, share_acknowledge.Acknowledge
 
 
 def identify(group: str | None, member: str | None, context: RequestContext) -> ShareSessionKey:
-    """Return the session key of a request. Whether the group and the member exist is not checked, as in Kafka.
+    """Return the session key of a request. As in Kafka, this doesn't check whether the group and the member exist.
 
     Raises:
         BrokerError: INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED.
@@ -70,7 +70,7 @@ async def acknowledge(
     renew: bool,
     context: RequestContext,
 ) -> dict[TopicIdPartition, AcknowledgeError]:
-    """Apply a member's acknowledgements, each partition by itself.
+    """Apply a member's acknowledgements, each partition on its own.
 
     Args:
         session_key: The member.

@@ -63,7 +63,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
 def _authorize_topics(group: StreamsGroup, context: RequestContext) -> None:
     """Check that the client may describe all topics of the topology. Raises :class:`BrokerError`.
 
-    As in Kafka, the response has nothing about the group otherwise: the topics are in the members' tasks, too.
+    As in Kafka, the response otherwise says nothing about the group, because the members' tasks have the topics, too.
     """
     if group.topology is None:
         return
@@ -78,19 +78,19 @@ def _topology(group: StreamsGroup) -> Topology | None:
         epoch=group.topology.epoch,
         subtopologies=[
             Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=each.source_topics,
-                repartition_sink_topics=each.repartition_sink_topics,
-                state_changelog_topics=[_info(info, group) for info in each.state_changelog_topics],
-                repartition_source_topics=[_info(info, group) for info in each.repartition_source_topics],
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=subtopology.source_topics,
+                repartition_sink_topics=subtopology.repartition_sink_topics,
+                state_changelog_topics=[_info(info, group) for info in subtopology.state_changelog_topics],
+                repartition_source_topics=[_info(info, group) for info in subtopology.repartition_source_topics],
             )
-            for each in group.topology.subtopologies
+            for subtopology in group.topology.subtopologies
         ],
     )
 
 
 def _info(info: InternalTopic, group: StreamsGroup) -> TopicInfo:
-    """Return an internal topic with the number of partitions that the coordinator has decided."""
+    """Return an internal topic with the number of partitions that the coordinator chose."""
     return TopicInfo(
         name=info.name,
         partitions=group.configured.sizes.get(info.name, info.partitions),
@@ -122,7 +122,10 @@ def _describe_member(member: StreamsMember, group: StreamsGroup) -> Member:
 
 def _assignment(tasks: Iterable[Task]) -> Assignment:
     active, standby, warmup = (
-        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, role).items()]
+        [
+            TaskIds(subtopology_id=subtopology, partitions=indexes)
+            for subtopology, indexes in by_subtopology(tasks, role).items()
+        ]
         for role in TaskRole
     )
     return Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

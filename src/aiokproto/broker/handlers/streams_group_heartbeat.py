@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (KIP-1071): join, stay in and leave a streams group. v1: a wider ``acceptable_recovery_lag``.
 
-Internal topics that are missing are created while a heartbeat is handled, with the client's permissions; the next
-heartbeat finds them.
+Missing internal topics are created while a heartbeat is handled, with the client's permissions. The next heartbeat
+finds them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from aiokproto.errors import BrokerError
 from aiokproto.texts import shortened
 
 _DETAIL = 2000
-"""Characters about topics that are missing, and about those that cannot be created. A topology can have thousands, and
-a text of a response at most 32,767 bytes."""
+"""The most characters about topics that are missing, and about topics that can't be created. A topology can have
+thousands, and a text in a response at most 32,767 bytes."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
-"""Sent to members for warm-up tasks, which the assignor here never assigns."""
+"""Sent to members for warm-up tasks, which this assignor never assigns."""
 
 REQUIRES = (
     Required(Operation.READ, ResourceType.GROUP),
@@ -68,7 +68,8 @@ async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext)
         if heartbeat.topology is not None:
             check(heartbeat.topology)
         result = context.groups.streams_heartbeat(request.group_id, heartbeat)
-        # After the heartbeat, which found them missing, and here: a group does no I/O and has no client to authorize.
+        # This comes after the heartbeat, which found that they are missing. It's done here, since a group does no I/O
+        # and has no client to authorize.
         group = context.groups.streams_group(request.group_id)
         return _heartbeat_response(result, heartbeat, group, _create_topics(group, context))
     except BrokerError as error:
@@ -94,7 +95,7 @@ def _response(
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
+    """Validate the request without looking at the group. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "member_id", "instance_id", "rack_id")
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
@@ -110,7 +111,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
             raise invalid("topology must be set to join")
     elif request.topology is not None:
         raise invalid("topology can only be set to join")
-    if any(each is None for each in owned) and any(each is not None for each in owned):
+    if any(tasks is None for tasks in owned) and any(tasks is not None for tasks in owned):
         raise invalid("active_tasks, standby_tasks and warmup_tasks must be all null or all set")
 
 
@@ -119,7 +120,7 @@ async def _authorize_topics(topology: TopologyRequest | None, context: RequestCo
     if topology is None:
         return
     names = named_topics(topology.subtopologies)
-    # Before the permissions, as Kafka: it tells nothing about topics of others.
+    # This comes before the permissions, as in Kafka: it reveals nothing about other clients' topics.
     if OFFSETS_TOPIC in names:
         raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{OFFSETS_TOPIC} is an internal topic of Kafka")
     async for name in context.each(sorted(names)):
@@ -152,22 +153,22 @@ def _topology(requested: TopologyRequest) -> Topology:
         epoch=requested.epoch,
         subtopologies=[
             Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=each.source_topics,
-                source_topic_regex=each.source_topic_regex,
-                state_changelog_topics=_topic_infos(each.state_changelog_topics),
-                repartition_sink_topics=each.repartition_sink_topics,
-                repartition_source_topics=_topic_infos(each.repartition_source_topics),
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=subtopology.source_topics,
+                source_topic_regex=subtopology.source_topic_regex,
+                state_changelog_topics=_topic_infos(subtopology.state_changelog_topics),
+                repartition_sink_topics=subtopology.repartition_sink_topics,
+                repartition_source_topics=_topic_infos(subtopology.repartition_source_topics),
                 copartition_groups=[
                     CopartitionGroup(
                         source_topics=group.source_topics,
                         source_topic_regex=group.source_topic_regex,
                         repartition_source_topics=group.repartition_source_topics,
                     )
-                    for group in each.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for each in requested.subtopologies
+            for subtopology in requested.subtopologies
         ],
     )
 
@@ -175,24 +176,24 @@ def _topology(requested: TopologyRequest) -> Topology:
 def _topic_infos(requested: list[TopicInfoRequest]) -> list[TopicInfo]:
     return [
         TopicInfo(
-            name=each.name,
-            partitions=each.partitions,
-            replication_factor=each.replication_factor,
-            topic_configs=[TopicConfig(key=config.key, value=config.value) for config in each.topic_configs],
+            name=info.name,
+            partitions=info.partitions,
+            replication_factor=info.replication_factor,
+            topic_configs=[TopicConfig(key=config.key, value=config.value) for config in info.topic_configs],
         )
-        for each in requested
+        for info in requested
     ]
 
 
 def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
-    """Return the tasks that the member reports; None if it does not report them."""
+    """Return the tasks that the member reports, or None if it doesn't report them."""
     if any(ids is None for ids in kinds):
         return None
     return frozenset(
-        Task(role, each.subtopology_id, index)
+        Task(role, task_ids.subtopology_id, index)
         for role, ids in zip(TaskRole, kinds, strict=True)
-        for each in ids or ()
-        for index in each.partitions
+        for task_ids in ids or ()
+        for index in task_ids.partitions
     )
 
 
@@ -200,7 +201,7 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
 
 
 def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
-    """Create missing internal topics with the client's permissions; returns a text about those that failed."""
+    """Create missing internal topics with the client's permissions. Return a text about the topics that failed."""
     failures = []
     may_create_all = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for info in group.configured.missing.values():
@@ -227,10 +228,10 @@ def _heartbeat_response(
     response.acceptable_recovery_lag = _ACCEPTABLE_RECOVERY_LAG
     response.status = [
         Status(
-            status_code=each.code,
-            status_detail=shortened(each.detail, _DETAIL) + (failures if each == group.configured.error else ""),
+            status_code=status.code,
+            status_detail=shortened(status.detail, _DETAIL) + (failures if status == group.configured.error else ""),
         )
-        for each in result.statuses
+        for status in result.statuses
     ]
     if result.assigned is not None:
         response.active_tasks = _task_ids(result.assigned, TaskRole.ACTIVE)
@@ -243,7 +244,10 @@ def _heartbeat_response(
 
 
 def _task_ids(tasks: Tasks, role: TaskRole) -> list[TaskIds]:
-    return [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, role).items()]
+    return [
+        TaskIds(subtopology_id=subtopology, partitions=indexes)
+        for subtopology, indexes in by_subtopology(tasks, role).items()
+    ]
 
 
 def _endpoints(group: StreamsGroup) -> Iterable[EndpointToPartitions]:

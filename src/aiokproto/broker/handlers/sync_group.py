@@ -1,6 +1,6 @@
-"""SyncGroup: send the assignment (the leader), and receive one's own; waits until the leader has sent it.
+"""SyncGroup: the leader sends the assignment, and each member receives its own. The request waits for the leader.
 
-v3: static members (KIP-345). v5: protocol type and name, which are required from then on (KIP-559).
+v3: static members (KIP-345). v5: protocol type and name, which are required from v5 on (KIP-559).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    # KafkaApis checks it before it looks for the group.
+    # KafkaApis checks this before it looks for the group.
     if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
@@ -30,7 +30,7 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
         result = await context.groups.sync(
             request.group_id,
             Identity(request.member_id, request.generation_id, request.group_instance_id),
-            {each.member_id: bytes(each.assignment) for each in request.assignments},
+            {assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments},
             request.protocol_type,
             request.protocol_name,
         )

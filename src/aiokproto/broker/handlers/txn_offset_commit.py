@@ -34,7 +34,9 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
     now = context.state.clock.wall()
     offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     errors = [
-        await collect_offsets(topic, offsets, lambda each: _committed(each, now), context, by_id=context.version >= 6)
+        await collect_offsets(
+            topic, offsets, lambda partition: _committed(partition, now), context, by_id=context.version >= 6
+        )
         async for topic in context.each(request.topics)
     ]
     error = ErrorCode.NONE
@@ -43,7 +45,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         if offsets:
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
     except BrokerError as refused:
-        # Also if the append failed: as a whole, so that no partition may keep its success.
+        # This includes a failed append, which fails as a whole: no partition may keep its success.
         error = refused.code
     topics: list[TxnOffsetCommitResponseTopic] = []
     async for topic, of_topic in context.each(zip(request.topics, errors, strict=True)):
@@ -59,12 +61,13 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    # Only a transaction's first offsets are checked with its coordinator: after them the log knows the transaction.
+    # Only a transaction's first offsets are checked with its coordinator. After that the log knows the transaction.
     if not partition.log.producers.in_transaction(*producer):
         context.transactions.verify_or_add_partition(
             request.transactional_id, producer, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
-    # After the transaction: a fenced producer gets the error of its epoch, not one of the group.
+    # The member is checked after the transaction, so that a fenced producer gets the error for its epoch, and not for
+    # its group.
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     error = context.groups.check_transactional_commit(request.group_id, member, partition_ids(request, context))
     if error:

@@ -23,12 +23,13 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     results = [_check(requested, context) async for requested in context.each(request.feature_updates)]
     failed = next((result for result in results if result.error_code), None)
-    # All of them exist, or one has failed: they are few. Another request may have changed their levels meanwhile.
+    # All features exist, or one of them has failed, so there are few. Another request may have changed their levels
+    # meanwhile.
     last = {requested.feature: requested for requested in request.feature_updates}
     if failed is None and not request.validate_only:
-        failed = next((result for each in last.values() if (result := _check(each, context)).error_code), None)
+        failed = next((result for update in last.values() if (result := _check(update, context)).error_code), None)
     if failed is None and not request.validate_only:
-        features.finalize(context.state.metadata, {name: each.max_version_level for name, each in last.items()})
+        features.finalize(context.state.metadata, {name: update.max_version_level for name, update in last.items()})
     if failed is not None and context.version >= 2:
         return UpdateFeaturesResponse(error_code=failed.error_code, error_message=failed.error_message)
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)

@@ -23,8 +23,8 @@ REQUIRES = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
 async def handle(request: WriteShareGroupStateRequest, context: RequestContext) -> WriteShareGroupStateResponse:
     def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
         batches = tuple(
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in partition.state_batches
+            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            for batch in partition.state_batches
         )
         state = ShareGroupOffset(
             partition.start_offset,

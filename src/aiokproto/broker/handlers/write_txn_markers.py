@@ -1,4 +1,5 @@
-"""WriteTxnMarkers: end transactions in partitions (KIP-98). Coordinators send it, and tools for hanging transactions.
+"""WriteTxnMarkers: end transactions in partitions (KIP-98). Coordinators send it, and tools for hanging transactions
+do.
 
 The transaction version in v2 makes no difference here. Kafka 4 no longer serves v0.
 """
@@ -40,7 +41,7 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    # No transaction is of a producer without id or epoch, and a marker of one cannot be written.
+    # A producer without id or epoch has no transactions, and a marker for it can't be written.
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         return ErrorCode.INVALID_REQUEST
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)

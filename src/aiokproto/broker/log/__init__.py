@@ -1,4 +1,4 @@
-"""The log of a partition: segment files in Kafka's own format, and their state in memory. No asyncio.
+"""The log of a partition: segment files in Kafka's own format, and their state in memory. It doesn't use asyncio.
 
 The parts, bottom up:
 
@@ -13,20 +13,21 @@ The parts, bottom up:
   over segments.
 - ``stored`` (pure) opens stored batches, in bounded memory.
 - ``validation`` and ``conversion`` (pure) check and convert record sets before they are appended, or for old clients.
-- ``checkpoints`` are the files of the data directory that concern many logs.
+- ``checkpoints`` are the files of the data directory that concern many logs, and the format that all checkpoint files
+  have.
 
 **Who writes what.** Only :class:`Log` changes its segments, and only in the event loop's thread. The newest (active)
-segment is the only one that grows; all others are immutable, and compaction replaces them with new files instead of
+segment is the only one that grows. All others are immutable, and compaction replaces them with new files instead of
 editing them. Threads only fsync complete segments (``fsync``). Indexes, the leader epoch checkpoint and snapshots are
 derived from the ``.log`` files and can be rebuilt from them.
 
 **What can never happen.** An offset is never assigned twice, not even after retention or compaction removed all
 records: the name of the active segment, or an empty batch, preserves it. A reader never sees part of a batch: ``size``
-grows only after the batch was written. A reader's segment never disappears under it: removed files stay open, and on
-disk for ``file.delete.delay.ms``.
+grows only after the batch was written. A reader's segment never disappears under it: removed files stay open, and stay
+on disk for ``file.delete.delay.ms``.
 
 **A crash of the process** loses nothing that was appended: the operating system has it. **A crash of the machine** can
-lose what was not flushed (``flush.messages``, ``flush.ms``). In both cases ``.kafka_cleanshutdown`` is absent at the
+lose what wasn't flushed (``flush.messages``, ``flush.ms``). In both cases ``.kafka_cleanshutdown`` is absent at the
 next start, and each segment beyond the recovery point is read again: its indexes are rebuilt, and the log is truncated
 at the first batch whose checksum is wrong. ``.cleaned`` and ``.deleted`` files are dropped, and a ``.swap`` file takes
 the place of the segments that it replaces, because it was complete before it got that name.

@@ -1,7 +1,7 @@
-"""Decides what compaction retains, batch by batch (Kafka's Cleaner). Pure: no files, the time is passed in.
+"""Decides what compaction retains, batch by batch (Kafka's Cleaner). It is pure: it has no files, and gets the time.
 
-Two passes. The first builds an offset map: the newest offset of each key. The second rewrites each batch with the
-records to retain:
+There are two passes. The first builds an offset map: the newest offset of each key. The second rewrites each batch with
+the records to retain:
 
 - The newest record of each key is retained.
 - A tombstone (a record without value) is retained until its batch's delete horizon. The horizon is written into the
@@ -29,7 +29,8 @@ _HORIZON_MAGIC = 2
 """The first format whose batches can hold a delete horizon, and can be empty."""
 
 _DIGEST_BYTES = 16
-"""Keys of this length and longer are represented by their digest, as in Kafka's SkimpyOffsetMap: memory is bounded."""
+"""Longer keys, and keys of this length, are represented by their digest, as in Kafka's SkimpyOffsetMap, so that memory
+is bounded."""
 
 
 class OffsetMap:
@@ -49,8 +50,8 @@ class OffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Add a record. Returns False once the map is full."""
-        # No comparison: batches are read in the order of offsets, so the last one is the newest.
+        """Add a record. Return False once the map is full."""
+        # The offsets need no comparison: batches are read in the order of offsets, so the last record is the newest.
         self._offsets[_short(key)] = offset
         return len(self._offsets) <= self._limit
 
@@ -73,9 +74,9 @@ class CleanedTransactionMetadata:
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         """``aborted`` are the aborted transactions of the batches that will be read."""
         self.retained: list[AbortedTxn] = []
-        self._upcoming = [(one.first_offset, number, one) for number, one in enumerate(aborted)]
+        self._upcoming = [(txn.first_offset, number, txn) for number, txn in enumerate(aborted)]
         heapify(self._upcoming)
-        # By producer id: its aborted transaction; and the producers of which a data batch of it was seen.
+        # The aborted transaction of each producer id, and the producers with a data batch in it that was read.
         self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._committed: set[int] = set()
@@ -86,7 +87,7 @@ class CleanedTransactionMetadata:
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             aborted = heappop(self._upcoming)[2]
             self._aborted.setdefault(aborted.producer_id, aborted)
-        # In this order: the marker of an aborted transaction ends it, and is not one of its records.
+        # Control batches come first: the marker of an aborted transaction ends it, and isn't one of its records.
         if batch.is_control:
             return self._ended(batch)
         if not batch.is_transactional:
@@ -98,7 +99,7 @@ class CleanedTransactionMetadata:
         return False
 
     def _ended(self, batch: RecordBatch) -> bool:
-        # An earlier run has removed the marker; the batch was retained for the producer's epoch or the offset.
+        # An earlier run has removed the marker, and retained the batch for the producer's epoch or the offset.
         if not batch.count:
             return True
         kind = batch_control_type(batch)
@@ -114,7 +115,7 @@ class CleanedTransactionMetadata:
         if kind is ControlType.COMMIT:
             seen = producer_id in self._committed
             self._committed.discard(producer_id)
-            # Whether its records are all gone: a marker is never removed before them.
+            # The marker can go once all records of the transaction are gone, and never before them.
             return not seen
         return False
 
@@ -122,7 +123,7 @@ class CleanedTransactionMetadata:
 def build_offset_map(
     batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transactions: CleanedTransactionMetadata
 ) -> Generator[None, None, bool]:
-    """Add the newest record of each key at or after ``start`` to the map, in short steps. Returns False once the map is
+    """Add the newest record of each key at or after ``start`` to the map, in short steps. Return False once the map is
     full."""
     for batch in batches:
         if batch.is_control:
@@ -132,7 +133,7 @@ def build_offset_map(
             while not slices.ended:
                 for offset, key in slices.read():
                     # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses
-                    # no record: it supersedes only older ones, and records above ``latest`` are all retained.
+                    # no record: the key supersedes only older ones, and records above ``latest`` are all retained.
                     if key is not None and offset >= start and not offsets.put(key, offset):
                         return False
                     offsets.latest = max(offsets.latest, offset)
@@ -155,7 +156,7 @@ def _offset_key_and_tombstone(
 
 
 class LastRecord(NamedTuple):
-    """A producer's epoch and the offset of its last record; None if the epoch began with a marker."""
+    """A producer's epoch and the offset of its last record; None if the epoch started with a marker."""
 
     epoch: int
     offset: int | None
@@ -199,12 +200,12 @@ class Cleaner:
             batch: The next batch.
             expired: Whether to remove tombstones of magic 0 and 1, which cannot hold a delete horizon.
         """
-        # First, and for every batch: it follows the transactions while it is asked.
+        # This comes first and for every batch: should_discard() follows the transactions.
         should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
-            # Delayed like a tombstone: a consumer that has read some of the transaction's records must still see how it
-            # ended.
+            # A marker is delayed like a tombstone: a consumer that has read some of the transaction's records must
+            # still see how it ended.
             drop = should_discard and (not batch.count or (horizon is not None and horizon <= self._now))
             keep = bytearray([not drop]) * batch.count
             wants_horizon = should_discard
@@ -214,7 +215,7 @@ class Cleaner:
             due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now
             keep, tombstones = yield from self._judge(batch, due)
             wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
-        # An empty batch is retained where its header is needed: Kafka's BatchRetention.RETAIN_EMPTY.
+        # An empty batch is retained if its header is needed (Kafka's BatchRetention.RETAIN_EMPTY).
         if not any(keep):
             return empty(batch) if self._must_retain(batch) else None
         if wants_horizon and horizon is None:
@@ -223,10 +224,10 @@ class Cleaner:
         return batch.raw if all(keep) else (yield from rewrite(batch, keep))
 
     def _judge(self, batch: RecordBatch, due: bool) -> Generator[None, None, tuple[bytearray, bool]]:
-        """Return for each record whether it stays, and whether any of those is a tombstone; ``due``: no tombstone
-        stays."""
+        """Return for each record whether it stays, and whether a tombstone is among the records that stay. With
+        ``due``, no tombstone stays."""
         tombstones = False
-        # A byte each: a batch can have millions.
+        # Each record takes one byte here: a batch can have millions.
         keep = bytearray()
         slices = batch.slices(_offset_key_and_tombstone)
         while not slices.ended:
@@ -239,16 +240,16 @@ class Cleaner:
         return keep, tombstones
 
     def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
-        # The map has no keys beyond it: whether a newer record exists there is unknown until the next run.
+        # The map has no keys beyond ``latest``: whether a newer record exists there is unknown until the next run.
         if offset > self._offsets.latest:
             return True
-        # Records without key are removed, as in Kafka: they are from before the topic was compacted, and can never be
-        # superseded.
+        # Records without key are removed, as in Kafka: they were written before the topic was compacted, and can never
+        # be superseded.
         return key is not None and not expired and not self._offsets.superseded(key, offset)
 
     def _must_retain(self, batch: RecordBatch) -> bool:
         if batch.magic < _HORIZON_MAGIC:
-            # These formats have no empty batch. The name of the next segment preserves the offset.
+            # These formats don't have empty batches. The name of the next segment preserves the offset.
             return False
         if batch.next_offset == self._end:
             return True
@@ -257,5 +258,5 @@ class Cleaner:
             return False
         if last.offset is not None:
             return batch.last_offset == last.offset
-        # Without a batch in its epoch, the marker that began the epoch is all that fences a zombie of an older one.
+        # If the producer's epoch has no batch, only the marker that started the epoch fences a zombie of an older one.
         return batch.is_control and batch.producer_epoch == last.epoch

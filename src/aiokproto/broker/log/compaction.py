@@ -1,11 +1,12 @@
-"""Compacts a log: selects the segments, and writes the cleaned ones. No asyncio; the caller runs it step by step.
+"""Compacts a log: selects the segments, and writes the cleaned ones. It doesn't use asyncio: the caller runs it step by
+step.
 
-Between two steps requests are served. Reading and rewriting records is for a thread: a batch of kilobytes can have
-millions. What looks at the log, or changes it, is for the event loop. Each step says which of both the next one is.
+The broker serves requests between two steps. A thread reads and rewrites records, because a batch of kilobytes can have
+millions. The event loop does what looks at the log or changes it. Each step says which of them does the next one.
 
 Cleaned segments are written next to the old ones with the suffix ``.cleaned``, flushed, and swapped in by
-:meth:`Log.replace`, so that readers and a crash see the old segments or the new one. The active segment is never
-compacted, nor a segment beyond the last stable offset: the outcome of its transactions is not known yet.
+:meth:`Log.replace`, so that readers and a crash see the old segments or the new one. Neither the active segment nor a
+segment beyond the last stable offset is ever compacted, because the outcome of its transactions isn't known yet.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from aiokproto.records import RecordBatch
 T = TypeVar("T")
 
 KEY_BYTES = 160
-"""Estimated memory of one entry of the offset map."""
+"""The estimated memory of one entry of the offset map."""
 
 _BY_LOOP, _BY_THREAD = False, True
-# Read between two yields to the event loop, so that other requests are served meanwhile.
+# Bytes that are read between two yields to the event loop, so that other requests are served meanwhile.
 _STEP_BYTES = 256 << 10
 # Indexes store offsets relative to the segment's base as int32.
 _MAX_RELATIVE = (1 << 31) - 1
@@ -47,13 +48,13 @@ class Compaction:
     """
 
     def __init__(self, log: Log, now: int) -> None:
-        """Select the segments that can be compacted; ``now`` in ms."""
+        """Select the segments that can be compacted. ``now`` is in ms."""
         self._log = log
         self._now = now
-        # Retention may have removed more than was compacted.
+        # Retention may have removed more than compaction has reached.
         self._start = log.cleaned_to if log.cleaned_to >= log.start_offset else log.start_offset
         self._segments = list(self._cleanable())
-        # Segments that end before the start are clean: every record in them was compacted before.
+        # Segments that end before the start are clean: all their records were compacted before.
         dirty = [segment for segment in self._segments if segment.next_offset > self._start]
         size = sum(segment.size for segment in dirty)
         clean = sum(segment.size for segment in self._segments) - size
@@ -64,10 +65,12 @@ class Compaction:
         log, lag = self._log, self._log.config.min_compaction_lag_ms
         for segment in log.segments[:-1]:
             dirty = segment.next_offset > self._start
-            # Returns instead of skipping: ``cleaned_to`` is one offset, so what is compacted has no holes.
+            # This returns instead of skipping the segment: ``cleaned_to`` is one offset, so the compacted part has no
+            # holes.
             if segment.next_offset > log.last_stable_offset:
                 return
-            # The greatest timestamp: a segment waits until none of its records is younger than min.compaction.lag.ms.
+            # The greatest timestamp counts: a segment waits until none of its records is younger than
+            # min.compaction.lag.ms.
             if lag and dirty and segment.age_timestamp > self._now - lag:
                 return
             yield segment
@@ -99,7 +102,7 @@ class Compaction:
         for segment in self._dirty:
             for batches in _batches_in_steps(segment):
                 yield _BY_THREAD
-                # Once the map is full, what follows is left to the next run.
+                # The rest is left to the next run once the map is full.
                 if complete:
                     steps = build_offset_map(batches, self._start, offsets, transactions)
                     complete = yield from _by_thread(steps)
@@ -107,7 +110,7 @@ class Compaction:
         if complete:
             # The range can end in a gap that an earlier compaction left.
             offsets.latest = end - 1
-        # The second pass begins at the first segment, so it needs all aborted transactions, and their state from the
+        # The second pass starts at the first segment, so it needs all aborted transactions, and their state from the
         # start.
         aborted = log.aborted_transactions(0, end)
         transactions = CleanedTransactionMetadata(aborted)
@@ -117,8 +120,8 @@ class Compaction:
         horizon = clean[-1].modified - log.config.delete_retention_ms if clean else 0
         for group in _group_segments(reached, log.config):
             yield from self._clean(group, cleaner, transactions, horizon)
-        # Last: a run that is cancelled before starts again at the same offset, and cleaning a segment twice changes
-        # nothing.
+        # This comes last: a run that is cancelled before starts again at the same offset, and cleaning a segment twice
+        # changes nothing.
         log.cleaned_to = offsets.latest + 1
 
     def _producers(self) -> dict[int, LastRecord]:
@@ -134,7 +137,7 @@ class Compaction:
     ) -> Iterator[bool]:
         log, modified = self._log, group[-1].modified
         cleaned = Segment(log.directory, group[0].base_offset, log.config.index_interval_bytes, CLEANED)
-        # A cancelled compaction may have left one.
+        # A cancelled compaction may have left a file.
         cleaned.remove()
         cleaned.create()
         try:
@@ -152,9 +155,10 @@ class Compaction:
                 cleaned.note_aborted(aborted)
             transactions.retained.clear()
             cleaned.close()
-            # Before it is renamed to ``.swap``: the sources are deleted then, and a loss of power must not take both.
+            # The files are flushed before they are renamed to ``.swap``: the sources are deleted then, and a loss of
+            # power must not take both.
             sync(cleaned.files())
-            # Retention by time uses the file's time where records have no timestamp: compaction must not make them
+            # Retention by time uses the file's time if records have no timestamp, and compaction must not make them
             # young again.
             cleaned.modified = modified
         except BaseException:

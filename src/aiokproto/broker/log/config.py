@@ -13,7 +13,7 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True)
 class LogConfig:
-    """A log's part of the topic options, by Kafka's names. Times in ms, sizes in bytes."""
+    """A log's part of the topic options, by Kafka's names. Times are in ms, sizes in bytes."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY

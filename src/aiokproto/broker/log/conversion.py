@@ -1,7 +1,8 @@
-"""Up- and down-conversion between message sets of magic 0 and 1 and batches of magic 2, for old clients. Pure.
+"""Conversion between message sets of magic 0 and 1 and batches of magic 2, in both directions, for old clients. It is
+pure.
 
-Kafka converted in both directions from 0.11 to 3.9. New records are always stored as magic 2. A log from before 0.11
-holds older messages, which are served unchanged: every client can read the formats before its own.
+Kafka 0.11 to 3.9 converted in both directions. New records are always stored as magic 2. A log from before 0.11 holds
+older messages, which are served unchanged: every client can read the formats before its own.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ NEW_PRODUCE, NEW_FETCH = 3, 4
 """The first versions of Produce and Fetch whose record sets are magic 2."""
 
 _SET_BYTES = 1 << 20
-"""Bytes, decompressed, after which a message set ends: kilobytes of batches can become gigabytes."""
+"""Decompressed bytes after which a message set ends: kilobytes of batches can become gigabytes."""
 
 _MAX_CONVERTED = 16 << 20
-"""Most bytes of message sets, decompressed, that one response has of a partition."""
+"""The most decompressed bytes of message sets that one response has for a partition."""
 
 
 def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
@@ -32,13 +33,14 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
 
     Args:
         data: The message set.
-        most: Most bytes that a compressed message, or all messages together, may become.
+        most: The most bytes that a compressed message, or all messages together, may become.
 
     Raises:
         BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD: it contains magic 2.
     """
     try:
-        # One batch: a partition of a Produce request is stored in one piece, and its offsets are consecutive.
+        # A partition's records in a Produce request become one batch, because they are stored in one piece with
+        # consecutive offsets.
         builder = BatchBuilder(compression=_codec_of(data))
         room = most
         for message in decode(data, max_decompressed=most, max_record=most):
@@ -59,7 +61,7 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
 def _codec_of(data: Buffer) -> Compression:
     """Return the codec of the first compressed message, after a look at the headers of all."""
     codec, size = Compression.NONE, 0
-    # Not as a list: a request can have millions of messages.
+    # The messages aren't put into a list: a request can have millions.
     for message in decode(data, check_crc=False):
         if message.magic > 1:
             raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
@@ -78,11 +80,11 @@ def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTE
         data: The batches. Those in a format that the client can read are not converted.
         version: The version of Fetch: clients of v0 and v1 read only magic 0, of v2 and v3 also magic 1.
         offset: The fetch offset. Records before it are left out of converted batches.
-        most: Bytes of message sets, decompressed, after which conversion ends: the client fetches the rest.
+        most: Decompressed bytes of message sets after which conversion ends: the client fetches the rest.
 
     Raises:
-        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE, also for a record that
-            takes more than 16 MiB, and more than ``data``.
+        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE, which includes a
+            record that takes more than 16 MiB, and more than ``data``.
     """
     magic = 0 if version < 2 else 1
     found = bytearray()
@@ -90,7 +92,7 @@ def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTE
         for batch in open_stored(data, check_crc=True):
             if batch.is_control:
                 continue
-            # Also older formats than the client's own: every client can read those.
+            # Older formats than the client's own are served as they are: every client can read those.
             if batch.magic <= magic:
                 found += batch.raw
                 continue
@@ -114,7 +116,7 @@ def _message_sets(batch: RecordBatch, magic: int, offset: int) -> Iterator[tuple
     for record in batch:
         if record.offset < offset:
             continue
-        # Messages in a compressed set have consecutive offsets. Gaps that compaction left begin a new set.
+        # Messages in a compressed set have consecutive offsets. A gap that compaction left starts a new set.
         if builder is not None and (record.offset != following or builder.size >= _SET_BYTES):
             yield builder, first
             builder = None

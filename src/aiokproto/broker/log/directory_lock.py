@@ -18,8 +18,8 @@ class DirectoryLock:
         Raises:
             ConfigurationError: Another broker uses the directory.
         """
-        # A lock of the operating system, not a file with a process id: it ends with the process, and leaves nothing
-        # stale.
+        # The operating system holds the lock, rather than a file with a process id: it ends with the process, and
+        # leaves nothing stale.
         self._file = open(directory / ".lock", "a+b", opener=private)  # noqa: SIM115 - until release()
         try:
             _lock(self._file.fileno())

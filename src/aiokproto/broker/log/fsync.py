@@ -30,13 +30,13 @@ def sync(files: Iterable[Path]) -> None:
     directories: set[Path] = set()
     for path in files:
         try:
-            # For writing, though nothing is written: Windows flushes no other files.
+            # The file is opened for writing although nothing is written: Windows flushes no other files.
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
         except FileNotFoundError:
             continue
         directories.add(path.parent)
-    # Windows cannot open a directory as a file; NTFS journals the names itself.
+    # Windows cannot open a directory as a file, but NTFS journals the names itself.
     if os.name == "posix":
         for directory in directories:
             _sync_directory(directory)

@@ -1,7 +1,7 @@
 """The header of a stored batch, decoded without touching its records.
 
 A log from before Kafka 0.11 holds messages of magic 0 and 1. To the log each of them, a compressed set or a single
-message, is a batch without a producer. Its only offset is that of its last record.
+message, is a batch without a producer. Its only offset is the offset of its last record.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class BatchHeader(NamedTuple):
     """A batch of a segment.
 
     Attributes:
-        base_offset: Offset of its first record; in magic 0 and 1 of its last one, since the header has no other.
-        last_offset: Offset of its last record.
+        base_offset: The offset of its first record; in magic 0 and 1 of its last one, because the header has no other.
+        last_offset: The offset of its last record.
         size: Its size in bytes.
-        leader_epoch: Epoch of the leader that appended it.
+        leader_epoch: The epoch of the leader that appended it.
         crc: The stored checksum.
         attributes: Its flags.
-        max_timestamp: Greatest timestamp of its records (ms).
+        max_timestamp: The greatest timestamp of its records (ms).
         producer_id: The producer id of an idempotent producer, else -1.
         producer_epoch: The producer's epoch.
-        base_sequence: Sequence number of its first record, else -1.
+        base_sequence: The sequence number of its first record, else -1.
         magic: The format version.
     """
 
@@ -56,7 +56,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; sequence numbers wrap to 0 after 2**31 - 1."""
+        """The sequence number of the last record. Sequence numbers wrap to 0 after 2**31 - 1."""
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
     @classmethod
@@ -66,13 +66,13 @@ class BatchHeader(NamedTuple):
         Raises:
             CorruptRecordError: There is no valid header.
         """
-        # Magic is at the same place in all formats. A message can be shorter than the header of magic 2.
+        # Magic is at the same position in all formats. A message can be shorter than the header of magic 2.
         if len(data) - pos < HEADER.size or data[pos + MAGIC_AT] < 2:
             return cls._read_message(data, pos)
         (base, length, epoch, magic, crc, attributes, delta, _, timestamp, pid, pepoch, sequence, _) = (
             HEADER.unpack_from(data, pos)
         )
-        # What recovery meets behind the last batch: zeros, part of a batch, or bytes of another file.
+        # Recovery finds such headers behind the last batch: zeros, part of a batch, or bytes of another file.
         if magic != 2 or delta < 0 or base < 0 or length < HEADER.size - LOG_OVERHEAD:
             raise CorruptRecordError(f"no batch header: offset {base}, length {length}, magic {magic}, delta {delta}")
         size = length + LOG_OVERHEAD
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
         return cls(offset, offset, size, -1, crc, attributes & _MESSAGE_FLAGS, timestamp, -1, -1, -1, magic)
 
     def is_intact(self, view: memoryview, pos: int) -> bool:
-        """Return whether the checksum matches the batch at ``pos``. All of the batch must be in ``view``."""
-        begin, checksum = (CRC_FROM, crc32c) if self.magic > 1 else (MAGIC_AT, crc32)
-        with view[pos + begin : pos + self.size] as covered:
+        """Return whether the checksum matches the batch at ``pos``. The whole batch must be in ``view``."""
+        start, checksum = (CRC_FROM, crc32c) if self.magic > 1 else (MAGIC_AT, crc32)
+        with view[pos + start : pos + self.size] as covered:
             return checksum(covered) == self.crc

@@ -1,6 +1,6 @@
 """The sparse indexes of a segment: offset → file position, and timestamp → offset.
 
-An entry per ``index.interval.bytes`` makes them small enough to stay in memory. They are written when a segment is
+One entry per ``index.interval.bytes`` makes them small enough to stay in memory. They are written when a segment is
 closed. After a crash the indexes of every segment beyond the recovery point are rebuilt from the segment, so a stale
 file is never used.
 """
@@ -18,7 +18,7 @@ from aiokproto.broker.log.private_files import write_private
 class OffsetIndex:
     """The last offset of some batches, relative to the segment's base offset, and the positions of these batches.
 
-    On disk: int32 relative offset, int32 position.
+    On disk an entry is an int32 relative offset and an int32 position.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class OffsetIndex:
 
     def position_before(self, relative_offset: int) -> int:
         """Return the position of an indexed batch at or before the offset: a scan from there finds it."""
-        at = bisect_right(self._offsets, relative_offset)
-        return self._positions[at - 1] if at else 0
+        index = bisect_right(self._offsets, relative_offset)
+        return self._positions[index - 1] if index else 0
 
     def boundary_before(self, position: int) -> int:
         """Return the last indexed batch position at or before ``position``."""
-        at = bisect_right(self._positions, position)
-        return self._positions[at - 1] if at else 0
+        index = bisect_right(self._positions, position)
+        return self._positions[index - 1] if index else 0
 
     @property
     def last_position(self) -> int:
@@ -60,8 +60,8 @@ class OffsetIndex:
         index = cls()
         last = (-1, -1)
         for entry in _read_entries(path, _OFFSET_ENTRY):
-            # Damaged, or of another segment. Kafka preallocates the index of its active segment with zeros: in a copied
-            # file they do not increase either, so that the index is rebuilt.
+            # The file is damaged, or belongs to another segment. Kafka preallocates the index of its active segment
+            # with zeros: in a copied file they don't increase either, so the index is rebuilt.
             if entry[0] <= last[0] or entry[1] <= last[1] or entry[1] >= segment_size:
                 return None
             index.append(*entry)
@@ -79,7 +79,7 @@ class TimeEntry(NamedTuple):
 class TimeIndex:
     """Increasing timestamps, and the relative offset up to which each of them is the greatest.
 
-    On disk: int64 timestamp, int32 relative offset.
+    On disk an entry is an int64 timestamp and an int32 relative offset.
     """
 
     def __init__(self) -> None:
@@ -88,16 +88,15 @@ class TimeIndex:
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Add the greatest timestamp so far. It is ignored unless it is greater than the last entry."""
-        # Only increasing timestamps, so that a lookup can be a binary search. A record with an older one is found by
-        # the scan.
+        # Timestamps only increase, so that a lookup can be a binary search. The scan finds a record with an older one.
         if not self._timestamps or timestamp > self._timestamps[-1]:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
         """Return a relative offset before which all timestamps are smaller."""
-        at = bisect_left(self._timestamps, timestamp)
-        return self._offsets[at - 1] if at else 0
+        index = bisect_left(self._timestamps, timestamp)
+        return self._offsets[index - 1] if index else 0
 
     @property
     def last(self) -> TimeEntry | None:

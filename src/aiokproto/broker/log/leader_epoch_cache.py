@@ -1,12 +1,12 @@
 """The start offset of each leader epoch (Kafka's LeaderEpochFileCache).
 
-A follower or consumer asks for the end offset of the epoch of its last record. If that end is before its position, the
-log was truncated and written again by another leader, and the records after the end differ (KIP-101, KIP-320).
+A follower or consumer asks for the end offset of the epoch of its last record. If that offset is before its position,
+the log was truncated and written again by another leader, and the records after the end differ (KIP-101, KIP-320).
 
-The file is derived from the batches, each of which stores its leader epoch. It is rebuilt from them if it is missing or
+The file is derived from the batches, which store their leader epochs. It is rebuilt from them if it is missing or
 damaged. (Kafka rebuilds a missing or empty file when it recovers a log, and takes the log directory offline if the file
 is damaged.) The rebuilt cache lacks epochs in which nothing was appended, and an epoch whose first batches compaction
-removed begins at the first batch that is left.
+removed starts at the first batch that is left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from aiokproto.broker.log import checkpoint_file
+from aiokproto.broker.log import checkpoints
 
 log = logging.getLogger("aiokproto.broker")
 
@@ -55,7 +55,7 @@ class LeaderEpochCache:
             if not self._saved:
                 self._save_if_created()
             return
-        # Epochs in which nothing was appended are removed: their start offset is this one's.
+        # Epochs in which nothing was appended are removed: they have the same start offset.
         while self._starts and self._starts[-1] >= start_offset:
             self._epochs.pop()
             self._starts.pop()
@@ -72,39 +72,40 @@ class LeaderEpochCache:
 
     def end_of(self, epoch: int, log_end: int) -> EpochEnd:
         """Return the greatest epoch not above ``epoch``, and its end offset."""
-        # A newer epoch than this log has seen: the caller knows more than this leader, and must not truncate because of
-        # it.
+        # The log hasn't seen an epoch as new as this: the caller knows more than this leader, and must not truncate
+        # because of it.
         if not self._epochs or epoch < 0 or epoch > self.latest:
             return UNDEFINED
-        # The current epoch has no end yet; what it has written so far ends at the log's end.
+        # The current epoch has no end yet: its records end at the log's end.
         if epoch == self.latest:
             return EpochEnd(epoch, log_end)
         after = bisect_right(self._epochs, epoch)
-        # An epoch ends where the next known one starts. Before the first known one Kafka returns the requested epoch.
+        # An epoch ends where the next known one starts. For an epoch before the first known one Kafka returns the
+        # requested epoch.
         return EpochEnd(self._epochs[after - 1] if after else epoch, self._starts[after])
 
     def of_offset(self, offset: int) -> int:
         """Return the epoch in which the record at ``offset`` was appended; -1 if unknown."""
-        at = bisect_right(self._starts, offset)
-        return self._epochs[at - 1] if at else -1
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else -1
 
     def truncate_start(self, start_offset: int) -> None:
         """Remove the epochs that end before the log's new start offset."""
         keep = max(bisect_right(self._starts, start_offset) - 1, 0)
         if keep:
             del self._epochs[:keep], self._starts[:keep]
-        # The epoch of the new first record stays: a client may ask for it.
+        # The epoch of the new first record stays, because a client may ask for it.
         if self._starts and self._starts[0] < start_offset:
             self._starts[0] = start_offset
 
     def save(self) -> None:
         """Write the checkpoint file.
 
-        Its directory is not flushed: after a crash of the machine the old file may be back. Recovery adds what it
-        lacks, because the segments that are not replayed were flushed together with the directory.
+        Its directory isn't flushed, so the old file may be back after a crash of the machine. Recovery adds what that
+        file lacks: the segments that aren't replayed were flushed together with the directory.
         """
         entries = zip(self._epochs, self._starts, strict=True)
-        checkpoint_file.write(self._path, [f"{epoch} {start}" for epoch, start in entries])
+        checkpoints.write_entries(self._path, [f"{epoch} {start}" for epoch, start in entries])
 
     def load(self, log_end: int) -> bool:
         """Read the checkpoint file, without epochs that start beyond the log's end.
@@ -122,7 +123,7 @@ class LeaderEpochCache:
         return True
 
     def _read(self) -> list[tuple[int, int]] | None:
-        lines = checkpoint_file.read(self._path)
+        lines = checkpoints.read_entries(self._path)
         if lines is None:
             return None
         try:

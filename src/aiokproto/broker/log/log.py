@@ -26,12 +26,12 @@ from aiokproto.records.control import EndTransaction, parse_end_transaction
 from aiokproto.runtime import current
 
 DELETED_DIRECTORY = "-delete"
-"""Suffix of a directory whose log was deleted. Such a directory is removed at the next start if a crash left it."""
+"""The suffix of a directory whose log was deleted. The next start removes such a directory if a crash left it."""
 
 _MAX_RELATIVE = (1 << 31) - 1
 """The greatest offset relative to a segment's base offset: the index files store it as an int32."""
 
-# Bytes of an entry of the time index, the larger one of the two indexes.
+# The bytes of an entry of the time index, which is the larger of the two indexes.
 _INDEX_ENTRY = 12
 
 
@@ -39,8 +39,8 @@ class Log:
     """A directory of segments.
 
     Attributes:
-        start_offset: First offset that can be read.
-        end_offset: Offset that the next record gets.
+        start_offset: The first offset that can be read.
+        end_offset: The offset that the next record gets.
         recovery_point: The offset below which everything was flushed to disk.
         cleaned_to: The offset below which everything was compacted.
         producers: The state of idempotent and transactional producers.
@@ -62,7 +62,7 @@ class Log:
             directory: The partition's directory.
             config: The log's configuration.
             now: The time (ms). Producers found in the log count as seen now.
-            checkpoint: The log's entries in the checkpoint files. Without them every segment is recovered.
+            checkpoint: The log's entries in the checkpoint files. If there are none, every segment is recovered.
             topic_id: The topic's id, which ``partition.metadata`` must match. None skips this check.
 
         Raises:
@@ -76,23 +76,23 @@ class Log:
         self.config = config
         self.producers = ProducerStateManager()
         self._epochs = LeaderEpochCache(directory / "leader-epoch-checkpoint")
-        # Before epochs and producers: recovery can truncate the log, and both are compared with, or rebuilt from, what
-        # is left.
+        # Segments are opened before epochs and producers: recovery can truncate the log, and both are compared with, or
+        # rebuilt from, what is left.
         self.segments = open_segments(directory, config, checkpoint)
         self._bases = [segment.base_offset for segment in self.segments]
         self._jitter = self._new_jitter()
         self._deleted: deque[tuple[int, Segment]] = deque()
         self._flushed_at = now
-        # A checkpoint can be older than the files: retention has removed segments since, or recovery has truncated the
-        # log.
+        # A checkpoint can be older than the files: retention may have removed segments since, or recovery may have
+        # truncated the log.
         self.start_offset = min(max(self._bases[0], checkpoint.start_offset), self.end_offset)
         self.recovery_point = (
             self.end_offset if checkpoint.clean_shutdown else min(checkpoint.recovery_point, self.end_offset)
         )
-        # Beyond the end, the log was truncated since. What is appended there again was never compacted, so all of it is
-        # dirty.
+        # If the checkpoint is beyond the end, the log was truncated since. Records that are appended there again were
+        # never compacted, so all of the log is dirty.
         self.cleaned_to = checkpoint.cleaned_to if checkpoint.cleaned_to <= self.end_offset else 0
-        # A log without records has no epochs to rebuild, and its file is rightly missing.
+        # A log without records has no epochs to rebuild, and its file is missing for good reason.
         if not self._epochs.load(self.end_offset) and self.end_offset:
             self._epochs.rebuild(self._batch_epochs())
         self._replay(now)
@@ -103,19 +103,19 @@ class Log:
                 yield header.leader_epoch, header.base_offset
 
     def _replay(self, now: int) -> None:
-        begin = open_producers(self.directory, self.segments, self.producers, now)
+        replay_from = open_producers(self.directory, self.segments, self.producers, now)
         for segment in self.segments:
-            # Not stored in any file. It counts only for records without timestamps: their segment rolls late after a
+            # No file stores this. It counts only for records without timestamps, whose segment rolls late after a
             # restart.
             segment.created = now
-            if segment.base_offset < begin:
+            if segment.base_offset < replay_from:
                 continue
-            # Older segments were replayed, because their snapshots are missing. The next start must not replay them
+            # Older segments were replayed because their snapshots are missing. The next start must not replay them
             # again.
-            if segment is self.segments[-1] and segment.base_offset > begin:
+            if segment is self.segments[-1] and segment.base_offset > replay_from:
                 save_producers(self.directory, self.segments, self.producers)
             for position, header in segment.scan_headers():
-                # Replaying reads the headers only, except for markers, whose type is in the record.
+                # Replaying reads only the headers, except for markers, whose type is in the record.
                 control = header.attributes & CONTROL
                 marker = _marker(header, segment.read(position, header.size)) if control else None
                 self._update_state(segment, header, now, marker)
@@ -128,7 +128,7 @@ class Log:
     def checkpoint(self) -> LogCheckpoint:
         """The log's entries for the checkpoint files.
 
-        The start offset is 0 (no entry) unless it is inside the first segment: then only the checkpoint knows that
+        The start offset is 0 (no entry) unless it's inside the first segment: then only the checkpoint knows that
         DeleteRecords has removed the records before it.
         """
         start = self.start_offset if self.start_offset > self._bases[0] else 0
@@ -139,7 +139,7 @@ class Log:
         """The offset of the oldest open transaction, or the end of the log: ``read_committed`` consumers read up to
         it."""
         unstable = self.producers.first_unstable_offset
-        # DeleteRecords can remove the first records of an open transaction: its start is then before the log's.
+        # DeleteRecords can remove the first records of an open transaction, which then starts before the log.
         return self.end_offset if unstable is None else max(unstable, self.start_offset)
 
     @property
@@ -161,28 +161,29 @@ class Log:
             BrokerError: The producer's epoch, sequence number or transaction state does not allow the batch; see
                 :meth:`ProducerStateManager.check`.
         """
-        # A copy: the batch is a view of the request's frame. The CRC of magic 2 does not cover the base offset and the
-        # leader epoch, so it stays valid; restamp() computes it again.
+        # The batch is copied because it's a view of the request's frame. The CRC of magic 2 doesn't cover the base
+        # offset and the leader epoch, so it stays valid; restamp() computes it again.
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
         patch.set_leader_epoch(data, 0, leader_epoch)
-        # LogAppendTime (KIP-32): consumers take the batch's greatest timestamp for all its records, which keep the
-        # producer's.
+        # Consumers take the batch's greatest timestamp for all its records with LogAppendTime (KIP-32), and the records
+        # keep the producer's.
         if self.config.append_time:
             patch.restamp(data, 0, now)
         header = BatchHeader.read(data)
         marker = _marker(header, data)
-        # Before anything is written. A duplicate is answered with the offsets of its first copy, as if it had been
-        # appended.
+        # This comes before anything is written. The response to a duplicate has the offsets of its first copy, as if it
+        # had been appended.
         if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
-            # -1 in a Produce response leaves the producer's own timestamps valid.
+            # A timestamp of -1 in a Produce response leaves the producer's own timestamps valid.
             timestamp = known.timestamp if self.config.append_time else -1
             return LogAppendInfo(known.base_offset, known.last_offset, timestamp, duplicate=True)
         segment = self._segment_for(header, now)
-        # The write before the state: if the disk is full, the producer's retry must not be taken for a duplicate.
+        # The batch is written before the state is updated: if the disk is full, the producer's retry must not be taken
+        # for a duplicate.
         segment.append(data, header)
         self._update_state(segment, header, now, marker)
-        # Synchronous: flush.messages promises that the records are on the disk when the response is sent.
+        # This is synchronous: flush.messages promises that the records are on the disk when the response is sent.
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now)
         self.flush_if_due(now)
@@ -191,9 +192,9 @@ class Log:
         )
 
     def _update_state(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
-        # Known already from begin_epoch(), which could not write the file while the log had no directory.
+        # assign_epoch() has already added the epoch, but couldn't write the file while the log had no directory.
         self._epochs.assign(header.leader_epoch, header.base_offset)
-        # Compaction may have emptied a control batch: it then has no marker, and is no data of the producer either.
+        # Compaction may have emptied a control batch, which then has no marker, and isn't data of the producer either.
         if header.producer_id >= 0 and (marker is not None or not header.attributes & CONTROL):
             aborted = self.producers.appended(header, now, marker)
             if aborted is not None:
@@ -201,15 +202,16 @@ class Log:
 
     def _segment_for(self, header: BatchHeader, now: int) -> Segment:
         segment, config = self.segments[-1], self.config
-        # An empty segment takes any batch: one that is larger than segment.bytes has a segment of its own. The topic id
-        # is written before the first record, so that no record can be in a directory without one.
+        # An empty segment takes any batch: one that is larger than segment.bytes needs a segment of its own. The topic
+        # id is written before the first record, so that no record can be in a directory without one.
         if not segment.size:
             segment.created = now
             if self._topic_id is not None:
                 partition_metadata.claim(self.directory, self._topic_id)
             return segment
-        # As in Kafka, a segment's age is the span of its records' timestamps: replaying old records rolls segments by
-        # their own time, not by the time of the replay. Without timestamps it is the segment's age on this broker.
+        # A segment's age is the span of its records' timestamps, as in Kafka: replaying old records rolls segments by
+        # their own time, not by the time of the replay. For records without timestamps it is the segment's age on this
+        # broker.
         age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
         # The active segment is never compacted, so max.compaction.lag.ms (KIP-354) limits its age too.
         longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
@@ -223,18 +225,18 @@ class Log:
         return segment
 
     def roll(self, now: int) -> Segment:
-        """Roll a new active segment unless the active one is empty, and return the active one. ``now`` in ms."""
+        """Roll a new active segment unless the active one is empty, and return the active one. ``now`` is in ms."""
         newest = self.segments[-1]
         if not newest.size:
             return newest
-        # Writes the indexes, which are final now that the segment is immutable.
+        # Closing writes the indexes, which are final now that the segment is immutable.
         newest.close()
         segment = Segment(self.directory, self.end_offset, self.config.index_interval_bytes)
         segment.created = now
-        # Created now, not by the first append: if retention removes all older segments, only this file's name preserves
-        # the log's end offset.
+        # The file is created now, not by the first append: if retention removes all older segments, only this file's
+        # name preserves the log's end offset.
         segment.create()
-        # As UnifiedLog.roll does: recovery then replays from the start of the active segment, not from that of the log.
+        # UnifiedLog.roll does the same: recovery then replays only the active segment, not the whole log.
         producer_snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
@@ -243,11 +245,11 @@ class Log:
         return segment
 
     def _new_jitter(self) -> int:
-        # segment.jitter.ms: partitions that were created together would otherwise all roll in the same moment.
+        # Partitions that were created together would all roll in the same moment without segment.jitter.ms.
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return current().random.randrange(limit) if limit > 0 else 0
 
-    def begin_epoch(self, epoch: int) -> None:
+    def assign_epoch(self, epoch: int) -> None:
         """Record that a leader with this epoch appends from the log's end on."""
         self._epochs.assign(epoch, self.end_offset)
 
@@ -268,35 +270,35 @@ class Log:
         """
         self._check_range(offset)
         until = self.end_offset if until is None else until
-        # Never -1: the range check has excluded offsets before the first segment.
-        at = bisect_right(self._bases, offset) - 1
-        for segment in self.segments[at:]:
-            # The size if compaction removed all records from ``offset`` to the segment's end: the next one is in a
-            # later segment.
+        # The index is never -1: the range check has excluded offsets before the first segment.
+        index = bisect_right(self._bases, offset) - 1
+        for segment in self.segments[index:]:
+            # The position is the segment's size if compaction removed all records from ``offset`` to the segment's end.
+            # The next record is then in a later segment.
             position = segment.position_of(offset)
-            # A batch that contains ``until`` is left out: batches are not divided, and the rest of it must not be seen
-            # yet.
+            # A batch that contains ``until`` is left out: batches aren't divided, and readers must not see the rest of
+            # it yet.
             end = segment.size if segment.next_offset <= until else segment.position_of(until)
             if position < end:
                 size = min(segment.length_within(position, max_bytes), end - position)
                 if not size and at_least_one:
                     size = segment.header_at(position).size
                 return Span(segment, position, size)
-        # Not an error: at the end of the log, or of its stable part, a consumer waits for more.
+        # This isn't an error: a consumer at the end of the log, or of its stable part, waits for more.
         return Span(self.segments[-1], 0, 0)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Read what :meth:`find` finds."""
+        """Read the batches that :meth:`find` finds."""
         return self.find(offset, max_bytes, at_least_one=at_least_one).read()
 
     def aborted_transactions(self, offset: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions with records at or after ``offset`` and before ``end``.
 
-        A transaction is indexed in the segment of its abort marker, which is never before its records: so segments
+        A transaction is indexed in the segment of its abort marker, which is never before its records, so segments
         before ``offset`` cannot have one of them.
         """
-        at = max(bisect_right(self._bases, offset) - 1, 0)
-        return [aborted for segment in self.segments[at:] for aborted in segment.aborted.between(offset, end)]
+        index = max(bisect_right(self._bases, offset) - 1, 0)
+        return [aborted for segment in self.segments[index:] for aborted in segment.aborted.between(offset, end)]
 
     def _check_range(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
@@ -309,10 +311,10 @@ class Log:
         """Return the first batch at or after ``offset`` whose greatest timestamp (ms) is at least ``timestamp``, or
         None."""
         for segment in self.segments:
-            begin = max(offset, self.start_offset, segment.base_offset)
-            if segment.max_timestamp < timestamp or segment.next_offset <= begin:
+            first = max(offset, self.start_offset, segment.base_offset)
+            if segment.max_timestamp < timestamp or segment.next_offset <= first:
                 continue
-            if found := segment.batch_at_time(timestamp, begin):
+            if found := segment.batch_at_time(timestamp, first):
                 position, header = found
                 return next(open_stored(segment.read(position, header.size)))
         return None
@@ -333,18 +335,18 @@ class Log:
     # ---- removing
 
     def delete_before(self, offset: int, now: int) -> None:
-        """Advance the log's start offset, and remove the segments that end before it. ``now`` in ms.
+        """Advance the log's start offset, and remove the segments that end before it. ``now`` is in ms.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE: the offset is beyond the end of the log.
         """
         if offset > self.end_offset or offset < 0:
             self._check_range(offset)
-        # Not an error, so that DeleteRecords can be retried, and can race with retention.
+        # This isn't an error, so that DeleteRecords can be retried, and can race with retention.
         if offset <= self.start_offset:
             return
-        # The active segment always stays, even if all its records are deleted.
-        # Producers stay known though their records are gone, until they expire: an idle producer can go on (KIP-360).
+        # The active segment always stays, even if all its records are deleted. Producers stay known until they expire,
+        # although their records are gone: an idle producer can continue (KIP-360).
         self.start_offset = offset
         keep = 0
         while keep < len(self.segments) - 1 and self.segments[keep].next_offset <= offset:
@@ -353,12 +355,12 @@ class Log:
         self._epochs.truncate_start(offset)
 
     def retain(self, now: int) -> None:
-        """Remove the oldest segments beyond ``retention.ms`` and ``retention.bytes``. ``now`` in ms."""
+        """Remove the oldest segments beyond ``retention.ms`` and ``retention.bytes``. ``now`` is in ms."""
         config = self.config
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         keep_from = self.start_offset
-        # Oldest first, and only up to the first segment to retain: a log has no holes. A segment counts as too much
-        # only if the log has at least retention.bytes without it.
+        # The oldest segments go first, and only up to the first one to retain: a log has no holes. A segment is in
+        # excess only if the log has at least retention.bytes without it.
         for segment in self.segments:
             too_old = config.retention_ms >= 0 and segment.age_timestamp < now - config.retention_ms
             too_much = segment.size <= excess
@@ -368,39 +370,41 @@ class Log:
             excess -= segment.size
             keep_from = segment.next_offset
         if keep_from > self.start_offset:
-            # Even the active segment has expired. An empty one takes its place, whose name preserves the end offset.
+            # Even the active segment has expired. An empty segment takes its place, and its name preserves the end
+            # offset.
             if keep_from == self.end_offset:
                 self.roll(now)
             self.delete_before(keep_from, now)
         self.purge(now)
 
     def replace(self, sources: Sequence[Segment], cleaned: Segment, now: int) -> None:
-        """Replace segments by the compacted one. ``now`` in ms.
+        """Replace segments with the compacted one. ``now`` is in ms.
 
         The rename to ``.swap`` is the commit point: a crash before it leaves the old segments, a crash after it is
         completed when the log is opened. If retention has removed one of the sources meanwhile, the compacted segment
         is dropped.
         """
-        at = bisect_right(self._bases, sources[0].base_offset) - 1
-        if self.segments[at : at + len(sources)] != list(sources):
+        start = bisect_right(self._bases, sources[0].base_offset) - 1
+        end = start + len(sources)
+        if self.segments[start:end] != list(sources):
             cleaned.remove()
             return
         cleaned.next_offset = sources[-1].next_offset
         cleaned.rename(SWAP)
-        self._replace(at, at + len(sources), [cleaned], now)
+        self._replace(start, end, [cleaned], now)
 
-    def _replace(self, begin: int, end: int, by: list[Segment], now: int) -> None:
-        # The old names are freed first, since the compacted segment has the name of one of them. A crash in between
-        # leaves its ``.swap`` file, from which the next start completes the change.
-        for segment in self.segments[begin:end]:
+    def _replace(self, start: int, end: int, by: list[Segment], now: int) -> None:
+        # The old names are freed first: the compacted segment has the name of one of them. A crash in between leaves
+        # its ``.swap`` file, from which the next start completes the change.
+        for segment in self.segments[start:end]:
             segment.rename(DELETED)
             self._deleted.append((now + self.config.file_delete_delay_ms, segment))
         for segment in by:
             segment.rename("")
-        for base in {*self._bases[begin:end]} - {segment.base_offset for segment in by}:
+        for base in {*self._bases[start:end]} - {segment.base_offset for segment in by}:
             producer_snapshots.path_of(self.directory, base).unlink(missing_ok=True)
-        self.segments[begin:end] = by
-        self._bases[begin:end] = [segment.base_offset for segment in by]
+        self.segments[start:end] = by
+        self._bases[start:end] = [segment.base_offset for segment in by]
         self.purge(now)
 
     def purge(self, now: int) -> None:
@@ -410,12 +414,12 @@ class Log:
             self._deleted.popleft()[1].remove()
 
     def forget_producers(self, before: int) -> None:
-        """Forget producers that wrote nothing since ``before`` (ms)."""
+        """Forget producers that haven't written anything since ``before`` (ms)."""
         self.producers.expire(before)
 
     def close_handlers(self) -> None:
-        """Close the files without writing indexes or snapshots: the directory is about to be removed, or this is a
-        crash."""
+        """Close the files without writing indexes or snapshots, because the directory is about to be removed, or this
+        is a crash."""
         for segment in self.segments:
             segment.close_handlers()
         while self._deleted:
@@ -424,8 +428,8 @@ class Log:
     def delete(self) -> None:
         """Close the log and remove its directory.
 
-        The directory is renamed first: after a crash in between, a topic that is created again must not find half a
-        log.
+        The directory is renamed first: if the broker crashes in between, a topic that is created again must not find
+        half a log.
         """
         self.close_handlers()
         if self.directory.exists():
@@ -436,8 +440,8 @@ class Log:
     # ---- flushing
 
     def flush(self, now: int) -> None:
-        """Flush everything to disk, in this thread. ``now`` in ms."""
-        # Older segments first: the recovery point must never pass a segment that is not on the disk.
+        """Flush everything to disk, in this thread. ``now`` is in ms."""
+        # Older segments are flushed first: the recovery point must never pass a segment that isn't on the disk.
         self.unflushed_files().sync()
         self.segments[-1].flush()
         self.recovery_point = self.end_offset
@@ -451,18 +455,18 @@ class Log:
             if segment.next_offset > self.recovery_point:
                 segment.close()
                 files += segment.files()
-        # Recovery from this point on begins with the snapshot, so it must be on the disk too.
+        # Recovery from this point on starts with the snapshot, so it must be on the disk too.
         if files:
             files.append(producer_snapshots.path_of(self.directory, newest.base_offset))
         return UnflushedFiles(newest.base_offset, files)
 
     def mark_flushed(self, end: int) -> None:
         """Record that everything below ``end`` was flushed."""
-        # Never back: flush() may have been called while the thread was flushing.
+        # The recovery point never moves back: flush() may have been called while the thread was flushing.
         self.recovery_point = max(self.recovery_point, min(end, self.end_offset))
 
     def flush_if_due(self, now: int) -> None:
-        """Flush if the last flush was ``flush.ms`` ago. ``now`` in ms."""
+        """Flush if the last flush was ``flush.ms`` ago. ``now`` is in ms."""
         if self.recovery_point < self.end_offset and now - self._flushed_at >= self.config.flush_ms:
             self.flush(now)
 

@@ -18,7 +18,7 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
     """Return the segments of a log, at least one.
 
     Segments below the recovery point are trusted. All others are recovered: each batch is checked, and the log is
-    truncated at the first invalid one, with all segments after it.
+    truncated at the first invalid one, together with all later segments.
     """
     _complete_swaps(directory, config)
     interval = config.index_interval_bytes
@@ -26,7 +26,7 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
     segments: list[Segment] = []
     for base, after in pairwise([*bases, None]):
         assert base is not None
-        # Never the active segment after a crash: it is the one that was being written.
+        # The active segment isn't trusted after a crash: it was being written.
         if checkpoint.clean_shutdown or (after is not None and after <= checkpoint.recovery_point):
             segment = Segment.load(directory, base, interval)
             whole = True
@@ -34,27 +34,27 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
             segment = Segment(directory, base, interval)
             whole = segment.recover()
         segments.append(segment)
-        # Nothing behind the first invalid batch can be trusted to follow it, even if it is valid by itself.
+        # Batches behind the first invalid one cannot be trusted to follow it, even if they are valid by themselves.
         if not whole:
             for later in bases[len(segments) :]:
                 Segment(directory, later, interval).remove()
             break
-        # Compaction may have removed the last records of a segment: the next segment's name has its end offset.
+        # Compaction may have removed the last records of a segment, but the next segment's name has its end offset.
         segment.next_offset = segment.next_offset if after is None else after
     return segments or [Segment(directory, 0, interval)]
 
 
 def open_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager, now: int) -> int:
-    """Restore producer state from the newest snapshot that a segment begins with.
+    """Restore producer state from the newest snapshot at the start of a segment.
 
-    The snapshot at the log's end, which a clean shutdown writes, is not used: a snapshot has only the last batch
-    of each producer, and replaying the active segment restores the last five, so that retries are still recognized.
+    The snapshot at the log's end, which a clean shutdown writes, isn't used: a snapshot has only the last batch of each
+    producer, while replaying the active segment restores the last five, so that retries are still recognized.
 
     Args:
         directory: The log's directory.
         segments: Its segments. Those before the snapshot get their transaction index.
         producers: The state to restore.
-        now: The time (ms), which counts as when the producers were last seen.
+        now: The time (ms) at which the producers count as last seen.
 
     Returns:
         The offset from which on batches must be replayed.
@@ -63,14 +63,16 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
     # A snapshot at any other offset belongs to segments that no longer exist, or to the end of a log that has grown
     # since.
     producer_snapshots.retain(directory, bases)
-    found = (at for at in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[at]) is not None)
+    found = (
+        index for index in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[index]) is not None
+    )
     newest = next(found, 0)
-    for at, segment in enumerate(segments[:newest]):
+    for index, segment in enumerate(segments[:newest]):
         known = TransactionIndex.load(segment.path(TXN_INDEX))
         if known is None:
             # A damaged transaction index can only be rebuilt by replaying the whole log.
-            for noted in segments[:at]:
-                noted.aborted = TransactionIndex()
+            for earlier in segments[:index]:
+                earlier.aborted = TransactionIndex()
             newest = 0
             break
         segment.aborted = known
@@ -82,7 +84,7 @@ def save_producers(directory: Path, segments: list[Segment], producers: Producer
     """Write a snapshot at the start of the active segment, so that the next start replays only that segment."""
     for segment in segments[:-1]:
         segment.close()
-    # With the snapshot the older segments are not replayed, so their transaction indexes must be on disk before it.
+    # The snapshot keeps older segments from being replayed, so their transaction indexes must be on disk before it.
     sync(file for segment in segments[:-1] for file in segment.files())
     producer_snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 
@@ -93,22 +95,22 @@ def _bases(directory: Path, kind: str = LOG) -> list[int]:
 
 
 def _complete_swaps(directory: Path, config: LogConfig) -> None:
-    """Finish or undo interrupted changes: a ``.swap`` segment replaces the segments of its range, all else is
-    removed."""
+    """Finish or undo interrupted changes: a ``.swap`` segment replaces the segments of its range, and everything else
+    is removed."""
     for ending in (CLEANED, DELETED):
         for path in directory.glob(f"*{ending}"):
             path.unlink()
     for base in _bases(directory, LOG + SWAP):
         cleaned = Segment(directory, base, config.index_interval_bytes, SWAP)
-        # The indexes are renamed before the ``.log`` file, so that they can have either suffix: they are built again.
+        # The indexes are built again: they can have either suffix, because they are renamed before the ``.log`` file.
         cleaned.recover()
-        # Nothing lists its sources: they are the segments that start in its range, at least the one with its own base
+        # Nothing lists its sources. They are the segments that start in its range, at least the one with its own base
         # offset.
         replaced = [old for old in _bases(directory) if base <= old < max(cleaned.next_offset, base + 1)]
         for old in replaced:
             Segment(directory, old, config.index_interval_bytes).remove()
         cleaned.rename("")
-    # Leftover index files. Segment.rename renames them before the .log file, so no .log of theirs is left.
+    # These are leftover index files. Segment.rename renames them before the .log file, so their .log file isn't left.
     for kind in BESIDE:
         for path in directory.glob(f"*{kind}{SWAP}"):
             path.unlink()

@@ -1,7 +1,7 @@
 """``partition.metadata``: the topic id of a partition's directory (KIP-516).
 
-A deleted and re-created topic has another id, so that leftover directories of the old one are not served as the new
-one.
+A topic that was deleted and created again has another id, so that leftover directories of the old one aren't served as
+the new one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read(directory: Path) -> bytes | None:
     except OSError:
         return None
     if not text:
-        # A power failure may leave the file empty. The next claim() writes it again.
+        # A power failure may leave the file empty. The next claim() then writes it again.
         return None
     try:
         fields = dict(line.split(": ") for line in text.splitlines())
@@ -56,7 +56,7 @@ def claim(directory: Path, topic_id: bytes) -> None:
     if known is not None:
         raise ConfigurationError(f"data_dir: {directory} has topic id {_text(known)}, expected {_text(topic_id)}")
     make_directory(directory)
-    # Replaced as a whole: with part of an id the directory could not be opened again.
+    # The file is replaced as a whole: a directory with part of an id couldn't be opened again.
     temporary = directory / f"{FILE}.tmp"
     write_private(temporary, f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")
     temporary.replace(directory / FILE)

@@ -1,7 +1,7 @@
-"""Files and directories that only their owner can open, from their creation on: they have records and credentials.
+"""Files and directories that only their owner can open from their creation on, because they have records and
+credentials.
 
-What exists keeps the mode that it has. On Windows modes mean nothing; files there have the access rules of their
-directory.
+Existing files keep their mode. Modes mean nothing on Windows, where files have the access rules of their directory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ def write_private(path: Path, data: str | bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory for its owner alone, if it is missing; what is missing above it has the usual mode."""
+    """Create a directory for its owner alone, if it is missing. Missing directories above it get the usual mode."""
     path.mkdir(0o700, parents=True, exist_ok=True)
 
 
 def open_to_others(path: Path) -> str:
-    """Return the mode of a file or directory, ``"0755"``, if other users have any access to it; else nothing."""
+    """Return the mode of a file or directory, such as ``"0755"``, if other users have any access to it; otherwise an
+    empty text."""
     mode = stat.S_IMODE(path.stat().st_mode)
     return f"{mode:04o}" if os.name == "posix" and mode & _OTHERS else ""

@@ -27,7 +27,7 @@ def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
     """Write the snapshot at an offset."""
     body = ProducerSnapshot(crc=0, producer_entries=producers).encode(_VERSION_NUMBER)
     covered = body[_CRC_FROM - _VERSION.size :]
-    # Encoded twice: the checksum is a field of the message that it covers the rest of.
+    # The message is encoded twice: the checksum is a field of it, and covers the rest.
     content = ProducerSnapshot(crc=crc32c(covered), producer_entries=producers).encode(_VERSION_NUMBER)
     write_private(path_of(directory, offset), _VERSION.pack(_VERSION_NUMBER) + content)
 
@@ -37,7 +37,7 @@ def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
     try:
         data = path_of(directory, offset).read_bytes()
         (version,) = _VERSION.unpack_from(data)
-        # Not an error: a snapshot that cannot be used only means that more of the log is replayed.
+        # This isn't an error: if a snapshot cannot be used, more of the log is replayed.
         if version != _VERSION_NUMBER:
             return None
         snapshot = ProducerSnapshot.decode(data[_VERSION.size :], version)

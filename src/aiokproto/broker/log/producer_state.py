@@ -1,11 +1,11 @@
 """The state of a log's producers (Kafka's ProducerStateManager): duplicates, sequence gaps, open transactions (KIP-98).
 
-A batch of an idempotent producer is accepted if its epoch is not older than the latest one, and its first sequence
-number follows the last one. One that equals one of the last five batches is a duplicate: the retry of a request whose
+A batch of an idempotent producer is accepted if its epoch isn't older than the latest one, and its first sequence
+number follows the last one. A batch that equals one of the last five is a duplicate: the retry of a request whose
 response was lost.
 
-``check`` decides before a batch is written, and ``appended`` updates the state after it: also when a log is replayed at
-its start, where the batches were checked already.
+``check`` decides before a batch is written, and ``appended`` updates the state after it. When a log is replayed at its
+start, only ``appended`` is called, because the batches were checked before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiokproto.records.batch import TRANSACTIONAL
 from aiokproto.records.control import EndTransaction
 
 BATCHES_RETAINED = 5
-"""Batches retained per producer: an idempotent producer has at most five requests in flight."""
+"""The number of batches retained per producer: an idempotent producer has at most five requests in flight."""
 
 _SEQUENCES = 0x7FFFFFFF
 """The greatest sequence number; the next one is 0."""
@@ -47,11 +47,11 @@ class ProducerStateEntry:
     Attributes:
         producer_id: Its id.
         epoch: Its latest epoch in this log.
-        batches: Its last batches in that epoch; empty after a marker that began the epoch.
-        last_seen: When it wrote last (ms), by the broker's clock. Record timestamps are the producer's own and can be
+        batches: Its last batches in that epoch; empty after a marker that started the epoch.
+        last_seen: When it wrote last (ms), by the broker's clock. Record timestamps are the producer's own, and can be
             anything.
-        last_timestamp: Greatest timestamp (ms) of its last batch or marker; -1 if unknown.
-        coordinator_epoch: Epoch of the coordinator that wrote its last marker here; -1 without one.
+        last_timestamp: The greatest timestamp (ms) of its last batch or marker; -1 if unknown.
+        coordinator_epoch: The epoch of the coordinator that wrote its last marker here; -1 without one.
     """
 
     producer_id: int
@@ -63,7 +63,7 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of its last record; -1 if it has written none in its epoch."""
+        """The sequence number of its last record; -1 if it has written none in its epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -71,10 +71,10 @@ class ProducerStateManager:
     """The idempotent and transactional producers of one log."""
 
     def __init__(self) -> None:
-        # Not limited in number, as in Kafka: entries expire after ``producer.id.expiration.ms`` (KIP-854).
+        # The number of entries isn't limited, as in Kafka: they expire after ``producer.id.expiration.ms`` (KIP-854).
         self._producers: dict[int, ProducerStateEntry] = {}
-        # Producer id to the first offset of its open transaction. Insertion order is offset order, so the first value
-        # is the first unstable offset.
+        # The first offset of each producer's open transaction, by producer id. Insertion order is offset order, so the
+        # first value is the first unstable offset.
         self._open: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[ProducerStateEntry]:
@@ -105,7 +105,7 @@ class ProducerStateManager:
         """Check a producer's batch or transaction marker before it is appended.
 
         Returns:
-            The appended batch of which this one is a duplicate; None if it is new.
+            The appended batch that this one duplicates; None if it is new.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH. For a batch, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE if it
@@ -116,16 +116,16 @@ class ProducerStateManager:
         # (KIP-360).
         if producer is None:
             return None
-        # A zombie: another instance with the same id got a newer epoch.
+        # This is a zombie: another instance with the same id got a newer epoch.
         if header.producer_epoch < producer.epoch:
-            # Not PRODUCER_FENCED, which is fatal: after this error a producer aborts its transaction and goes on with
-            # a new epoch (KIP-588).
+            # The code isn't PRODUCER_FENCED, which is fatal: after this error a producer aborts its transaction and
+            # continues with a new epoch (KIP-588).
             raise BrokerError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 detail=f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch}",
             )
         # A marker may have the producer's own epoch or a higher one (KIP-890), but no sequence number. Its coordinator
-        # must not have been replaced: a zombie could end a transaction that has begun since (KIP-98).
+        # must not have been replaced: a zombie could end a transaction that has started since (KIP-98).
         if marker is not None:
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise BrokerError(
@@ -158,12 +158,13 @@ class ProducerStateManager:
             producer = self._producers[header.producer_id] = ProducerStateEntry(
                 header.producer_id, header.producer_epoch
             )
-        # Sequence numbers begin at 0 again in each epoch, so batches of the one before must not match as duplicates.
+        # Sequence numbers start at 0 again in each epoch, so batches of the previous epoch must not match as
+        # duplicates.
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
         producer.last_seen = now
-        # For DescribeProducers and snapshots only. Expiry uses ``last_seen``.
+        # Only DescribeProducers and snapshots need this. Expiry uses ``last_seen``.
         producer.last_timestamp = header.max_timestamp
         if marker is not None:
             producer.coordinator_epoch = marker.coordinator_epoch
@@ -183,22 +184,23 @@ class ProducerStateManager:
         return None
 
     def _ended(self, header: BatchHeader, marker: EndTransaction) -> AbortedTxn | None:
-        begun = self._open.pop(header.producer_id, None)
+        first_offset = self._open.pop(header.producer_id, None)
         # A marker for a producer without an open transaction here aborts no records.
-        if begun is None or marker.committed:
+        if first_offset is None or marker.committed:
             return None
-        # As ProducerStateManager.lastStableOffset: the stable end once this transaction is over. Readers that end
-        # before it need no later entry of the index.
+        # This is the stable end once this transaction is over, as in ProducerStateManager.lastStableOffset. Readers
+        # that end before it need no later entry of the index.
         unstable = self.first_unstable_offset
         return AbortedTxn(
             producer_id=header.producer_id,
-            first_offset=begun,
+            first_offset=first_offset,
             last_offset=header.last_offset,
             last_stable_offset=header.last_offset + 1 if unstable is None else unstable,
         )
 
     def expire(self, before: int) -> None:
-        """Remove producers that wrote nothing since ``before`` (ms), except for those with an open transaction."""
+        """Remove producers that haven't written anything since ``before`` (ms), unless they have an open
+        transaction."""
         # The marker of an open transaction must find its start, or the last stable offset could never be computed
         # again.
         late = [producer for producer in self if producer.last_seen < before and producer.producer_id not in self._open]
@@ -225,12 +227,12 @@ class ProducerStateManager:
         )
 
     def restore(self, entries: Iterable[ProducerEntry], now: int) -> None:
-        """Replace the state by a snapshot's. ``now`` (ms) counts as when the producers were last seen."""
+        """Replace the state with a snapshot's. The producers count as last seen at ``now`` (ms)."""
         self._producers.clear()
         self._open.clear()
         opened: list[tuple[int, int]] = []
         for entry in entries:
-            # The snapshot has record timestamps only, which are the producer's own: the time to expiry starts again.
+            # The time to expiry starts again: the snapshot has only record timestamps, which are the producer's own.
             producer = ProducerStateEntry(
                 entry.producer_id,
                 entry.epoch,
@@ -256,12 +258,13 @@ class ProducerStateManager:
 
 def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
     """Return the batch that is repeated, or None for the next one in sequence."""
-    # A new epoch begins at sequence 0, also if only the marker that began it is in the log.
+    # A new epoch starts at sequence 0, even if only the marker that started it is in the log.
     if header.producer_epoch > producer.epoch or not producer.batches:
         expected = 0
     else:
         for batch in producer.batches:
-            # Both ends, as in Kafka: records that were batched differently are no retry of the same request.
+            # Both ends must match, as in Kafka: records that were batched differently aren't a retry of the same
+            # request.
             if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return batch
         expected = (producer.batches[-1].last_sequence + 1) & _SEQUENCES

@@ -1,4 +1,4 @@
-"""Rewrites a stored batch without some of its records, for compaction. Pure.
+"""Rewrites a stored batch without some of its records, for compaction. It is pure.
 
 Retained records are copied byte by byte unless the base timestamp changes. The batch keeps its offset range, producer
 and transaction fields: consumers skip offsets that have no record.
@@ -23,11 +23,11 @@ from aiokproto.records.varint import encode, read_varint, read_varlong
 _CODEC = 0x07
 
 MAX_REWRITTEN = 16 << 20
-"""Most bytes of records, decompressed, that are retained of a batch which is rewritten: kilobytes can become gigabytes.
-Kafka has no such limit."""
+"""The most decompressed bytes of records that a rewritten batch retains: kilobytes can become gigabytes. Kafka has no
+such limit."""
 
 _MAX_SET_BYTES = 2 << 20
-"""Most bytes of a message set that is rewritten, in one step: a message of 34 bytes takes ten times as much."""
+"""The most bytes of a message set that is rewritten in one step: a message of 34 bytes takes ten times as much."""
 
 _INT32 = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -62,7 +62,7 @@ def rewrite(
         if len(kept) > MAX_REWRITTEN:
             return batch.raw
         yield
-    # With LogAppendTime all records have the header's timestamp, so it does not depend on which are left.
+    # All records have the header's timestamp with LogAppendTime, so it doesn't depend on which records are left.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
     content = bytes(compress(batch.compression, kept) if batch.compression else kept)
@@ -70,7 +70,7 @@ def rewrite(
 
 
 def _retain(data: bytes, stay: Iterable[int], base_timestamp: int, shift: int, kept: bytearray) -> int:
-    """Append the records to retain to ``kept``; return the greatest of their timestamps, -1 if there are none."""
+    """Append the records to retain to ``kept``. Return the greatest of their timestamps, or -1 if there are none."""
     latest = -1
     pos = 0
     for stays in stay:
@@ -90,7 +90,7 @@ def _retain(data: bytes, stay: Iterable[int], base_timestamp: int, shift: int, k
 
 def empty(batch: RecordBatch) -> bytearray:
     """Return the batch without records. It preserves the offset range and the producer's last sequence number."""
-    # Nothing is left to decompress or to expire.
+    # The empty batch has nothing to decompress or to expire.
     attributes = batch.attributes & ~(_CODEC | DELETE_HORIZON)
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 
@@ -99,16 +99,16 @@ def _rewrite_set(batch: LegacyBatch, keep: bytearray) -> bytearray | memoryview:
     """Rewrite a compressed message set, whose inner offsets are absolute, or relative to the offset of the last
     message.
 
-    In both cases retained messages keep their inner offsets, and the wrapper message gets the offset of the last one.
+    Retained messages keep their inner offsets in both cases, and the wrapper message gets the offset of the last one.
     """
-    places = batch.records_within(_MAX_SET_BYTES, lambda offset, timestamp, *_: (offset, timestamp))
-    if places is None:
+    positions = batch.records_within(_MAX_SET_BYTES, lambda offset, timestamp, *_: (offset, timestamp))
+    if positions is None:
         return batch.raw
     messages = list(_messages(bytes(batch.body())))
     if len(messages) != len(keep):
         # Nested compressed sets, which Kafka 0.8 could read but never wrote, are retained in full.
         return batch.raw
-    kept = [(place, message) for stays, place, message in zip(keep, places, messages, strict=True) if stays]
+    kept = [(position, message) for stays, position, message in zip(keep, positions, messages, strict=True) if stays]
     (offset, _), _ = kept[-1]
     latest = max(timestamp for (_, timestamp), _ in kept)
     packed = compress(batch.compression, b"".join(message for _, message in kept))
@@ -122,9 +122,9 @@ def _rewrite_set(batch: LegacyBatch, keep: bytearray) -> bytearray | memoryview:
 def _messages(data: bytes) -> Iterator[bytes]:
     position = 0
     while position < len(data):
-        begin = position
-        position += LOG_OVERHEAD + _INT32.unpack_from(data, begin + _LENGTH_AT)[0]
-        yield data[begin:position]
+        start = position
+        position += LOG_OVERHEAD + _INT32.unpack_from(data, start + _LENGTH_AT)[0]
+        yield data[start:position]
 
 
 def _join(

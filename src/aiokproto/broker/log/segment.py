@@ -1,7 +1,7 @@
 """A log segment: one ``.log`` file, named by its base offset, and its index files (Kafka's LogSegment).
 
-Appends and reads share one file object and seek before each of them: both run in the event loop's thread. Code in other
-threads opens its own (:meth:`Segment.batches`).
+Appends and reads share one file object, and seek before each access, because both run in the event loop's thread. Code
+in other threads opens its own (:meth:`Segment.batches`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ BESIDE = (INDEX, TIME_INDEX, TXN_INDEX)
 """The index files, which are renamed and removed together with the segment's file."""
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
-"""Suffixes of a segment that compaction is writing, that is complete and replaces others, and that will be removed."""
+"""The suffixes of a segment that compaction is writing, of one that is complete and replaces others, and of one that
+will be removed."""
 
 
 SCANNED = 4096
-"""Bytes that are read at a time to find batches: small ones have many headers there, and of large ones no more is read
-than a page."""
+"""Bytes that are read at a time to find batches. They contain many headers of small batches, and no more than a page of
+a large one."""
 
 
 class Segment:
@@ -40,7 +41,7 @@ class Segment:
     Attributes:
         base_offset: The first offset that the segment can contain, and its name.
         next_offset: The offset after its last record.
-        size: The size of its valid bytes. The file may be longer after a failed write.
+        size: The number of its valid bytes. The file may be longer after a failed write.
         max_timestamp: The greatest timestamp (ms); -1 without one.
         created: When the segment was created (ms); -1 if unknown.
         aborted: Its transaction index.
@@ -62,17 +63,17 @@ class Segment:
         self._offsets = OffsetIndex()
         self._times = TimeIndex()
         self._file: FileIO | None = None
-        # Whether the index files have the content of the indexes in memory.
+        # True while the index files have the content of the indexes in memory.
         self._saved = False
 
     def path(self, kind: str = LOG) -> Path:
-        """Return the path of its file of some kind."""
+        """Return the path of its file with the suffix ``kind``."""
         return self._path.with_suffix(kind + self._ending)
 
     @property
     def modified(self) -> int:
-        """Modification time of the file (ms). Compaction sets it on cleaned segments: retention by time must not start
-        again."""
+        """The modification time of the file (ms). Compaction sets it on cleaned segments: retention by time must not
+        start again."""
         return self.path().stat().st_mtime_ns // 1_000_000
 
     @modified.setter
@@ -102,7 +103,7 @@ class Segment:
         """Create the file and its directory if they are missing."""
         if self._file is None and not self.path().exists():
             make_directory(self._path.parent)
-            # Unbuffered: what append() has written survives a crash of the process.
+            # The file is unbuffered, so that a batch that append() has written survives a crash of the process.
             self._file = FileIO(self.path(), "x+", opener=private)
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
@@ -113,7 +114,7 @@ class Segment:
         """
         self.create()
         file = self._open()
-        # Not to the end of the file, where a failed write may have left part of a batch.
+        # The batch doesn't go to the end of the file, where a failed write may have left part of a batch.
         file.seek(self.size)
         # An unbuffered file may write less than it was given.
         view = memoryview(data)
@@ -127,8 +128,8 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
-        # Both indexes get their entry before the batch that exceeds the interval, as in Kafka: its position is where a
-        # reader can start to scan.
+        # Both indexes get their entry before the batch that exceeds the interval, as in Kafka: a reader can start to
+        # scan at its position.
         if self._unindexed > self._index_interval:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
@@ -144,7 +145,7 @@ class Segment:
         self._saved = False
 
     def flush(self) -> None:
-        """Flush the ``.log`` file. The indexes of the active segment are not flushed: recovery rebuilds them."""
+        """Flush the ``.log`` file. The indexes of the active segment aren't flushed: recovery rebuilds them."""
         if self.size:
             os.fsync(self._open().fileno())
 
@@ -203,18 +204,18 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the position and header of each batch from ``position`` on."""
-        # The indexes bound how many are read: see position_of().
-        block, begin = b"", position
+        # The indexes limit how many are read: see position_of().
+        block, block_start = b"", position
         while position < self.size:
-            if position + HEADER.size > begin + len(block):
-                block, begin = self.read(position, SCANNED), position
-            header = BatchHeader.read(block, position - begin)
+            if position + HEADER.size > block_start + len(block):
+                block, block_start = self.read(position, SCANNED), position
+            header = BatchHeader.read(block, position - block_start)
             yield position, header
             position += header.size
 
     def position_of(self, offset: int) -> int:
         """Return the position of the first batch whose last offset is not below ``offset``; ``size`` without one."""
-        # Most fetches are of consumers that have read all: nothing is scanned for them.
+        # Most fetches come from consumers that have read everything. Nothing is scanned for them.
         if offset >= self.next_offset:
             return self.size
         for position, header in self.headers(self._offsets.position_before(offset - self.base_offset)):
@@ -227,8 +228,8 @@ class Segment:
         limit = position + max_bytes
         if limit >= self.size:
             return self.size - position
-        # From the last indexed batch before the limit, instead of header by header from ``position``: a fetch of many
-        # megabytes reads a few headers only.
+        # The scan starts at the last indexed batch before the limit, instead of going header by header from
+        # ``position``: a fetch of many megabytes reads only a few headers.
         end = max(position, self._offsets.boundary_before(limit))
         for start, header in self.headers(end):
             if start + header.size > limit:
@@ -237,7 +238,7 @@ class Segment:
         return end - position
 
     def batch_at_time(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
-        """Return the first batch at or after an offset whose greatest timestamp is not below ``timestamp``."""
+        """Return the first batch at or after an offset whose greatest timestamp isn't below ``timestamp``."""
         offset = max(from_offset, self.base_offset + self._times.offset_before(timestamp))
         for position, header in self.headers(self.position_of(offset)):
             if header.max_timestamp >= timestamp:
@@ -245,7 +246,7 @@ class Segment:
         return None
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield all batches through a separate file object, so that it can run while the segment is read elsewhere."""
+        """Yield all batches through a separate file object, so that another thread can read the segment meanwhile."""
         position = 0
         with self.path().open("rb") as file:
             while head := file.read(HEADER.size):
@@ -279,7 +280,7 @@ class Segment:
         segment._max_timestamp_offset = base_offset + times.last.relative_offset
         segment._saved = True
         try:
-            # The index is sparse: the batches after its last entry say where the segment ends.
+            # The index is sparse, so the batches after its last entry say where the segment ends.
             for _, header in segment.headers(offsets.last_position):
                 segment.next_offset = header.last_offset + 1
         except CorruptRecordError:
@@ -295,7 +296,8 @@ class Segment:
             Whether the whole file was valid.
         """
         found = self.path().stat().st_size
-        # An empty file cannot be mapped. A map, since a segment of a gigabyte must not be read into memory at once.
+        # The file is mapped because a segment of a gigabyte must not be read into memory at once. An empty file cannot
+        # be mapped.
         if found:
             with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 self._scan(data)

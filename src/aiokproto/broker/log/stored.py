@@ -1,4 +1,5 @@
-"""Opens stored batches in bounded memory, however large they become. Pure; a thread opens what is not quick."""
+"""Opens stored batches in bounded memory, however large they become. It is pure; a thread opens batches that aren't
+quick."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ from aiokproto.types import OffsetAndTimestamp
 Buffer = bytes | bytearray | memoryview
 
 _MAX_RECORD_BYTES = 16 << 20
-"""Most bytes of a record that is read, unless it is stored in as many: kilobytes can become gigabytes. Kafka has no
+"""The most bytes of a record that is read, unless it is stored in as many: kilobytes can become gigabytes. Kafka has no
 such limit."""
 
 _QUICK_BYTES = 32 << 10
-"""Most bytes of a batch that the event loop reads: some milliseconds, if its records are tiny."""
+"""The most bytes of a batch that the event loop reads: some milliseconds, if its records are tiny."""
 
 
 def open_stored(data: Buffer, *, check_crc: bool = False) -> Iterator[RecordBatch]:
-    """Yield the batches of a part of a log. A record that takes more than 16 MiB, and more than ``data``, is damage."""
+    """Yield the batches of a part of a log. A record that takes more than 16 MiB, and more than ``data``, counts as
+    damaged."""
     return decode(data, check_crc=check_crc, max_record=max(_MAX_RECORD_BYTES, len(data)))
 
 
@@ -29,7 +31,7 @@ def is_quick(batch: RecordBatch) -> bool:
 
 
 def first_at_time(batch: RecordBatch, timestamp: int, offset: int) -> OffsetAndTimestamp | None:
-    """Return the first record at or after ``offset`` whose timestamp (ms) is not less than ``timestamp``, or None.
+    """Return the first record at or after ``offset`` whose timestamp (ms) isn't less than ``timestamp``, or None.
 
     Raises:
         CorruptRecordError, UnsupportedCompressionError: It cannot be read.

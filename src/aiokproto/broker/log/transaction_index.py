@@ -10,14 +10,14 @@ from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import DecodeError
 
 _VERSION = bytes(2)
-"""Version 0 as int16. It stands before each entry, not once at the beginning of the file."""
+"""Version 0 as int16. It comes before each entry, not once at the start of the file."""
 
 _SIZE = len(_VERSION) + 4 * 8
 
 
 class TransactionIndex:
-    """A segment's aborted transactions in the order of their abort markers. On disk: version (int16) and four int64
-    each."""
+    """A segment's aborted transactions in the order of their abort markers. On disk each is a version (int16) and four
+    int64."""
 
     def __init__(self) -> None:
         self._ended: list[AbortedTxn] = []
@@ -30,14 +30,14 @@ class TransactionIndex:
         self._ended.append(aborted)
 
     def between(self, offset: int, end: int) -> list[AbortedTxn]:
-        """Return those with records at or after ``offset`` and before ``end``."""
+        """Return the transactions with records at or after ``offset`` and before ``end``."""
         found = []
         for aborted in self._ended:
-            # Overlaps the range, which may begin in the middle of the transaction.
+            # The transaction overlaps the range, which may start in the middle of it.
             if aborted.last_offset >= offset and aborted.first_offset < end:
                 found.append(aborted)
-            # Transactions that ended later were open at this marker, or began after it: their records are all at or
-            # after the last stable offset that was recorded with it.
+            # Transactions that ended later were open at this marker, or started after it, so all their records are at
+            # or after the last stable offset that was recorded with it.
             if aborted.last_stable_offset >= end:
                 break
         return found

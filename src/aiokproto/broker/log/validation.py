@@ -1,8 +1,8 @@
 """Validates the records of a Produce request before they are appended (Kafka's LogValidator).
 
 The header and the CRC of a batch are always checked. Its records are decompressed and read only if an option requires
-it: keys for compaction, timestamps outside of the bounds, another compression type. That is for a thread, unless the
-batch is small and can become nothing larger.
+it: keys for compaction, timestamps outside the bounds, another compression type. A thread does that, unless the batch
+is small and cannot become larger.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _ZSTD_SINCE = 7
 
 
 _GROWTH = 12
-"""How many times ``max.message.bytes`` a batch may become that has to be opened: a kilobyte can become gigabytes. With
-what it is encoded into again, and a codec's window, memory is up to five times as much. Kafka has no such limit."""
+"""How many times ``max.message.bytes`` a batch that has to be opened may become: a kilobyte can become gigabytes.
+Together with the encoded result and a codec's window, memory is up to five times as much. Kafka has no such limit."""
 
 _LEAST_OPENED = 12 << 20
-"""The same in bytes, at least."""
+"""The lower bound of that limit, in bytes."""
 
 _QUICK_BYTES = 32 << 10
-"""Most bytes of records that the event loop reads: some milliseconds, if they are tiny and encoded again."""
+"""The most bytes of records that the event loop reads: some milliseconds, if they are tiny and encoded again."""
 
 _MAX_INVALID = 1000
-"""Most invalid records that an answer names; the text has their number."""
+"""The most invalid records that a response names. The text has their number."""
 
 
 class InvalidRecords(BrokerError):
@@ -47,11 +47,11 @@ class InvalidRecords(BrokerError):
 
 
 def is_quick(data: Buffer | None, options: TopicOptions, version: int, now: int) -> bool:
-    """Return whether :meth:`check_records` takes one short step of the event loop. Else it is for a thread."""
+    """Return whether :meth:`check_records` takes one short step of the event loop. If not, a thread runs it."""
     if data and version < NEW_PRODUCE:
-        # A message can be compressed behind others that are not.
+        # A message can be compressed behind others that aren't.
         return False
-    # What is no batch is refused without being opened.
+    # Data that isn't a batch is refused without being opened.
     if not data or len(data) < HEADER.size or data[MAGIC_AT] != 2:
         return True
     try:
@@ -87,19 +87,20 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
     if data and version < NEW_PRODUCE:
         data = upgrade(data, opened)
     batch = _only_batch(data, opened)
-    # As received, compressed: the limit protects the broker and its consumers from large batches, not large records.
+    # The size is compared as received, compressed: the limit protects the broker and its consumers from large batches,
+    # not large records.
     if batch.size_in_bytes > limit:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE, detail=f"a batch of {batch.size_in_bytes} bytes, max.message.bytes is {limit}"
         )
     _check_header(batch)
     codec = _check_codec(batch, version)
-    # Without a key a record could never be superseded.
+    # A record without a key could never be superseded.
     if _needs_keys(options):
         _check_each(batch, ErrorCode.INVALID_RECORD, lambda record: record.key is None, "a compacted topic needs keys")
     _check_timestamps(batch, options, now)
     target = _target(codec, options)
-    # The usual case (compression.type=producer) stores the producer's bytes; none of them is decompressed.
+    # The usual case (compression.type=producer) stores the producer's bytes without decompressing any of them.
     return batch.raw if target == codec else _recompress(batch, Compression(target))
 
 
@@ -108,7 +109,7 @@ def _needs_keys(options: TopicOptions) -> bool:
 
 
 def _may_be_late(latest: int, options: TopicOptions, now: int) -> bool:
-    # The header has the greatest timestamp, so that most batches need not be decompressed for this check.
+    # The header has the greatest timestamp, so most batches needn't be decompressed for this check.
     return _has_own_times(options) and latest > now + options.number("message.timestamp.after.max.ms")
 
 
@@ -137,11 +138,11 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
             detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
         )
     try:
-        # Two at most: a hundred megabytes can be a million of them.
+        # At most two are decoded: a hundred megabytes can be a million batches.
         batches = list(islice(decode(data, max_decompressed=opened, max_record=opened), 2))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
-    # Produce allows one batch per partition since v3 (KIP-98); upgrade() has made one of an older message set.
+    # Produce allows one batch per partition since v3 (KIP-98). upgrade() has converted an older message set to one.
     if len(batches) != 1:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
         found = "more" if batches else "none"
@@ -153,12 +154,12 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
 
 def _check_header(batch: RecordBatch) -> None:
     wrong = ""
-    # Producers number records from 0, the broker assigns the offsets. UnifiedLog checks the same for clients.
+    # Producers number records from 0, and the broker assigns the offsets. UnifiedLog checks the same for clients.
     if batch.base_offset != 0:
         wrong = f"the base offset is {batch.base_offset}, not 0"
     elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
-    # A marker of a client would end other producers' transactions.
+    # A client's marker would end other producers' transactions.
     elif batch.is_control:
         wrong = "a client must not write control batches"
     elif batch.is_transactional and batch.producer_id < 0:
@@ -193,7 +194,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,
-            # -1 is no timestamp, and is accepted as in Kafka.
+            # A timestamp of -1 means none, and is accepted as in Kafka.
             lambda record: 0 <= record.timestamp < now - before,
             "the timestamp is too far in the past (message.timestamp.before.max.ms)",
         )

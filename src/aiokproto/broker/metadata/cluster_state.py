@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aiokproto.broker.metadata.log_manager import LogManager
 
 MAX_PARTITIONS = 10_000
-"""Most new partitions of a topic, and of a CreateTopics or CreatePartitions request: each one costs memory, and a
-directory once written to."""
+"""Most new partitions of a topic, and of a CreateTopics or CreatePartitions request. Each partition costs memory, and a
+directory once it's written to."""
 
 _PRODUCER_ID_BLOCK = 1000
 
@@ -44,10 +44,11 @@ _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.C
 
 
 def check_new_partitions(counts: Iterable[int]) -> None:
-    """Check how many partitions a request adds in all, as Kafka does: a topic takes some bytes of it.
+    """Check how many partitions a request adds in all, as Kafka does. A few bytes of a request are enough for a topic.
 
     Args:
-        counts: How many partitions each topic adds. A topic that adds more than it may have is refused by itself.
+        counts: How many partitions each topic adds. Topics above the limit don't count here; they're refused by
+            themselves.
 
     Raises:
         BrokerError: POLICY_VIOLATION.
@@ -60,8 +61,16 @@ def check_new_partitions(counts: Iterable[int]) -> None:
 
 @dataclass
 class Node:
-    """A broker. The port is 0 until the first start if a free one is picked, and does not change from then on.
-    It advertises ``host`` and listens on ``listens``, which is None for the same."""
+    """A broker.
+
+    Attributes:
+        node_id: The node's id.
+        host: The host that the node advertises.
+        port: The port. If a free one is to be picked, it's 0 until the first start, and doesn't change after that.
+        alive: Whether the node runs.
+        rack: The rack; None for none.
+        listens: The address that the node listens on; None for ``host``.
+    """
 
     node_id: int
     host: str
@@ -84,19 +93,19 @@ class ClusterState:
         clock: The brokers' clock.
         runtime: The running cluster, which notifies its coordinators of new leaders and deleted topics. It sets this
             once they exist.
-        log_manager: Flushes the segments of a log that rolled a new one. None if the logs are temporary, and before
-            the cluster runs.
+        log_manager: Flushes a log's segments once the log has rolled a new one. None if the logs are temporary, and
+            before the cluster runs.
     """
 
     def __init__(self, root: Path, nodes: dict[int, Node], options: BrokerOptions, clock: Clock | None = None) -> None:
-        """Load the metadata in ``root``, or start empty. ``nodes`` is shared with the caller, who adds and removes
-        nodes."""
+        """Load the metadata in ``root``, or start empty. The caller shares ``nodes``, and adds and removes nodes
+        there."""
         self.root = root
         self.options = options
         self.clock: Clock = clock or SystemClock()
         self.nodes = nodes
         self.topics: dict[str, Topic] = {}
-        # Kafka's ids do not begin with a dash, which command line tools would parse as an option.
+        # Kafka's ids don't start with a dash, which command line tools would parse as an option.
         self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + current().uuid().bytes[1:]).decode().rstrip("=")
         self.runtime: ClusterRuntime | None = None
         self.log_manager: LogManager | None = None
@@ -106,15 +115,15 @@ class ClusterState:
         self._by_metric_name: dict[str, Topic] = {}
         self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
         self._checkpointed = {key for known in self._checkpoints.values() for key in known}
-        self._closed = checkpoints.take_clean_shutdown(root)
-        # A crash came between the renaming and the removal of a deleted log.
+        self._clean_shutdown = checkpoints.take_clean_shutdown(root)
+        # These are left over if a crash came between the renaming and the removal of a deleted log.
         for leftover in root.glob(f"*{DELETED_DIRECTORY}"):
             shutil.rmtree(leftover, ignore_errors=True)
         self.metadata = MetadataLog(root)
         self._load()
         # The clean shutdown covers only the logs that were open then. Directories of topics that are created from now
         # on may have been copied here, so they are recovered.
-        self._closed = False
+        self._clean_shutdown = False
 
     # ---- queries
 
@@ -160,7 +169,7 @@ class ClusterState:
         return found
 
     def led_partition(self, topic: str, index: int, node_id: int, leader_epoch: int = -1) -> Partition:
-        """Return a partition that a node leads. ``leader_epoch`` is the client's current leader epoch, -1 if it sent
+        """Return a partition that a node leads. ``leader_epoch`` is the client's current leader epoch, or -1 if it sent
         none.
 
         Raises:
@@ -169,7 +178,7 @@ class ClusterState:
         """
         partition = self.partition(topic, index)
         # The epoch is checked before the leader, as in Kafka: a client with an older epoch must refresh its metadata,
-        # one with a newer epoch must wait until this broker has caught up.
+        # and a client with a newer epoch must wait until this broker has caught up.
         if 0 <= leader_epoch < partition.leader_epoch:
             raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
         if leader_epoch > partition.leader_epoch:
@@ -181,8 +190,8 @@ class ClusterState:
     def readable_partition(self, topic: str, index: int, node_id: int, leader_epoch: int) -> Partition:
         """Return a partition that a node leads or replicates, for consumers that may read from followers (KIP-392).
 
-        Only in a cluster with racks. (In Kafka followers serve consumers that know them in any cluster.) Raises as
-        :meth:`led_partition`.
+        Followers serve consumers only in a cluster with racks. (In Kafka they serve consumers that know them in any
+        cluster.) Raises like :meth:`led_partition`.
         """
         partition = self.partition(topic, index)
         if self.nodes[node_id].rack is not None and partition.leader >= 0 and node_id in partition.isr:
@@ -191,8 +200,9 @@ class ClusterState:
 
     def nearest_replica(self, partition: Partition, rack: str) -> int:
         """Return the follower to read from in a rack (RackAwareReplicaSelector); -1 for the leader."""
-        in_rack = [each for each in partition.isr if self.nodes[each].alive and self.nodes[each].rack == rack]
-        # All replicas share one log: none lags, and the first is as good as any.
+        nodes = self.nodes
+        in_rack = [node_id for node_id in partition.isr if nodes[node_id].alive and nodes[node_id].rack == rack]
+        # All replicas share one log, so none lags, and the first is as good as any.
         return -1 if not in_rack or partition.leader in in_rack else in_rack[0]
 
     def check_in_sync(self, partition: Partition) -> None:
@@ -203,7 +213,7 @@ class ClusterState:
         """
         wanted = self.topics[partition.topic].options.number("min.insync.replicas")
         in_sync = sum(self.nodes[node_id].alive for node_id in partition.isr)
-        # Before the append, as in Kafka: a record that is not acknowledged should not be in the log.
+        # The check comes before the append, as in Kafka: a record that isn't acknowledged should not be in the log.
         if in_sync < wanted:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"in-sync replicas: {in_sync}, min.insync.replicas is {wanted}"
@@ -214,7 +224,8 @@ class ClusterState:
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         if producer_id >= self._saved_producer_id:
-            # Reserved in blocks, written before the first id of the block is used: a crash loses ids but repeats none.
+            # Ids are reserved in blocks, and the block is written before its first id is used. A crash loses ids but
+            # repeats none.
             self._saved_producer_id = producer_id + _PRODUCER_ID_BLOCK
             self.metadata.put(_CLUSTER, "next_producer_id", self._saved_producer_id)
         return producer_id
@@ -238,12 +249,12 @@ class ClusterState:
             partitions: The number of partitions; -1 for ``num.partitions``.
             replication: The replication factor; -1 for ``default.replication.factor``.
             configs: The topic's options.
-            assignment: The replicas of each partition, instead of the two numbers. The first one is the preferred
+            assignment: The replicas of each partition, instead of the two numbers. The first replica is the preferred
                 leader.
             dry_run: Only check, and return the topic that would be created (``validate_only``).
 
         Raises:
-            BrokerError: The topic cannot be created, with CreateTopics' error code.
+            BrokerError: The topic can't be created, with CreateTopics' error code.
         """
         check_topic_name(name)
         if name in self.topics:
@@ -271,7 +282,7 @@ class ClusterState:
         return topic
 
     def _topic_id_on_disk(self, name: str, partitions: int) -> bytes | None:
-        """Return the topic id in existing directories of this name, None without any.
+        """Return the topic id in existing directories of this name, or None if there are none.
 
         Directories that were copied from a real broker keep their topic id when the topic is created.
         """
@@ -299,7 +310,7 @@ class ClusterState:
         """Increase a topic's number of partitions to ``count``.
 
         Raises:
-            BrokerError: The partitions cannot be added, with CreatePartitions' error code.
+            BrokerError: The partitions can't be added, with CreatePartitions' error code.
         """
         topic = self.topics.get(name)
         if topic is None:
@@ -328,25 +339,25 @@ class ClusterState:
         """Delete a topic and its data.
 
         Raises:
-            BrokerError: TOPIC_DELETION_DISABLED; KAFKA_STORAGE_ERROR: a log cannot be opened, and nothing is deleted.
+            BrokerError: TOPIC_DELETION_DISABLED; KAFKA_STORAGE_ERROR if a log can't be opened: nothing is deleted then.
         """
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
-        # All logs are opened first: a topic with one that cannot be opened stays as it is, with the rest of its data.
+        # All logs are opened first: if one can't be opened, the topic stays as it is, with the rest of its data.
         logs = [partition.log for partition in topic.partitions]
         del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
-        # The directories are removed before the metadata entry: after a crash in between, a topic that is created again
+        # The directories are removed before the metadata entry. After a crash in between, a topic that is created again
         # under this name must not find them.
         for log in logs:
             log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
-        # Entries that stay would be applied to a topic that is created again under this name.
+        # If the entries stayed, they would be applied to a topic that is created again under this name.
         if any((topic.name, partition.index) in self._checkpointed for partition in topic.partitions):
             self.checkpoint()
         for partition in topic.partitions:
-            # Waiting Fetch requests find out that the topic is gone.
+            # Waiting Fetch requests find out that the topic no longer exists.
             partition.wake()
-        # Last: the coordinators drop what they hold of a topic that no request can find any more.
+        # This comes last: the coordinators drop the state of a topic that no request can find any more.
         if self.runtime is not None:
             self.runtime.topic_deleted(topic)
 
@@ -380,7 +391,7 @@ class ClusterState:
         """Replace the dynamic options of one node, or of all. Topics that inherit an option use the new value at
         once."""
         self.metadata.put(_BROKER, name, options.overrides or None)
-        # The options of one node are stored and described only: all nodes of this process share one set.
+        # The options of one node are only stored and described, because all nodes of this process share one set.
         if isinstance(options, ClusterOptions):
             self.options.dynamic = options.changes()
         for topic in self.topics.values():
@@ -403,11 +414,11 @@ class ClusterState:
         """Mark a node as stopped, and elect new leaders for its partitions."""
         self.nodes[node_id].alive = False
         for partition in self.partitions():
-            # The last in-sync replica stays in the ISR, as in Kafka: only it can lead again without an unclean
-            # election.
+            # The last in-sync replica stays in the ISR, as in Kafka: only this replica can lead again without an
+            # unclean election.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
-            # After the ISR has shrunk: the node that stops cannot be elected again.
+            # The ISR has shrunk before this, so the node that stops can't be elected again.
             if partition.leader == node_id:
                 self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
@@ -418,17 +429,18 @@ class ClusterState:
         for partition in self.partitions():
             if node_id not in partition.replicas:
                 continue
-            free = [each for each in self.nodes if each not in partition.replicas]
+            free = [other for other in self.nodes if other not in partition.replicas]
             successor = free[partition.index % len(free)] if free else None
-            replicas = [successor if each == node_id else each for each in partition.replicas]
-            partition.replicas = [each for each in replicas if each is not None]
-            partition.isr = [each for each in partition.replicas if self.nodes[each].alive] or partition.replicas[:]
+            replicas = [successor if replica == node_id else replica for replica in partition.replicas]
+            partition.replicas = [replica for replica in replicas if replica is not None]
+            alive = [replica for replica in partition.replicas if self.nodes[replica].alive]
+            partition.isr = alive or partition.replicas[:]
             if partition.leader == NO_LEADER:
                 self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
 
     def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
-        """Elect another leader, and return its id. A node that is not a replica becomes one.
+        """Elect another leader, and return its id. A node that isn't a replica becomes one.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE: no other node runs.
@@ -451,7 +463,8 @@ class ClusterState:
         return to_node
 
     def elect(self, topic: str, index: int, *, unclean: bool = False) -> None:
-        """Elect the preferred replica, or if ``unclean`` any running replica of a partition without a leader (KIP-460).
+        """Elect the preferred replica. If ``unclean``, elect any running replica of a partition without a leader
+        (KIP-460).
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE or
@@ -468,18 +481,18 @@ class ClusterState:
         if not able:
             none = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             raise BrokerError(none)
-        # Unclean: the new leader's log is the truth from now on, so that it alone is in sync.
+        # After an unclean election only the new leader is in sync, because its log is the truth from now on.
         if able[0] not in partition.isr:
             partition.isr = [able[0]]
         self._change_leader(partition, able[0])
         self._save_topics([self.topics[topic]])
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int], *, may_resize: bool = True) -> None:
-        """Replace a partition's replicas (KIP-455). It completes at once, because all nodes share the data.
+        """Replace a partition's replicas (KIP-455). This completes at once, because all nodes share the data.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, also if none of the nodes runs;
-                INVALID_REPLICATION_FACTOR: the number of replicas changes and ``may_resize`` is False (KIP-860).
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, even if none of the nodes runs;
+                INVALID_REPLICATION_FACTOR if the number of replicas changes and ``may_resize`` is False (KIP-860).
         """
         partition = self.partition(topic, index)
         self._check_replicas(replicas)
@@ -538,18 +551,18 @@ class ClusterState:
 
     def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)
-        # Round robin from node 0, so that tests can predict leaders. Kafka starts at a random node.
+        # Replicas are placed round robin from node 0, so that tests can predict leaders. Kafka starts at a random node.
         return [ids[(index + step) % len(ids)] for step in range(replication)]
 
     def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
         in_sync = [node_id for node_id in nodes if self.nodes[node_id].alive]
         start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
-        checkpoint = LogCheckpoint(start, recovered, cleaned, self._closed)
+        checkpoint = LogCheckpoint(start, recovered, cleaned, self._clean_shutdown)
         partition = Partition(
             topic.name,
             index,
             list(nodes),
-            # Never empty, as Kafka's ISR: without a member nobody could be elected without data loss.
+            # The ISR is never empty, as in Kafka: without a member no node could be elected without data loss.
             in_sync or list(nodes),
             in_sync[0] if in_sync else NO_LEADER,
             leader_epoch,
@@ -557,7 +570,7 @@ class ClusterState:
             checkpoint,
         )
         topic.partitions.append(partition)
-        # Recovery happens at the start, so that its time is not part of the first request.
+        # Recovery happens at the start, so that the first request doesn't have to wait for it.
         if not checkpoint.clean_shutdown:
             partition.open()
 
@@ -575,15 +588,15 @@ class ClusterState:
         self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
         self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
         self.options.dynamic = {}
-        # Before the topics: their options inherit these.
+        # These come before the topics, whose options inherit them.
         self.options.dynamic = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
         for name, saved in self.metadata.get(_TOPIC).items():
             topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
-            for index, each in enumerate(saved["partitions"]):
-                replicas = [node_id for node_id in each["replicas"] if node_id in self.nodes] or [
+            for index, partition in enumerate(saved["partitions"]):
+                replicas = [node_id for node_id in partition["replicas"] if node_id in self.nodes] or [
                     next(iter(self.nodes))
                 ]
-                self._add_partition(topic, index, replicas, each["leader_epoch"])
+                self._add_partition(topic, index, replicas, partition["leader_epoch"])
             self._add_topic(topic)
 
     def _open_log(self, topic: Topic, index: int, checkpoint: LogCheckpoint) -> Log:
@@ -598,7 +611,7 @@ class ClusterState:
 
     def checkpoint(self) -> None:
         """Write the checkpoint files: start offset, recovery point and cleaner offset of every log."""
-        logs = {(each.topic, each.index): each.checkpoint for each in self.partitions()}
+        logs = {(partition.topic, partition.index): partition.checkpoint for partition in self.partitions()}
         offsets = {
             checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.start_offset},
             checkpoints.RECOVERY_POINT: {key: log.recovery_point for key, log in logs.items() if log.recovery_point},
@@ -612,12 +625,12 @@ class ClusterState:
         """Flush and close every log, and mark a clean shutdown."""
         for log in self.logs():
             log.close()
-        # After the logs: the recovery point is the end of a log only once it is flushed.
+        # The logs are closed first: only once a log is flushed is its end the recovery point.
         self.checkpoint()
         checkpoints.mark_clean_shutdown(self.root)
 
     def close_handlers(self) -> None:
-        """Close the files of every log without flushing: a crash, or a temporary directory."""
+        """Close the files of every log without flushing them: for a crash, or a temporary directory."""
         for log in self.logs():
             log.close_handlers()
 
@@ -633,5 +646,6 @@ def _as_json(topic: Topic) -> dict[str, object]:
 
 
 def _metric_name(topic: str) -> str:
-    """Return the name in metrics, where Kafka replaces dots by underscores: two topics must not collide there."""
+    """Return the name in metrics. Kafka replaces dots by underscores there, and two topics must not get the same
+    name."""
     return topic.replace(".", "_")

@@ -1,5 +1,4 @@
-"""Finalized feature levels (KIP-584). Clients read them in ApiVersions before they use a protocol, such as
-KIP-848's."""
+"""Finalized feature levels (KIP-584). Clients read them in ApiVersions before they use a protocol such as KIP-848's."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def levels(metadata: MetadataLog) -> dict[str, int]:
 
 
 def epoch(metadata: MetadataLog) -> int:
-    """Return the epoch of the finalized features: how often they were changed."""
+    """Return the epoch of the finalized features, which counts how often they were changed."""
     return int(metadata.get(_EPOCH).get("", 0))
 
 

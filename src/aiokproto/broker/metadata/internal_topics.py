@@ -1,4 +1,5 @@
-"""The topics in which coordinators keep their state: how they are created, which partition a key is in, what is in one.
+"""The topics in which coordinators keep their state: how they are created, which partition has a key, and how one is
+read.
 
 Partitions, replicas and configs are Kafka's.
 """
@@ -18,13 +19,13 @@ from aiokproto.records import RecordBatch
 T = TypeVar("T")
 
 Take = Callable[[int, "InternalRecord"], None]
-"""Takes the offset of a record, and the record."""
+"""Takes a record's offset, and the record."""
 
 _READ_BYTES = 128 << 10
-"""Bytes that are read of a log at once: the headers of its batches are a few milliseconds of the event loop."""
+"""How many bytes of a log are read at once. The headers of these batches take the event loop a few milliseconds."""
 
 _QUICK_BYTES = 128 << 10
-"""Bytes of a log that the event loop reads itself: the log of a test is not worth a thread."""
+"""How many bytes of a log the event loop opens itself, because the small log of a test isn't worth a thread."""
 
 
 class TopicSettings(NamedTuple):
@@ -38,8 +39,8 @@ class TopicSettings(NamedTuple):
 def internal_topic_settings(name: str, options: BrokerOptions, nodes: int) -> TopicSettings:
     """Return how an internal topic is created in a cluster of ``nodes`` brokers.
 
-    Kafka refuses to create one with more replicas than brokers. Here it gets as many as there are brokers: the default
-    of three would make groups and transactions fail on a single broker.
+    Kafka refuses to create an internal topic with more replicas than brokers. Here the topic gets as many as there are
+    brokers: the default of three would make groups and transactions fail on a single broker.
     """
     number = options.number
     if name == OFFSETS_TOPIC:
@@ -76,7 +77,7 @@ class InternalRecord(NamedTuple):
 
 
 def internal_topic_records(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
-    """Yield offsets and records in offset order, but none of an aborted transaction."""
+    """Yield offsets and records in offset order, without the records of aborted transactions."""
     for batches in _batches(partition):
         for batch, open_by in batches:
             yield from _records(batch, open_by)
@@ -85,10 +86,10 @@ def internal_topic_records(partition: Partition) -> Iterator[tuple[int, Internal
 async def read_internal_topic(partition: Partition, take: Take, thread: OpeningThread) -> None:
     """Call ``take`` with each offset and record, in the thread that opens batches unless they are few bytes.
 
-    Nothing may append to the log meanwhile. Cancelling it ends it with the batches that are being read.
+    Nothing may append to the log meanwhile. If this is cancelled, it ends with the batches that are being read.
 
     Raises:
-        CorruptRecordError, UnsupportedCompressionError: A batch cannot be read.
+        CorruptRecordError, UnsupportedCompressionError: A batch can't be read.
     """
 
     def read(batches: list[tuple[RecordBatch, int]]) -> None:
@@ -106,7 +107,7 @@ async def read_internal_topic(partition: Partition, take: Take, thread: OpeningT
 
 
 def _batches(partition: Partition) -> Iterator[list[tuple[RecordBatch, int]]]:
-    """Yield the batches that count, each with the producer whose open transaction it is part of, or -1."""
+    """Yield the batches that count, each with the producer whose open transaction contains it, or -1."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
@@ -117,11 +118,11 @@ def _batches(partition: Partition) -> Iterator[list[tuple[RecordBatch, int]]]:
                 continue
             open_by = -1
             if batch.is_transactional:
-                begun = log.producers.transaction_start(batch.producer_id)
-                if begun is not None and batch.base_offset >= begun:
+                started_at = log.producers.transaction_start(batch.producer_id)
+                if started_at is not None and batch.base_offset >= started_at:
                     open_by = batch.producer_id
                 aborted = log.aborted_transactions(batch.base_offset, batch.next_offset)
-                if any(each.producer_id == batch.producer_id for each in aborted):
+                if any(transaction.producer_id == batch.producer_id for transaction in aborted):
                     continue
             found.append((batch, open_by))
         yield found

@@ -1,8 +1,8 @@
 """Periodic work on the logs: retention, compaction, background flushes, checkpoints. Kafka's LogManager and LogCleaner.
 
-Everything runs in the event loop, in steps that yield, except for fsync, and for the batches of a compaction, which are
-for threads. At most one task of
-each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also excludes a compaction that a test requested.
+Everything runs in the event loop, in steps that yield. Only fsync and the batches of a compaction need threads. At most
+one task of each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also excludes a compaction that a
+test requests.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class LogManager:
         self._opening: asyncio.Task[None] | None = None
         self._rolled: set[Log] = set()
         self._flushing: asyncio.Task[None] | None = None
-        # Two compactions of one log would each replace segments that the other one is reading.
+        # Two compactions of one log would replace segments that the other one is reading.
         self._compacting = asyncio.Lock()
-        # Logs with a batch that cannot be read: it would stop each run again.
+        # Logs with a batch that can't be read are left out, because the batch would stop each run again.
         self._uncleanable: WeakSet[Log] = WeakSet()
 
     def start(self) -> None:
-        """Open the logs that no request has needed yet, in the background: retention applies to them too."""
+        """Open the logs that no request has needed yet, in the background, so that retention applies to them too."""
         unopened = [partition for partition in self._state.partitions() if partition.opened is None]
         if unopened:
             self._opening = create_task(self._open(unopened))
 
     async def _open(self, partitions: list[Partition]) -> None:
         for partition in partitions:
-            # One log in each turn: opening may read a whole segment, and requests must be served in between.
+            # One log is opened in each turn: opening may read a whole segment, and requests must be served in between.
             await asyncio.sleep(0)
             if self._state.find_partition(partition.topic, partition.index) is not partition:
                 continue
@@ -61,31 +61,35 @@ class LogManager:
         """Delete segments beyond retention, and forget producers after ``producer.id.expiration.ms``."""
         now = self._state.clock.wall()
         forgotten = now - self._state.options.number("producer.id.expiration.ms")
-        for each in self._state.logs():
-            each.retain(now)
-            each.forget_producers(forgotten)
+        for opened in self._state.logs():
+            opened.retain(now)
+            opened.forget_producers(forgotten)
 
     def checkpoint(self) -> None:
         """Flush the logs that are due by ``flush.ms``, and write the checkpoint files."""
         now = self._state.clock.wall()
-        for each in self._state.logs():
-            each.flush_if_due(now)
+        for opened in self._state.logs():
+            opened.flush_if_due(now)
         self._state.checkpoint()
 
     def clean(self) -> None:
-        """Start compacting the logs that are due, unless the previous run has not ended."""
-        for each in self._state.logs():
-            # Files of segments that compaction has replaced stay for file.delete.delay.ms, since a Fetch may be reading
-            # them.
-            each.purge(self._state.clock.wall())
+        """Start compacting the logs that are due, unless the previous run is still active."""
+        for opened in self._state.logs():
+            # The files of segments that compaction has replaced stay for file.delete.delay.ms, because a Fetch may be
+            # reading them.
+            opened.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
             compacted = self._compacted(self._state.partitions())
-            due = [each for each in compacted if each.log not in self._uncleanable and self._compaction_of(each).due]
+            due = [
+                partition
+                for partition in compacted
+                if partition.log not in self._uncleanable and self._compaction_of(partition).due
+            ]
             if due:
                 self._cleaning = create_task(self._clean(due))
 
     def flush_behind(self, rolled: Log) -> None:
-        """Flush the complete segments of a log in a thread. After a crash they need no recovery."""
+        """Flush the complete segments of a log in a thread. They then need no recovery after a crash."""
         self._rolled.add(rolled)
         if self._flushing is None or self._flushing.done():
             self._flushing = create_task(self._flush())
@@ -93,7 +97,7 @@ class LogManager:
     async def _flush(self) -> None:
         while self._rolled:
             rolled = self._rolled.pop()
-            # Taken in the event loop: the thread must not look at a log that appends change.
+            # The event loop collects the files: the thread must not look at a log that appends change.
             unflushed = rolled.unflushed_files()
             try:
                 await asyncio.to_thread(unflushed.sync)
@@ -103,10 +107,10 @@ class LogManager:
                 rolled.mark_flushed(unflushed.end)
 
     async def compact(self, partitions: Iterable[Partition]) -> None:
-        """Compact partitions up to their current end. If cancelled, partitions not compacted yet keep their
+        """Compact partitions up to their current end. If cancelled, partitions that it hasn't compacted yet keep their
         segments."""
         for partition in partitions:
-            # The active segment is never compacted; after the roll everything before it can be.
+            # The active segment is never compacted. After the roll everything before it can be.
             partition.log.roll(self._state.clock.wall())
             await self._compact(partition)
 
@@ -119,18 +123,18 @@ class LogManager:
         self._opening = self._cleaning = self._flushing = None
 
     def _compacted(self, partitions: Iterable[Partition]) -> list[Partition]:
-        return [each for each in partitions if each.opened is not None and each.opened.config.compact]
+        return [found for found in partitions if found.opened is not None and found.opened.config.compact]
 
     def _compaction_of(self, partition: Partition) -> Compaction:
         return Compaction(partition.log, self._state.clock.wall())
 
     async def _clean(self, partitions: list[Partition]) -> None:
-        # The dirtiest log first, as in Kafka's LogCleanerManager: one run may be cut short.
-        for partition in sorted(partitions, key=lambda each: -self._compaction_of(each).ratio):
+        # The dirtiest log comes first, as in Kafka's LogCleanerManager, since a run may be cut short.
+        for partition in sorted(partitions, key=lambda dirty: -self._compaction_of(dirty).ratio):
             try:
                 await self._compact(partition)
             except KafkaError as error:
-                # As Kafka's LogCleanerManager.markPartitionUncleanable(): until the next start.
+                # The mark stays until the next start, as with Kafka's LogCleanerManager.markPartitionUncleanable().
                 self._uncleanable.add(partition.log)
                 log.warning(
                     "%s-%d cannot be compacted, and stays as it is until the cluster is started again: %s",
@@ -139,7 +143,7 @@ class LogManager:
                     error,
                 )
             except OSError:
-                # Not marked: a full disk does not stay full.
+                # The log isn't marked here: a full disk doesn't stay full.
                 log.exception("%s-%d cannot be compacted", partition.topic, partition.index)
 
     async def _compact(self, partition: Partition) -> None:
@@ -154,7 +158,7 @@ class LogManager:
                     else:
                         await asyncio.sleep(0)
                         by_thread = next(steps, None)
-                    # While this task was suspended the topic may have been deleted, or the log replaced.
+                    # The topic may have been deleted while this task was suspended, or the log may have been replaced.
                     known = self._state.find_partition(partition.topic, partition.index)
                     if known is not partition or partition.log is not compacted:
                         return
@@ -162,12 +166,14 @@ class LogManager:
                 steps.close()
 
     async def _do_by_thread(self, steps: Iterator[bool]) -> bool | None:
-        """Do the next step of a compaction in the thread. It has ended when this does, also if cancelled."""
+        """Do the next step of a compaction in the thread. The step has ended when this returns, even if it's
+        cancelled."""
         future = self._thread.run(partial(next, steps, None))
         try:
             return await asyncio.shield(future)
         finally:
-            # Cancelled: a step is short, and what it writes to must not be closed under it.
+            # After a cancellation this waits too: a step is short, and the files that it writes to must not be closed
+            # meanwhile.
             while not future.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([future])

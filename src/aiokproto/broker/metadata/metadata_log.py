@@ -1,8 +1,8 @@
 """The metadata log: topics, options, features and ids, which Kafka stores in ``__cluster_metadata``.
 
 A JSON file of lines ``[kind, name, value]``. The last line of a name counts, and null removes the name, so that a
-change costs one line however many topics there are. When superseded lines outnumber the others, the file is written
-again without them.
+change costs one line however many topics there are. Once superseded lines outnumber the others, the file is rewritten
+without them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILE_OF_VERSION_1 = "cluster.json"
 
 _VERSION = ["version", "", 2]
 _SLACK = 1000
-"""Superseded lines that are tolerated beyond the number of valid ones."""
+"""How many more superseded lines than valid ones are tolerated."""
 
 Entry = tuple[str, str, Any]
 
@@ -29,14 +29,14 @@ class MetadataLog:
     """Values by kind and name, in memory and in the file. A change is in the file when ``put`` returns.
 
     Attributes:
-        end_offset: How many changes were stored, as the offset after the last one. A restart counts those in the file.
+        end_offset: How many changes were stored, as the offset after the last one. A restart counts the file's lines.
     """
 
     def __init__(self, root: Path) -> None:
         """Read the file in ``root``, or create it.
 
         Raises:
-            ConfigurationError: The file is invalid, or of an older release of this package.
+            ConfigurationError: The file is invalid, or an older release of this package wrote it.
         """
         self._path = root / FILE
         self._kinds: dict[str, dict[str, Any]] = {}
@@ -58,7 +58,7 @@ class MetadataLog:
         self.put_all([(kind, name, value)])
 
     def put_all(self, entries: Iterable[Entry]) -> None:
-        """Store several values with one write. An unchanged value is not written again."""
+        """Store several values with one write. An unchanged value isn't written again."""
         lines = []
         for entry in entries:
             kind, name, value = entry
@@ -71,7 +71,7 @@ class MetadataLog:
             return
         self._lines += len(lines)
         self.end_offset += len(lines)
-        # In proportion to the valid lines, so that the cost of writing all again is spread over as many changes.
+        # The limit grows with the valid lines, so that the cost of rewriting them all is spread over as many changes.
         if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
             self._rewrite()
         else:
@@ -86,10 +86,10 @@ class MetadataLog:
 
     def _rewrite(self) -> None:
         entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
-        # In the same directory: only there the replacement is atomic.
+        # The temporary file is in the same directory, because only there the replacement is atomic.
         temporary = self._path.with_suffix(".tmp")
         write_private(temporary, "".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
-        # Atomic: a crash leaves the old file or the new one.
+        # This is atomic: a crash leaves the old file or the new one.
         temporary.replace(self._path)
         self._lines = len(entries)
 

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 def check_topic_name(name: str) -> None:
     """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION if the topic name is invalid."""
-    # The name is that of a directory, in Kafka too (Topic.validate()).
+    # The name becomes the name of a directory, in Kafka too (Topic.validate()).
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -35,7 +35,7 @@ def check_topic_name(name: str) -> None:
 
 
 def unknown_topic_error(name: str) -> ErrorCode:
-    """Return the error code for a topic that does not exist: INVALID_TOPIC_EXCEPTION if it never can."""
+    """Return the error code for a topic that doesn't exist: INVALID_TOPIC_EXCEPTION if it never can."""
     try:
         check_topic_name(name)
     except BrokerError as error:
@@ -60,7 +60,7 @@ class Partition:
         unopened_checkpoint: The log's checkpoint entries until it is opened.
         changes: How many appends and changes of leader there were.
         watchers: Callbacks of waiting Fetch requests. Each is called once, at the next append or change of leader.
-        opening: Batches to append that are being opened. What comes after them waits for its turn.
+        opening: How many batches that will be appended are being opened. Later appends wait for their turn.
     """
 
     topic: str
@@ -71,7 +71,8 @@ class Partition:
     leader_epoch: int
     open_log: Callable[[], Log]
     unopened_checkpoint: LogCheckpoint
-    # A dict, not a set: callbacks run in the order in which they were added, so that a simulation is deterministic.
+    # The watchers are a dict because callbacks must run in the order in which they were added, so that a simulation is
+    # deterministic.
     changes: int = 0
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     opening: int = 0
@@ -79,21 +80,21 @@ class Partition:
 
     @property
     def opened(self) -> Log | None:
-        """The log if it is open, else None. Unlike :attr:`log`, this does not open it."""
+        """The log if it is open, or None. Unlike :attr:`log`, this doesn't open it."""
         return self._log
 
     def open(self) -> Log:
-        """Return the log; opens it if necessary.
+        """Return the log, and open it if necessary.
 
         Raises:
             ConfigurationError: The directory has the id of another topic.
-            OSError: The directory cannot be read.
+            OSError: The directory can't be read.
         """
         if self._log is None:
             self._log = self.open_log()
-            # The epoch began before the log was open; its start goes to the epoch cache now.
+            # The epoch started before the log was open, so its start goes to the epoch cache now.
             if self.leader != NO_LEADER:
-                self._log.begin_epoch(self.leader_epoch)
+                self._log.assign_epoch(self.leader_epoch)
         return self._log
 
     @property
@@ -125,17 +126,18 @@ class Partition:
         """Call all watchers, once."""
         self.changes += 1
         watchers = list(self.watchers)
-        # Before the calls: a watcher may wait again at once, and must not be called in an endless loop.
+        # The watchers are cleared before the calls: a watcher may wait again at once, and must not be called in an
+        # endless loop.
         self.watchers.clear()
         for watcher in watchers:
             watcher()
 
     def change_leader(self, node_id: int) -> None:
-        """Change the leader, -1 for none. Every change begins a new leader epoch."""
+        """Change the leader, -1 for none. Every change starts a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
         if node_id != NO_LEADER and self._log is not None:
-            self._log.begin_epoch(self.leader_epoch)
+            self._log.assign_epoch(self.leader_epoch)
         self.wake()
 
 
@@ -150,7 +152,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is an internal topic."""
+        """Whether this is an internal topic."""
         return self.name in INTERNAL
 
     @property
@@ -161,7 +163,7 @@ class Topic:
     def log_config(self) -> LogConfig:
         """Return the configuration of its logs."""
         number = self.options.number
-        # "compact,delete" is both: a substring is enough to tell them apart.
+        # "compact,delete" is both, so a substring is enough to tell them apart.
         policy = str(self.options.value("cleanup.policy"))
         deletes = "delete" in policy
         return LogConfig(

@@ -1,9 +1,9 @@
 """Matches a text with a pattern, in time that is at most the product of their sizes.
 
 Theory of operation. The syntax tree is compiled to a nondeterministic automaton (Thompson's construction): states that
-read one character of a set, and states that read nothing. Matching simulates all states at once, so each state is
-visited at most once per character. The transitions between sets of states are cached, which builds the part of the
-deterministic automaton that is in use, lazily.
+read one character of a set, and states that read nothing. Matching simulates all states at once, so it visits each
+state at most once per character. The transitions between sets of states are cached, which lazily builds the part of the
+deterministic automaton that is in use.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_LENGTH = 1024
-"""Characters of a pattern."""
+"""Most characters of a pattern."""
 MAX_SIZE = 1500
-"""Parts of a pattern; a repeated part counts once per repetition."""
+"""Most parts of a pattern. A repeated part counts once per repetition."""
 _MAX_CACHED_STATES = 20_000
-"""Most states in all cached sets of a pattern. Beyond it the cache is cleared."""
+"""Most states in all cached sets of a pattern. Above it the cache is cleared."""
 
 _TURN = 20_000
-"""The cost of some milliseconds."""
+"""The cost after which matching yields: some milliseconds."""
 
 _WORD = Charset(spans(PERL["w"]))
 _MATCH = 0
@@ -68,7 +68,7 @@ class Pattern:
         builder = _Builder()
         self._start: _States = frozenset({builder.build(parse(text), _MATCH)})
         self._states = builder.states
-        # What one step costs at most that is not in the cache: each state, and each part of a set, is looked at once.
+        # The most that a step which isn't cached can cost: it looks at each state, and each part of a set, once.
         self._step_cost = len(self._states) + len(text)
         self._transitions: dict[tuple[_States, str, _Side], _States] = {}
         self._weight = 0
@@ -83,7 +83,7 @@ class Pattern:
                 return bool(found.value)
 
     async def fullmatch_in_turns(self, text: str) -> bool:
-        """Do the same as :meth:`fullmatch`, and let others have their turn every few milliseconds."""
+        """Do the same as :meth:`fullmatch`, and yield to other tasks every few milliseconds."""
         matching = self.matching(text)
         left = _TURN
         while True:
@@ -96,15 +96,16 @@ class Pattern:
                 await asyncio.sleep(0)
 
     def matching(self, text: str) -> Generator[int, None, bool]:
-        """Do the same as :meth:`fullmatch` in steps: the worst pattern takes a quarter of a second for a topic name.
+        """Do the same as :meth:`fullmatch` in steps, since the worst pattern takes a quarter of a second for a topic
+        name.
 
         Yields:
-            What each step has cost, in units of which a million take less than a second.
+            The cost of each step, in units which take less than a second per million.
         """
         sides = [*map(_side, text), _Side.EDGE]
         states = self._start
         for char, after in zip(("", *text), sides, strict=True):
-            # No state is left: no continuation of the text can match.
+            # Without a state left, no continuation of the text can match.
             if not states:
                 return False
             known = self._transitions.get((states, char, after))
@@ -117,7 +118,7 @@ class Pattern:
         return _MATCH in states
 
     def _follow(self, states: _States, char: str, after: _Side) -> _States:
-        """Return the states after a character, given the class of the next one. An empty character is the start."""
+        """Return the states after a character, given the class of the next one. The start has an empty character."""
         known = self._closure(self._read(states, char), _side(char), after)
         self._weight += 1 + len(known)
         if self._weight > _MAX_CACHED_STATES:
@@ -135,9 +136,9 @@ class Pattern:
         for number in states:
             charset, _, exits = self._states[number]
             if charset is not None:
-                if (one := id(charset)) not in holds:
-                    holds[one] = charset.holds(char)
-                if holds[one]:
+                if (key := id(charset)) not in holds:
+                    holds[key] = charset.holds(char)
+                if holds[key]:
                     found.update(exits)
         return frozenset(found)
 
@@ -153,7 +154,7 @@ class Pattern:
             if state.reads is not None or number == _MATCH:
                 found.add(number)
             elif state.needs is None or _holds(state.needs, before, after):
-                fresh = [each for each in state.exits if each not in seen]
+                fresh = [target for target in state.exits if target not in seen]
                 seen.update(fresh)
                 waiting += fresh
         return frozenset(found)
@@ -202,14 +203,14 @@ class _Builder:
             # The part leads back to the loop, which therefore gets its number before its exits are known.
             loop = self._add(_State(None, None, ()))
             self.states[loop] = _State(None, None, (self.build(node.part, loop), then))
-            begin = loop
+            start = loop
         else:
-            begin = then
+            start = then
             for _ in range(node.most - node.least):
-                begin = self._add(_State(None, None, (self.build(node.part, begin), then)))
+                start = self._add(_State(None, None, (self.build(node.part, start), then)))
         for _ in range(node.least):
-            begin = self.build(node.part, begin)
-        return begin
+            start = self.build(node.part, start)
+        return start
 
     def _add(self, state: _State) -> int:
         self.states.append(state)

@@ -9,7 +9,7 @@ _SECOND_LETTERS = {"C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdef
 CATEGORIES = frozenset(first + second for first, seconds in _SECOND_LETTERS.items() for second in ("", *seconds))
 """Unicode's general categories, by one letter or both."""
 
-# Alternating first and last characters of ranges. As in RE2, \s lacks the vertical tab, which [[:space:]] has.
+# The values alternate first and last characters of ranges. As in RE2, \s lacks the vertical tab, which [[:space:]] has.
 PERL = {"d": "09", "s": "\t\n\f\r  ", "w": "09AZ__az"}
 POSIX = {
     "alnum": "09AZaz",
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     last: str
 
     def holds(self, char: str) -> bool:
-        """Return whether it contains a character."""
+        """Return whether the range contains a character."""
         return self.first <= char <= self.last
 
 
@@ -46,14 +46,14 @@ class Category(NamedTuple):
     name: str
 
     def holds(self, char: str) -> bool:
-        """Return whether it contains a character."""
+        """Return whether the category contains a character."""
         found = unicodedata.category(char)
         # RE2 has no table for unassigned characters.
         return found.startswith(self.name) and found != "Cn"
 
 
 class Charset(NamedTuple):
-    """A union of ranges and categories; ``negated``: its complement; ``folded``: case is ignored."""
+    """A union of ranges and categories. ``negated`` makes it the complement, and ``folded`` ignores case."""
 
     items: tuple[Span | Category | Charset, ...]
     negated: bool = False

@@ -1,8 +1,8 @@
 """Parses RE2's syntax into a tree.
 
 Supported: characters, ``[...]`` with POSIX's and Perl's classes and Unicode's categories, groups with and without a
-name or flags (``imsU``), ``|``, repetitions up to 1000, also those that are not greedy, and the assertions ``^``,
-``$``, ``\\A``, ``\\z``, ``\\b`` and ``\\B``. Groups do not capture, since only the match counts.
+name or flags (``imsU``), ``|``, greedy and lazy repetitions up to 1000, and the assertions ``^``, ``$``, ``\\A``,
+``\\z``, ``\\b`` and ``\\B``. Groups don't capture, since only the match counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiokproto.broker.patterns.charset import (
 
 MAX_REPETITIONS = 1000
 MAX_DEPTH = 50
-"""Most nested groups: parsing is recursive."""
+"""Most nested groups. There is a limit because parsing is recursive."""
 
 _REPETITION = re.compile(r"(?:[*+?]|\{(?P<least>0|[1-9][0-9]*)(?P<open>,(?P<most>0|[1-9][0-9]*)?)?\})\??")
 _NAME = re.compile(r"\?P?<(?P<name>[^>]*)>")
@@ -62,7 +62,7 @@ class Chars(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """Parts in sequence; empty matches the empty text."""
+    """Parts in sequence. An empty sequence matches the empty text."""
 
     parts: tuple[Node, ...]
 
@@ -74,7 +74,7 @@ class Choice(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """A part repeated ``least`` to ``most`` times; None for no limit."""
+    """A part repeated ``least`` to ``most`` times. ``most`` is None for no limit."""
 
     part: Node
     least: int
@@ -167,7 +167,7 @@ class _Parser:
                 raise self._error("repetition without anything to repeat")
             else:
                 parts[-1] = self._repeat(parts[-1], repetition)
-            # RE2/J, which Kafka uses, treats a literal brace like a repetition: another one cannot follow.
+            # RE2/J, which Kafka uses, treats a literal brace like a repetition, so a repetition can't follow it.
             repeated = repetition is not None or self._text[start] == "{"
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -241,7 +241,7 @@ class _Parser:
         return [Chars(charset) if charset is not None else self._literal(self._escaped_char())]
 
     def _escaped_class(self) -> Charset | None:
-        """Parse the class after a backslash; None if there is none."""
+        """Parse the class after a backslash, or return None if there is none."""
         folded = self._flags.folded
         for letter, ends in PERL.items():
             for negated, form in ((False, letter), (True, letter.upper())):
@@ -280,7 +280,7 @@ class _Parser:
     def _class(self) -> Charset:
         negated = self._take("^")
         items: list[Span | Category | Charset] = []
-        # A ] at the beginning is a character of the class: an empty class does not exist.
+        # A ] right after the [ is a character of the class, since an empty class doesn't exist.
         first = True
         while first or not self._take("]"):
             first = False
@@ -322,5 +322,5 @@ class _Parser:
 
 
 def _bounded(digits: str) -> int:
-    """Return the number, or one above the limit if it has too many digits to convert safely."""
+    """Return the number, or a number above the limit if it has too many digits to convert safely."""
     return int(digits) if len(digits) <= len(str(MAX_REPETITIONS)) else MAX_REPETITIONS + 1

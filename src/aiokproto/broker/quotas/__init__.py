@@ -1,10 +1,10 @@
 """Client quotas: byte rates, request time, controller mutations, connection rates (KIP-13, KIP-124, KIP-599, KIP-612).
 
-- :mod:`client_quotas` holds the configured limits of all entities, and selects the one that applies to a client. One
-  per cluster; AlterClientQuotas is its only writer, through ``SecurityState``, which persists it.
+- :mod:`client_quotas` holds the configured limits of all entities, and selects the limit that applies to a client.
+  There is one per cluster. AlterClientQuotas is its only writer, through ``SecurityState``, which persists it.
 - :mod:`meters` measures: a rate over sliding windows, and a token bucket for mutations.
-- :mod:`client_quota_manager` has one node's meters and computes throttle times. They are in memory: a restarted node
-  starts without recorded usage.
+- :mod:`client_quota_manager` has one node's meters and computes throttle times. The meters are in memory, so a
+  restarted node starts without recorded usage.
 - :mod:`request_quotas` records a served request and puts the throttle time into the response.
 
 The response is sent at once, and the broker then stops reading from the connection for the throttle time (KIP-219).

@@ -1,8 +1,8 @@
 """Measures what each client uses of one node, and computes how long to throttle it.
 
 Clients that share a quota share one meter: the key of a meter is the user and the client id that the applicable quota
-names (Kafka's ``ClientQuotaManager`` builds its sensor names the same way). Meters are per node, as in Kafka: a client
-of three brokers gets its byte rate from each of them.
+names (Kafka's ``ClientQuotaManager`` builds its sensor names the same way). Each node has its own meters, as in Kafka:
+a client of three brokers gets its byte rate from each of them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_METERS = 10_000
-"""Most meters per node. Beyond it the least recently used one is dropped, so a client id per request costs no
-memory."""
+"""Most meters per node. Beyond it the least recently used one is dropped, so that a new client id for each request
+doesn't fill the memory."""
 
 _INACTIVE_SECONDS = 3600.0
-"""After so long without use a meter is dropped. Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
+"""A meter that isn't used for this long is dropped. Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
 
 _LONGEST_KEY = 255
-"""Longest part of a meter's key, in characters; a longer one is kept as its hash. Clients choose it."""
+"""Longest part of a meter's key, in characters. Clients choose the keys, so a longer part is kept as its hash."""
 
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
@@ -43,25 +43,25 @@ class ClientQuotaManager:
         self._seconds = float(options.number("quota.window.size.seconds"))
         self._mutation_windows = options.number("controller.quota.window.num")
         self._mutation_seconds = float(options.number("controller.quota.window.size.seconds"))
-        # Each with the time when it was used last, in that order.
+        # The meters, each with the time when it was last used, in that order.
         self._rates: OrderedDict[tuple[str, ...], tuple[Rate, float]] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, ...], tuple[TokenBucket, float]] = OrderedDict()
 
     def record(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> float:
-        """Record usage. Returns the throttle time in seconds."""
+        """Record usage, and return the throttle time in seconds."""
         applicable = self.client_quotas.quota_for(quota, user, client_id)
         if applicable is None:
             return 0.0
         rate = self._rate(quota, applicable, now)
         rate.record(amount, now)
-        # throttle_time_ms is in whole milliseconds: less than one is no throttling.
+        # throttle_time_ms is in whole milliseconds, and less than one is no throttling.
         throttle = round(rate.excess(applicable.limit, now), 3)
-        # The request quota is a share of time, and a window cannot be used for more than all of it: Kafka, too,
-        # throttles a request for at most one window.
+        # The request quota is a share of time, and a client can't use more than a whole window: Kafka, too, throttles a
+        # request for at most one window.
         return min(throttle, self._seconds) if quota == "request_percentage" else throttle
 
     def unrecord(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> None:
-        """Undo :meth:`record` for a response that was not sent."""
+        """Undo :meth:`record` for a response that wasn't sent."""
         applicable = self.client_quotas.quota_for(quota, user, client_id)
         if applicable is not None:
             self._rate(quota, applicable, now).record(-amount, now)
@@ -84,13 +84,13 @@ class ClientQuotaManager:
         if applicable is None:
             return ControllerMutationQuota(None, 0.0, now)
         key = (applicable.user, applicable.client_id)
-        # One bucket for all requests that share the quota; one ControllerMutationQuota for each request, which holds
-        # its time.
+        # All requests that share the quota share one bucket. Each request has its own ControllerMutationQuota, which
+        # holds its time.
         bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds), now)
         return ControllerMutationQuota(bucket, applicable.limit, now)
 
     def record_connection(self, address: str, now: float) -> float:
-        """Record a new connection from an IP address. Returns how long to wait before closing it; 0 accepts it."""
+        """Record a new connection from an IP address. Return how long to wait before closing it; 0 accepts it."""
         limit = self.client_quotas.for_address("connection_creation_rate", address)
         if limit is None:
             return 0.0
@@ -98,7 +98,7 @@ class ClientQuotaManager:
         rate.record(1, now)
         throttle = rate.excess(limit, now)
         if throttle:
-            # A rejected connection does not count, or a client that retries would never be accepted again.
+            # A rejected connection doesn't count: otherwise a client that retries would never be accepted again.
             rate.record(-1, now)
         return min(throttle, self._seconds)
 
@@ -111,8 +111,8 @@ class ControllerMutationQuota:
     """One request's use of the quota ``controller_mutation_rate`` (KIP-599).
 
     Attributes:
-        strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. False for request versions that
-            do not know this code: they are applied, and the client is throttled.
+        strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. It's False for request versions
+            that don't know this code: their mutations are applied, and the client is throttled.
     """
 
     def __init__(self, bucket: TokenBucket | None, limit: float, now: float) -> None:
@@ -130,8 +130,8 @@ class ControllerMutationQuota:
         """
         if self._bucket is None:
             return
-        # Only an overdrawn bucket rejects, as Kafka's StrictControllerMutationQuota: a single large request is served
-        # (KIP-599).
+        # Only an overdrawn bucket rejects, as with Kafka's StrictControllerMutationQuota, so a single large request is
+        # served (KIP-599).
         if self.strict and self._bucket.excess(self._limit, self._now):
             self._exceeded = True
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, detail="The throttling quota has been exceeded.")
@@ -141,7 +141,7 @@ class ControllerMutationQuota:
     def throttle_seconds(self) -> float:
         """How long to throttle the client.
 
-        A strict request that was served in full is not throttled even if it overdrew the bucket: the next one fails.
+        A strict request that was served in full isn't throttled even if it overdrew the bucket: the next one fails.
         """
         if self._bucket is None or (self.strict and not self._exceeded):
             return 0.0
@@ -156,7 +156,7 @@ def _meter(
     meter = meters.get(key, (new, now))[0]
     meters[key] = meter, now
     meters.move_to_end(key)
-    # Ends at this one, if not before.
+    # The loop ends at this meter, if not before.
     while len(meters) > MAX_METERS or now - next(iter(meters.values()))[1] >= _INACTIVE_SECONDS:
         meters.popitem(last=False)
     return meter

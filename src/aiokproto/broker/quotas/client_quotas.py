@@ -1,7 +1,7 @@
 """The configured quotas, and which of them applies to a client (KIP-546).
 
-The most specific quota applies: user and client id, user and default client id, user; then the same for the default
-user; then client id, default client id.
+The most specific quota applies. The order is: user and client id, user and default client id, user; then the same for
+the default user; then client id, default client id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_ENTITIES = 100_000
 """Most entities with quotas."""
 
 Entity = frozenset[tuple[str, "str | None"]]
-"""The entity of a quota: pairs of type and name. The name None is the default for names without their own quota."""
+"""The entity of a quota: pairs of type and name. A name of None is the default for names without their own quota."""
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 
@@ -50,12 +50,12 @@ class FilterComponent(NamedTuple):
 
 
 class ApplicableQuota(NamedTuple):
-    """The quota that applies to a client, and the key of the clients that share it.
+    """The quota that applies to a client, and the key that the clients which share it have in common.
 
     Attributes:
         limit: The limit.
-        user: The user that shares it; empty if the quota is for a client id only.
-        client_id: The client id that shares it; empty if the quota is for all clients of a user.
+        user: The user that shares the quota; empty if the quota is for a client id only.
+        client_id: The client id that shares the quota; empty if the quota is for all clients of a user.
     """
 
     limit: float
@@ -77,7 +77,7 @@ class ClientQuotas:
     def alter(
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> None:
-        """Set quotas of an entity; None removes one.
+        """Set quotas of an entity; None removes a quota.
 
         Raises:
             BrokerError: INVALID_REQUEST with the reason, or POLICY_VIOLATION. Nothing is changed then.
@@ -111,18 +111,18 @@ class ClientQuotas:
     def describe(
         self, components: Sequence[FilterComponent], *, strict: bool
     ) -> list[tuple[Entity, Mapping[str, float]]]:
-        """Return the entities that match all components, and their quotas; ``strict`` excludes entities with other
-        types.
+        """Return the entities that match all components, and their quotas. ``strict`` excludes entities that have other
+        types too.
 
         Raises:
             BrokerError: INVALID_REQUEST or UNSUPPORTED_VERSION, with the reason.
         """
         _check_components(components)
-        components = [each._replace(name=_name(each.kind, each.name)) for each in components]
+        components = [part._replace(name=_name(part.kind, part.name)) for part in components]
         return [
             (entity, quotas)
             for entity, quotas in self._quotas.items()
-            if (not strict or len(entity) == len(components)) and all(_matches(each, entity) for each in components)
+            if (not strict or len(entity) == len(components)) and all(_matches(part, entity) for part in components)
         ]
 
     def quota_for(self, key: QuotaType, user: str, client_id: str) -> ApplicableQuota | None:
@@ -152,8 +152,8 @@ class ClientQuotas:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, object]]:
-        """Return all quotas, for JSON. They are those of now, whenever they are iterated, and in whichever thread."""
-        # Quotas of an entity are replaced, never changed.
+        """Return all quotas, for JSON, as they are now, whenever and in whichever thread they are iterated."""
+        # An entity's quotas are replaced, never changed.
         return ({"entity": sorted(entity), "quotas": quotas} for entity, quotas in list(self._quotas.items()))
 
     def load_json(self, entries: Sequence[Mapping[str, object]]) -> None:
@@ -171,10 +171,10 @@ def _entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
     return frozenset((kind, _name(kind, name)) for kind, name in parts)
 
 
-# For each connection; clients with many addresses push out others.
+# Each connection needs this. Clients with many addresses push the others out.
 @lru_cache(4096)
 def _name(kind: str, name: str | None) -> str | None:
-    """Return a name as quotas are looked up by it: an address can be written in several ways."""
+    """Return a name in the form in which quotas are looked up, since an address can be written in several ways."""
     if kind != IP or name is None:
         return name
     try:
@@ -225,17 +225,17 @@ def _check_quota(key: str, value: float, keys: Sequence[str]) -> None:
 
 
 def _check_components(components: Sequence[FilterComponent]) -> None:
-    kinds = [each.kind for each in components]
-    for each in components:
-        if not each.kind:
+    kinds = [component.kind for component in components]
+    for component in components:
+        if not component.kind:
             raise _invalid("Invalid empty entity type.")
-        if kinds.count(each.kind) > 1:
-            raise _invalid(f"Entity type {each.kind} cannot appear more than once in the filter.")
-        if each.kind not in (USER, CLIENT_ID, IP):
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"Unsupported entity type {each.kind}")
-        if each.match not in (EXACT, DEFAULT, ANY):
-            raise _invalid(f"Unknown match type {each.match}")
-        if (each.match == EXACT) == (each.name is None):
+        if kinds.count(component.kind) > 1:
+            raise _invalid(f"Entity type {component.kind} cannot appear more than once in the filter.")
+        if component.kind not in (USER, CLIENT_ID, IP):
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"Unsupported entity type {component.kind}")
+        if component.match not in (EXACT, DEFAULT, ANY):
+            raise _invalid(f"Unknown match type {component.match}")
+        if (component.match == EXACT) == (component.name is None):
             raise _invalid("A match string is required for exact matches, and not allowed for others")
     if IP in kinds and len(kinds) > 1:
         raise _invalid("Invalid entity filter component combination: ip cannot be combined with user or client-id")

@@ -1,5 +1,5 @@
-"""Usage meters: a rate over sliding windows, and a token bucket, with the arithmetic of Kafka's Rate and
-TokenBucket."""
+"""Usage meters, with the arithmetic of Kafka's Rate and TokenBucket: a rate over sliding windows, and a token
+bucket."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Rate:
         self._samples: deque[tuple[float, float]] = deque()
 
     def record(self, value: float, now: float) -> None:
-        """Record usage; a negative value takes back what was recorded."""
+        """Record usage. A negative value takes back recorded usage."""
         if not self._samples or now - self._samples[-1][0] >= self._seconds:
             self._samples.append((now, 0.0))
-        # The value belongs to the window that is open now, also if it takes back an earlier one.
-        begun, total = self._samples.pop()
-        self._samples.append((begun, total + value))
+        # The value belongs to the window that is open now, even if it takes back an earlier value.
+        start, total = self._samples.pop()
+        self._samples.append((start, total + value))
 
     def measure(self, now: float) -> float:
         """Return the current rate."""
@@ -44,7 +44,7 @@ class Rate:
         return elapsed + missing * self._seconds or self._seconds
 
     def excess(self, limit: float, now: float) -> float:
-        """Return the seconds without usage after which the rate is down to the limit; 0 if it is not above it."""
+        """Return the seconds without usage after which the rate is down to the limit; 0 if it isn't above the limit."""
         rate = self.measure(now)
         # Kafka's QuotaUtils.throttleTime(): with a span W, (rate - limit) / limit * W seconds of silence bring the
         # average to the limit.
@@ -52,8 +52,8 @@ class Rate:
 
 
 class TokenBucket:
-    """A token bucket that fills at the quota's rate up to a burst (KIP-599). A request can overdraw it, and the next
-    one waits."""
+    """A token bucket that fills at the quota's rate, up to a burst (KIP-599). A request can overdraw it, and the next
+    request waits."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         """Start full. The burst is the quota of ``windows`` windows of ``seconds`` each."""
@@ -67,11 +67,12 @@ class TokenBucket:
         self._taken += value
 
     def excess(self, limit: float, now: float) -> float:
-        """Return the seconds until the bucket has tokens again; 0 if it has."""
+        """Return the seconds until the bucket has tokens again; 0 if it has some."""
         self._refill(limit, now)
         return max(self._taken / limit - self._burst_seconds, 0.0)
 
     def _refill(self, limit: float, now: float) -> None:
-        # Tokens that were taken, not those that are left: a limit that changes then applies to the refill at once.
+        # This keeps the tokens that were taken, and not those that are left, so that a changed limit applies to the
+        # refill at once.
         self._taken = max(self._taken - limit * (now - self._when), 0.0)
         self._when = now

@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 class ProcessingTimer(Generic[R]):
-    """Awaits a coroutine and measures how long it occupied the event loop, without the time it was suspended.
+    """Awaits a coroutine and measures how long it occupied the event loop, without the time while it was suspended.
 
     ``request_percentage`` limits the share of a thread's time. Here that thread is the event loop, and a Fetch that
-    waits for records does not use it.
+    waits for records doesn't use it.
 
     Attributes:
         seconds: The measured time so far.
@@ -37,15 +37,15 @@ class ProcessingTimer(Generic[R]):
         error: BaseException | None = None
         value: Any = None
         while True:
-            begun = clock()
+            started_at = clock()
             try:
                 awaited = work.send(value) if error is None else work.throw(error)
             except StopIteration as end:
                 result: R = end.value
                 return result
             finally:
-                # Each step separately: what happens between send() and the next send() is the wait of the request.
-                self.seconds += clock() - begun
+                # Each step counts separately: the time between send() and the next send() is the request's wait.
+                self.seconds += clock() - started_at
             try:
                 value, error = (yield awaited), None
             except BaseException as raised:  # noqa: BLE001 - passed on to the coroutine
@@ -75,36 +75,36 @@ def record_and_throttle(
         response: Its response.
         version: The version of both.
         size: The request's size in bytes.
-        busy: The seconds of the event loop that it took.
+        busy: How many seconds of the event loop's time it took.
         mutation_quota: The meter of the partitions that it created or deleted.
         now: The time (s).
 
     Returns:
-        The response to send, and the seconds to throttle the client. The response carries the throttle time; that to a
-        throttled Fetch has no records.
+        The response to send, and the seconds to throttle the client. The response carries the throttle time. If a Fetch
+        is throttled, its response has no records.
     """
     throttle = max(
         quotas.record("request_percentage", user, client_id, busy * 100, now), mutation_quota.throttle_seconds
     )
-    # The size of the request, as in Kafka: compressed records count as they are sent.
+    # The size of the request counts, as in Kafka: compressed records count as they are sent.
     if isinstance(request, ProduceRequest):
         throttle = max(throttle, quotas.record("producer_byte_rate", user, client_id, size, now))
     elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
         fetched = len(response.encode(version))
         throttle = max(throttle, quotas.record("consumer_byte_rate", user, client_id, fetched, now))
         if throttle:
-            # The client fetches the records again after the pause. They count then, not now.
+            # The client fetches the records again after the pause, and they count then.
             quotas.unrecord("consumer_byte_rate", user, client_id, fetched, now)
-            # A session that this request has made is not named, so that the client sends a full Fetch again.
+            # A session that this request has created isn't named, so that the client sends a full Fetch again.
             session_id = request.session_id if request.session_epoch > 0 else 0
             response = FetchResponse(error_code=0, session_id=session_id, responses=[])
     elif isinstance(response, ShareFetchResponse):
-        # The records are not withheld as in Fetch: they are acquired by this client already, and no other member could
-        # have them until their locks expire.
+        # The records aren't withheld as in Fetch: this client has acquired them already, and no other member could have
+        # them before their locks expire.
         throttle = max(
             throttle, quotas.record("consumer_byte_rate", user, client_id, len(response.encode(version)), now)
         )
-    # Produce with acks=0 has no response to say it in; the connection is muted all the same.
+    # Produce with acks=0 has no response to carry the time, but the connection is muted all the same.
     if throttle and response is not None:
         for spec in response.fields():
             if spec.name == "throttle_time_ms" and version in spec.versions:

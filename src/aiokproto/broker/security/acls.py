@@ -74,7 +74,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations that imply another one if they are allowed: READ on a topic implies DESCRIBE."""
+"""Operations that imply another operation if they are allowed: READ on a topic implies DESCRIBE."""
 
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -123,11 +123,11 @@ class Acl(NamedTuple):
 
     Attributes:
         resource_type: The type of the resources.
-        name: Their name, or its prefix; the literal name ``*`` matches all.
+        name: Their name, or their prefix; the literal name ``*`` matches all.
         pattern_type: LITERAL or PREFIXED.
         principal: ``User:alice``; ``User:*`` matches every user.
         host: The client's IP address, or a network (``10.0.0.0/8``); ``*`` matches any.
-        operation: The operation; ALL matches every one.
+        operation: The operation; ALL matches every operation.
         permission: ALLOW or DENY.
     """
 
@@ -149,7 +149,8 @@ class Acl(NamedTuple):
         """Return whether the entry allows or denies the operation. Only ALLOW entries imply other operations."""
         if self.operation in (operation, Operation.ALL):
             return True
-        # As in Kafka's StandardAuthorizer: who is denied to read a topic may still be allowed to describe it.
+        # This is as in Kafka's StandardAuthorizer: a user who is denied to read a topic may still be allowed to
+        # describe it.
         return self.permission is Permission.ALLOW and self.operation in IMPLIED_BY.get(operation, ())
 
 
@@ -186,20 +187,20 @@ class AclFilter(NamedTuple):
             return False
         if self.name is None:
             return True
-        # MATCH selects the entries that apply to a resource of this name; the other types compare the entry's own name.
+        # MATCH selects the entries that apply to a resource of this name. The other types compare the entry's own name.
         if self.pattern_type is not PatternType.MATCH:
             return self.name == acl.name
-        # The entry's name is the prefix here, and the filter's name the resource.
+        # Here the entry's name is the prefix, and the filter's name is the resource.
         if acl.pattern_type is PatternType.PREFIXED:
             return self.name.startswith(acl.name)
         return acl.name in (self.name, WILDCARD)
 
 
 def check_host(host: str) -> None:
-    """Check the host of an entry as Kafka 4.4 does, which takes any name, although no client has one.
+    """Check the host of an entry as Kafka 4.4 does, which accepts any name, although no client has one.
 
     Raises:
-        ValueError: It is empty, or a network that is none.
+        ValueError: The host is empty, or isn't the network that it looks like.
     """
     if not host:
         raise ValueError("Host pattern cannot be null or empty")
@@ -210,12 +211,12 @@ def check_host(host: str) -> None:
             raise ValueError(f"Invalid CIDR notation '{host[:100]}'") from None
 
 
-# Clients with many addresses push out others; only the time of a few microseconds is lost.
+# Clients with many addresses push the others out, which costs only a few microseconds.
 @lru_cache(4096)
 def _has(pattern: str, host: str) -> bool:
-    """Return whether an address is another way to write an entry's host, or in its network.
+    """Return whether an address is another way to write an entry's host, or is in its network.
 
-    Kafka compares text, as Java writes addresses: ``0:0:0:0:0:0:0:1``. An entry may have that form, or any other.
+    Kafka compares text, in the form in which Java writes addresses: ``0:0:0:0:0:0:0:1``. An entry may have any form.
     """
     try:
         client = parse_address(host)
@@ -229,7 +230,7 @@ def _has(pattern: str, host: str) -> bool:
 def _network(text: str) -> IPv4Network | IPv6Network:
     length = text.rpartition("/")[2]
     if not (length.isascii() and length.isdigit()):
-        # Python takes masks, too.
+        # Python would accept masks, too.
         raise ValueError("the length of the network's prefix is missing")
     found = ip_network(text, strict=False)
     mapped = found.network_address.ipv4_mapped if isinstance(found, IPv6Network) else None

@@ -17,17 +17,17 @@ from aiokproto.errors import BrokerError
 class Required(NamedTuple):
     """An operation that a client needs on the resources that its request is about.
 
-    Without it, the parts of the request that name such a resource are refused, wherever in the request they are; for
-    the cluster and a transactional id that is all of it.
+    Without it, all parts of the request that name such a resource are refused. For the cluster and a transactional id
+    that is the whole request.
 
     Attributes:
         operation: The operation.
         resource_type: The type of the resources.
         versions: The versions of the request that need it.
         unless: An operation on the cluster that is enough instead.
-        together: Whether one resource without it refuses the parts that name others, too.
-        otherwise: What the handler does without it, if Kafka's response is not that of refused parts: the handler
-            checks it. Empty if it is checked before the handler is called.
+        together: Whether the parts that name other resources are refused, too, if one resource lacks it.
+        otherwise: What the handler does without it, if Kafka's response is different from the one for refused parts.
+            The handler then checks it. Empty if it is checked before the handler is called.
     """
 
     operation: Operation
@@ -38,7 +38,7 @@ class Required(NamedTuple):
     otherwise: str = ""
 
     def __str__(self) -> str:
-        """Return it for a table: "CREATE on TOPIC, or on CLUSTER"."""
+        """Return the requirement as a table shows it: "CREATE on TOPIC, or on CLUSTER"."""
         text = f"{self.operation.name} on {self.resource_type.name}"
         if self.unless is not None:
             text += f", or {'' if self.unless is self.operation else f'{self.unless.name} '}on CLUSTER"
@@ -48,7 +48,7 @@ class Required(NamedTuple):
 
 
 BROKERS_ONLY = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
-"""For requests between nodes of the cluster, and for handlers without a declaration: forgetting it is safe."""
+"""For requests between nodes of the cluster, and for handlers without a declaration, so that forgetting it is safe."""
 
 
 IsAuthorized = Callable[[Operation, ResourceType, str], bool]
@@ -73,39 +73,41 @@ def authorizing_request(
     is_authorized: IsAuthorized,
     name_of: NameOf,
 ) -> Steps[Authorization]:
-    """Authorize a request by what its API requires, except for what its handler checks, in steps.
+    """Authorize a request by what its API requires, in steps. What its handler checks is left out.
 
     Raises:
-        BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
+        BrokerError: The whole request is refused, with the code of the resource type that the client isn't authorized
+            for.
     """
     required = [
-        each
-        for each in requires
-        if not each.otherwise
-        and version in each.versions
-        and not (each.unless and is_authorized(each.unless, ResourceType.CLUSTER, CLUSTER_NAME))
+        need
+        for need in requires
+        if not need.otherwise
+        and version in need.versions
+        and not (need.unless and is_authorized(need.unless, ResourceType.CLUSTER, CLUSTER_NAME))
     ]
-    # These first: they concern the whole request. What names groups and topics may be served in part.
-    for each in required:
-        for name in _names_of_all(request, version, each.resource_type):
-            if not is_authorized(each.operation, each.resource_type, name):
-                raise BrokerError(REFUSALS[each.resource_type])
+    # Operations on the cluster and on transactional ids come first, since they concern the whole request. A request
+    # that names groups and topics may be served in part.
+    for need in required:
+        for name in _names_of_all(request, version, need.resource_type):
+            if not is_authorized(need.operation, need.resource_type, name):
+                raise BrokerError(REFUSALS[need.resource_type])
     error_of = _ErrorOf(required, is_authorized, groups_are_named=_groups_are_named(request, version))
-    # Dividing copies: a request that is permitted as it is, which most are, is served as it is.
+    # Dividing copies the request. Most requests are permitted as a whole, and are served as they are.
     for about in entities(request, name_of):
         if error_of(about):
             break
         yield
     else:
         return Authorization(request, [])
-    # Once, by the error, and not once for each name: a request may have 100,000.
+    # The request is divided once, by the error, and not once for each name: a request may have 100,000 names.
     parts = yield from dividing(request, error_of, name_of)
     permitted = parts.pop(ErrorCode.NONE, None)
-    # A refused topic is the error of its topic, not of the group or request around it, which may be served.
+    # A refused topic is an error of that topic, and not of the group or request around it, which may be served.
     refused = []
     for error, part in parts.items():
         refused.append((yield from _refusing(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC])))
-    if permitted is not None and any(each.together for each in required):
+    if permitted is not None and any(need.together for need in required):
         refused.append((yield from _refusing(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED, of_parts=True)))
         permitted = None
     return Authorization(permitted, refused)
@@ -125,7 +127,7 @@ def _names_of_all(request: Request[Any], version: int, resource_type: ResourceTy
         yield CLUSTER_NAME
     if resource_type is ResourceType.TRANSACTIONAL_ID:
         for value in _top_level(request, version, Role.TRANSACTIONAL_ID):
-            # Null is no transactional id; an empty one is.
+            # Null isn't a transactional id, but an empty one is.
             if value is not None:
                 yield value
 
@@ -137,22 +139,23 @@ def _top_level(request: Request[Any], version: int, role: Role) -> Iterator[Any]
 
 
 def _groups_are_named(request: Request[Any], version: int) -> bool:
-    """Whether a part of the request that names no group is about the group with the empty name, which can have offsets.
+    """Return whether the parts of a request that name no group are about the group with the empty name, which can have
+    offsets.
 
-    It is, unless the request lists groups, and lists none.
+    They are, unless the request has a list of groups, and the list is empty.
     """
     return any(True for _ in _top_level(request, version, Role.GROUP_ID)) or any(True for _ in listings(request))
 
 
 class _ErrorOf:
-    """The error of each entity of a request: NONE for those that the client is authorized for.
+    """The error of each entity of a request: NONE for an entity that the client is authorized for.
 
-    Each name is looked up once: a request may have thousands of partitions of one topic.
+    Each name is looked up once, because a request may have thousands of partitions of one topic.
     """
 
     def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized, *, groups_are_named: bool) -> None:
         self._is_authorized = is_authorized
-        self._of_parts = [each for each in required if each.resource_type in (ResourceType.GROUP, ResourceType.TOPIC)]
+        self._of_parts = [need for need in required if need.resource_type in (ResourceType.GROUP, ResourceType.TOPIC)]
         self._unnamed_group = "" if groups_are_named else None
         self._known: dict[tuple[ResourceType, str], bool] = {}
 

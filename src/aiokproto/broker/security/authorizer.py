@@ -1,8 +1,8 @@
 """Decides authorizations from ACLs, as Kafka's StandardAuthorizer does.
 
-Clients choose the names that are looked up, and a request may have 100,000 of them: a decision must not scan what has
-nothing to do with it. Entries are therefore found by resource and principal, and of a name only those prefixes are
-looked up whose length a PREFIXED entry has.
+Clients choose the names that are looked up, and a request may have 100,000 of them, so a decision must not scan
+unrelated entries. Entries are therefore found by resource and principal. Only those prefixes of a name are looked up
+whose length some PREFIXED entry has.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from aiokproto.codec.steps import Steps
 K = TypeVar("K")
 
 MAX_ACLS = 100_000
-"""Most entries: each costs memory, and filters scan all of them."""
+"""Most entries. Each costs memory, and filters scan all of them."""
 
 
 _COMPARED = 16
-"""Entries that a filter is compared with in a step."""
+"""How many entries a filter is compared with in a step."""
 
 
 class Authorizer:
     """ACLs, indexed by resource.
 
     A matching DENY wins over every ALLOW. Without a matching ALLOW the answer is deny, unless no entry at all matches
-    the resource and ``allow.everyone.if.no.acl.found`` is set. Super users are allowed everything, also what is denied.
+    the resource and ``allow.everyone.if.no.acl.found`` is set. Super users are allowed everything, even what is denied.
     """
 
     def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        # Dicts for their order: DescribeAcls returns entries in the order in which they were created.
+        # These are dicts because DescribeAcls returns entries in the order in which they were created.
         self._acls: dict[Acl, None] = {}
         self._of_principal: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
         self._by_name: dict[_Key, dict[str, dict[Acl, None]]] = {}
-        # How many resources of each length PREFIXED entries have.
+        # For each length, the number of resources in PREFIXED entries that have it.
         self._lengths: dict[ResourceType, Counter[int]] = defaultdict(Counter)
 
     def __iter__(self) -> Iterator[Acl]:
@@ -62,7 +62,7 @@ class Authorizer:
     # ---- entries
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Add entries; existing ones are ignored."""
+        """Add entries. Existing ones are ignored."""
         for acl in acls:
             if acl in self._acls:
                 continue
@@ -85,13 +85,13 @@ class Authorizer:
             if not self._by_name[key]:
                 del self._by_name[key]
                 if acl.pattern_type is PatternType.PREFIXED:
-                    # Unlike subtract(), this removes lengths that are left 0 times.
+                    # Unlike subtract(), this removes lengths whose count has become 0.
                     self._lengths[acl.resource_type] -= Counter([len(acl.name)])
 
     def finding(self, wanted: AclFilter) -> Steps[list[Acl]]:
         """Return the entries that a filter selects, in steps."""
         found: list[Acl] = []
-        # A copy: entries are added and removed between steps.
+        # Entries are added and removed between steps, so this iterates over a copy.
         for number, acl in enumerate(list(self._acls)):
             if wanted.matches(acl):
                 found.append(acl)
@@ -112,11 +112,11 @@ class Authorizer:
             named = True
             for acl in _of(of_resource, principal):
                 if acl.applies_to(principal, host) and acl.decides(operation):
-                    # At once: no later entry can change it.
+                    # This returns at once, because no later entry can change it.
                     if acl.permission is Permission.DENY:
                         return False
                     allowed = True
-        # One entry for the resource, whomever it is for, ends the exception, as in Kafka.
+        # One entry for the resource ends the exception, whichever principal it is for, as in Kafka.
         return allowed or (not named and self._allow_if_no_acl)
 
     def is_authorized_for_any(
@@ -125,16 +125,16 @@ class Authorizer:
         """Return whether a principal is authorized for an operation on any resource of a type
         (authorizeByResourceType).
 
-        The resource need not exist: an ALLOW entry suffices, unless a DENY entry covers all resources that it matches.
+        The resource need not exist: an ALLOW entry is enough, unless a DENY entry covers all resources that it matches.
         """
-        # The name that Kafka's Authorizer uses here. It stands for a resource without entries of its own.
+        # Kafka's Authorizer uses this name here. It stands for a resource without entries of its own.
         if self.is_authorized(principal, host, operation, resource_type, "hardcode"):
             return True
         found = [
             acl
-            for each in dict.fromkeys((principal, ANYONE))
-            for acl in self._of_principal.get((resource_type, each), ())
-            # Kafka does not consider implied operations here.
+            for granted in dict.fromkeys((principal, ANYONE))
+            for acl in self._of_principal.get((resource_type, granted), ())
+            # Kafka doesn't consider implied operations here.
             if acl.applies_to(principal, host) and acl.operation in (operation, Operation.ALL)
         ]
         denied = {(acl.pattern_type, acl.name) for acl in found if acl.permission is Permission.DENY}
@@ -149,8 +149,8 @@ class Authorizer:
         if name != WILDCARD:
             names.append((PatternType.LITERAL, WILDCARD))
         names += [(PatternType.PREFIXED, prefix) for prefix in _prefixes(name, self._lengths.get(resource_type, ()))]
-        for pattern_type, each in names:
-            of_resource = self._by_name.get((resource_type, pattern_type, each))
+        for pattern_type, pattern in names:
+            of_resource = self._by_name.get((resource_type, pattern_type, pattern))
             if of_resource is not None:
                 yield of_resource
 
@@ -163,7 +163,7 @@ def _key(acl: Acl) -> _Key:
 
 
 def _discard(acls: dict[K, dict[Acl, None]], key: K, acl: Acl) -> None:
-    """Remove an entry from those of a key, and the key with its last one."""
+    """Remove an entry from a key's entries, and remove the key with its last entry."""
     del acls[key][acl]
     if not acls[key]:
         del acls[key]
@@ -177,8 +177,11 @@ def _of(of_resource: dict[str, dict[Acl, None]], principal: str) -> Iterator[Acl
 
 
 def _prefixes(name: str, lengths: Iterable[int]) -> Iterator[str]:
-    """Yield the prefixes of a name that have one of the lengths. A name has up to 32,767 characters, and slicing and
-    hashing all of its prefixes takes as many times as long as itself."""
+    """Yield the prefixes of a name that have one of the lengths.
+
+    A name has up to 32,767 characters. Slicing and hashing all of its prefixes would take that many times as long as
+    hashing the name.
+    """
     for length in lengths:
         if length <= len(name):
             yield name[:length]
@@ -190,7 +193,7 @@ def _is_dominated(acl: Acl, denied: Collection[tuple[PatternType, str]], lengths
     Args:
         acl: The entry.
         denied: The resource patterns of DENY entries.
-        lengths: The lengths of the prefixes among them.
+        lengths: The lengths of the prefixes in ``denied``.
     """
     if acl.pattern_type is PatternType.LITERAL:
         if acl.name == WILDCARD:

@@ -43,14 +43,14 @@ class Upsertion(NamedTuple):
 
 
 class ScramCredentials:
-    """SCRAM credentials: of the users in :class:`Security`, and those that AlterUserScramCredentials has set.
+    """SCRAM credentials, of two kinds: users in :class:`Security`, and users that AlterUserScramCredentials has set.
 
-    Only the second kind is persisted: the first is made from its password again at every start. So it cannot be changed
-    by requests: PLAIN, which needs the password itself, would still take the old one, and what was deleted would be
-    there again after a restart.
+    Only the second kind is persisted, since the first is made from its password again at every start. Requests can't
+    change the first kind: PLAIN needs the password itself and would still accept the old one, and a deleted credential
+    would be there again after a restart.
 
     Attributes:
-        salts: The salts of the first kind, and of users that do not exist.
+        salts: The salts of the first kind, and of users that don't exist.
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
@@ -85,16 +85,16 @@ class ScramCredentials:
         """Delete and upsert credentials, in steps: one for each user.
 
         Returns:
-            For each user, the error for which nothing of it was changed, or None.
+            For each user, None, or the error because of which nothing was changed for the user.
         """
         changes: dict[str, list[Deletion | Upsertion]] = {}
-        every: list[Deletion | Upsertion] = [*deletions, *upsertions]
-        for change in every:
+        all_changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        for change in all_changes:
             changes.setdefault(change.user, []).append(change)
         results: dict[str, BrokerError | None] = {}
         for user, of_user in changes.items():
-            # The second change of a user rejects both, as in Kafka's ScramControlManager: the order in a request has no
-            # meaning.
+            # A second change of a user rejects both, as in Kafka's ScramControlManager, because the order in a request
+            # has no meaning.
             error = results[user] = self._check(of_user[0]) if len(of_user) == 1 else _twice()
             if error is None:
                 self._apply(of_user[0])
@@ -130,8 +130,8 @@ class ScramCredentials:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, str | int]]:
-        """Return the credentials set by AlterUserScramCredentials, for JSON. They are those of now, whenever they are
-        iterated, and in whichever thread."""
+        """Return the credentials set by AlterUserScramCredentials, for JSON, as they are now, whenever and in whichever
+        thread they are iterated."""
         return (
             {
                 "user": user,
@@ -146,10 +146,10 @@ class ScramCredentials:
         )
 
     def load_json(self, entries: Sequence[Mapping[str, str | int]], secret: str = "") -> None:
-        """Load what :meth:`to_json` returned, but for users that are given now, and the secret of the salts. Raises
-        KeyError or ValueError if it is invalid."""
+        """Load what :meth:`to_json` returned, and the secret of the salts. Users that are given now are left out.
+        Raises KeyError or ValueError if it is invalid."""
         if secret:
-            # Otherwise the salts that a restart changes would be those of users that do not exist.
+            # Without this, a restart would change the salts of users that don't exist, and of no others.
             self._make(Salts(bytes.fromhex(secret)))
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:

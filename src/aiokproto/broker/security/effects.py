@@ -1,7 +1,7 @@
-"""Security options that would have no effect are errors: a broker that was meant to be secured is not open by mistake.
+"""Security options that would have no effect are errors, so that a broker that should be secure isn't open by mistake.
 
-A rule says for the options whose names begin with one of its prefixes why they have no effect, if that is so. All rules
-of an option are asked. What is wrong with an option's value is checked where it is used.
+A rule has prefixes of option names. For an option with such a name it says why the option has no effect, if it has
+none. All rules of an option are applied. An option's value is checked where it is used, not here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Rule = Callable[[str, SecurityConfig], "str | None"]
 
 
 def check_effects(config: SecurityConfig) -> None:
-    """Check that every option that was given has an effect, and that what was given fits together.
+    """Check that every option that was given has an effect, and that the options fit together.
 
     Raises:
-        ConfigurationError: One has none, a mechanism lacks what it needs, or nobody can be a super user.
+        ConfigurationError: An option has no effect, a mechanism lacks what it needs, or no client can be a super user.
     """
     given = sorted(config.options.static)
     for name in given:
@@ -63,7 +63,7 @@ def _needs_client_certificates(name: str, config: SecurityConfig) -> str | None:
 
 def _needs_keys(name: str, config: SecurityConfig) -> str | None:
     if name == JWKS_URL:
-        # Without OAUTHBEARER, or with a validator beside it, it is a secret too many.
+        # A key set without OAUTHBEARER, or next to a validator, is reported as a secret too many.
         return None
     return None if config.options.value(JWKS_URL) else f" without {JWKS_URL}"
 
@@ -109,7 +109,7 @@ def super_users(config: SecurityConfig) -> list[str]:
 
 
 def _check_super_users(config: SecurityConfig) -> None:
-    everybody = _everybody(config)
+    names = _client_names(config)
     for user in super_users(config):
         try:
             principal = parse_principal(user)
@@ -120,12 +120,12 @@ def _check_super_users(config: SecurityConfig) -> None:
             raise ConfigurationError(
                 f"{_SUPER_USERS}: no client is {user!r}: the type of all principals is {ANONYMOUS.kind!r}"
             )
-        if everybody is not None and principal.name not in everybody:
+        if names is not None and principal.name not in names:
             raise ConfigurationError(f"{_SUPER_USERS}: no client can log in as {user!r}")
 
 
 def _check_spelling(user: str, name: str) -> None:
-    """Check for what is a name of its own, and meant otherwise: a client that got it would be a super user."""
+    """Check for a name that is valid but was meant otherwise: a client that got this name would be a super user."""
     if name == WILDCARD:
         raise ConfigurationError(f"{_SUPER_USERS}: {user!r} is not everybody: name each of them")
     if re.search(rf",\s*{ANONYMOUS.kind}:", name):
@@ -134,8 +134,8 @@ def _check_spelling(user: str, name: str) -> None:
         raise ConfigurationError(f"{_SUPER_USERS}: {user!r} has white space before the name")
 
 
-def _everybody(config: SecurityConfig) -> set[str] | None:
-    """Return the names that clients can have; None if they are not known."""
+def _client_names(config: SecurityConfig) -> set[str] | None:
+    """Return the names that clients can have, or None if they aren't known."""
     security = config.security
     if not security.sasl:
         certificates = security.tls and (

@@ -1,10 +1,10 @@
-"""The keys that verify signed tokens (KIP-768): a JSON Web Key Set (RFC 7517), of a file or of an identity provider.
+"""The keys that verify signed tokens (KIP-768): a JSON Web Key Set (RFC 7517), from a file or an identity provider.
 
-A set from a provider is loaded at the start, then in intervals, and when a token names a key that is not in it: that
+A set from a provider is loaded at the start, then in intervals, and when a token names a key that isn't in it. That
 token is rejected, as in Kafka, and the client's next attempt finds the key.
 
-Clients that have not logged in invent ids. So none is remembered, and all of them together cause one request a minute:
-Kafka has that limit for each id, and remembers 16.
+Clients that haven't logged in can invent ids. So no id is remembered, and all of them together cause one request a
+minute. Kafka has that limit for each id, and remembers 16.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from aiokproto.security.http_request import HttpError, parse_url, request
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
 _TIMEOUT = 10.0
 _AGAIN = 60.0
-"""Shortest time between two requests because of unknown keys (s)."""
+"""Shortest time between two requests that unknown keys cause (s)."""
 _LONGEST_ID = 1000
-"""Longest id that is taken for one, in characters, as in Kafka."""
+"""Longest text that is accepted as an id, in characters, as in Kafka."""
 _MAX_FILE = 1 << 20
 
 log = logging.getLogger("aiokproto.broker")
@@ -51,10 +51,10 @@ class Jwks:
     """A set of keys, by their ids.
 
     Args:
-        url: A URL, ``file:``, ``https:`` or ``http:``.
-        allow_http: Whether it may be ``http`` to another machine.
-        backoff: Wait before the second request at the start (s); doubles.
-        backoff_max: Longest such wait, and the time after which no further request begins (s).
+        url: A URL: ``file:``, ``https:`` or ``http:``.
+        allow_http: Whether the URL may be ``http`` to another machine.
+        backoff: How long to wait before the second request at the start (s); doubles each time.
+        backoff_max: Longest such wait, and the time after which no further request starts (s).
     """
 
     def __init__(self, url: str, *, allow_http: bool, backoff: float, backoff_max: float) -> None:
@@ -68,11 +68,11 @@ class Jwks:
             self._file: Path | None = Path(unquote(parts.path))
             return
         self._file = None
-        # Nothing secret is sent, but who can change the keys on the way can log in as anyone.
+        # Nothing secret is sent, but anyone who can change the keys on the way can log in as any user.
         self._url = parse_url(_URL, url, allow_http=allow_http)
 
     def find(self, key_id: str) -> Key | None:
-        """Return a key. If there is none, the set is loaded again, for the next token."""
+        """Return a key. If there is none, the set is loaded again for the next token."""
         if len(key_id) > _LONGEST_ID:
             return None
         found = self._keys.get(key_id)
@@ -80,15 +80,16 @@ class Jwks:
             now = monotonic()
             if now - self._missed_at > _AGAIN:
                 self._missed_at = now
-                # Once: a provider that is down must not get the requests of clients that do not exist.
+                # This makes one request only: a provider that is down must not get the requests of clients that don't
+                # exist.
                 self.refresh(again=False)
         return found
 
     async def load(self, *, again: bool = True) -> None:
-        """Load the set; if that fails, ``again`` for as long as the options say.
+        """Load the set. If that fails, try it ``again`` for as long as the options say.
 
         Raises:
-            ConfigurationError: It cannot be loaded, or is none.
+            ConfigurationError: The set can't be loaded, or is invalid.
         """
         loop = asyncio.get_running_loop()
         until, backoff = loop.time() + self._backoff_max, self._backoff
@@ -137,11 +138,11 @@ class Jwks:
 
 
 def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
-    """Return the set that the options name, which is still to be loaded; None if they name none.
+    """Return the set that the options name, which isn't loaded yet; None if they name none.
 
     Args:
         options: The options.
-        allow_http: Whether it may come by ``http`` from another machine.
+        allow_http: Whether the set may come by ``http`` from another machine.
 
     Raises:
         ConfigurationError: An option is missing or invalid, or a package is missing.
@@ -170,10 +171,10 @@ def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
 
 
 def parse_keys(data: bytes) -> dict[str, Key]:
-    """Return the public keys for signatures by id; others are left out.
+    """Return the public keys for signatures by id. Other keys are left out.
 
     Raises:
-        ValueError: The data is no JSON Web Key Set.
+        ValueError: The data isn't a JSON Web Key Set.
     """
     try:
         found = json.loads(data)["keys"]
@@ -213,7 +214,7 @@ def decoded(text: str) -> bytes:
     """Decode base64 for URLs, without padding.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text isn't base64.
     """
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

@@ -11,10 +11,11 @@ from aiokproto.broker.security.jwks import Jwks, decoded
 from aiokproto.broker.security.oauthbearer import Token
 
 _ALGORITHMS = {"RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "ES256": "EC", "ES384": "EC", "ES512": "EC"}
-"""The kind of key. Not ``none``, and no algorithm with a shared key."""
+"""The kind of key. ``none`` and algorithms with a shared key are left out."""
 
 _WHITE = "".join(map(chr, range(33)))
-"""What Java's ``trim()`` removes. Python's ``strip()`` removes more: two subjects of a provider would be one."""
+"""What Java's ``trim()`` removes. Python's ``strip()`` removes more, and would make one of two subjects of a
+provider."""
 
 
 class JwtValidator:
@@ -41,7 +42,7 @@ class JwtValidator:
         """Return the claims of a valid token.
 
         Raises:
-            ValueError: It is invalid.
+            ValueError: The token is invalid.
         """
         parts = token.split(".")
         if len(parts) != 3:
@@ -50,7 +51,7 @@ class JwtValidator:
         self._verify(header, f"{parts[0]}.{parts[1]}".encode(), decoded(parts[2]))
         now = self._now() / 1000
         expires = _seconds(claims, "exp")
-        # Kafka asks for the claim only. A token of the future is of a wrong clock, or lives longer than it says.
+        # Kafka only requires the claim. A token from the future comes from a wrong clock, or lives longer than it says.
         if _seconds(claims, "iat") > now + self._skew:
             raise ValueError("the token was issued in the future")
         if now - self._skew >= expires:
@@ -59,7 +60,9 @@ class JwtValidator:
             raise ValueError("the token is not valid yet")
         self._check_parties(claims)
         scope = claims.get(self._scope, "")
-        if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
+        if not isinstance(scope, str) and not (
+            isinstance(scope, list) and all(isinstance(item, str) for item in scope)
+        ):
             raise ValueError(f"the claim {self._scope!r} is neither text nor a list of texts")
         user = claims.get(self._subject)
         if not isinstance(user, str) or not user.strip(_WHITE):
@@ -69,7 +72,7 @@ class JwtValidator:
     def _check_parties(self, claims: dict[str, Any]) -> None:
         audience = claims.get("aud", [])
         listed = audience if isinstance(audience, list) else [audience]
-        given = {one for one in listed if isinstance(one, str)}
+        given = {name for name in listed if isinstance(name, str)}
         if self._audiences and not given & self._audiences:
             raise ValueError("the token is for another audience")
         if self._issuer and claims.get("iss") != self._issuer:

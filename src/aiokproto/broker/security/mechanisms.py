@@ -1,9 +1,10 @@
 """Which SASL mechanisms a listener has: those that were named, or whose secrets were given, and no others.
 
 ``sasl.enabled.mechanisms`` names them. Without it they follow from the secrets: ``users`` are for PLAIN and SCRAM,
-``token_validator`` and ``sasl.oauthbearer.jwks.endpoint.url`` for OAUTHBEARER, ``aws_access_keys`` for AWS_MSK_IAM. A
-mechanism that is named without what it needs is an error, and so is a secret that no named mechanism uses: either is a
-listener other than the one that was meant. SCRAM alone needs nothing, as AlterUserScramCredentials can give it users.
+``token_validator`` and ``sasl.oauthbearer.jwks.endpoint.url`` for OAUTHBEARER, ``aws_access_keys`` for AWS_MSK_IAM.
+It's an error to name a mechanism without what it needs, or to give a secret that no named mechanism uses, because
+either makes a listener other than the one that was meant. Only SCRAM needs nothing, since AlterUserScramCredentials can
+give it users.
 
 Unsecured tokens let anyone log in as anyone. So no mechanism follows from the consent to them: it must be named too.
 """
@@ -28,7 +29,7 @@ _USES = {
     "OAUTHBEARER": ("token_validator", JWKS_URL, "unsecured_tokens"),
     "AWS_MSK_IAM": ("aws_access_keys",),
 }
-"""What a mechanism verifies logins by: one of these."""
+"""What each mechanism can verify logins with: it needs one of these."""
 
 _ASKS = {
     "PLAIN": "users",
@@ -36,7 +37,7 @@ _ASKS = {
     " as anyone",
     "AWS_MSK_IAM": "aws_access_keys",
 }
-"""What a mechanism cannot do without."""
+"""What a mechanism can't do without."""
 
 
 _CLIENT_AUTH_OF = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "requested", ssl.CERT_REQUIRED: "required"}
@@ -50,11 +51,11 @@ class SecurityConfig(NamedTuple):
 
     @property
     def secrets(self) -> list[str]:
-        """The names of what was given to verify logins by."""
+        """The names of the arguments and options that were given to verify logins."""
         security = self.security
         given = {
             "users": bool(security.users),
-            # A validator may be an object, and an empty one at that.
+            # A validator may be an object, even one that is empty.
             "token_validator": security.token_validator is not None,
             "unsecured_tokens": security.unsecured_tokens,
             "aws_access_keys": bool(security.aws_access_keys),
@@ -74,7 +75,7 @@ class SecurityConfig(NamedTuple):
 
     @property
     def following(self) -> dict[str, str]:
-        """The values of options that were not given, and follow from the arguments: those that are in force."""
+        """The values of options that weren't given but follow from the arguments. These values are in force."""
         found = {}
         if self.security.sasl and NAMED not in self.options.static:
             found[NAMED] = ",".join(self.mechanisms)
@@ -84,10 +85,11 @@ class SecurityConfig(NamedTuple):
 
 
 def check_mechanisms(config: SecurityConfig) -> None:
-    """Check that a listener with SASL has mechanisms, these what they need, and secrets a mechanism.
+    """Check that a listener with SASL has mechanisms, each mechanism has what it needs, and each secret has a
+    mechanism.
 
     Raises:
-        ConfigurationError: One has not.
+        ConfigurationError: Something is missing.
     """
     if not config.security.sasl:
         return

@@ -33,7 +33,7 @@ _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _INITIAL = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _AUTH = re.compile(r"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 _LATEST = 1 << 62
-"""Later than any time in milliseconds: the lifetime of a session has 64 bits in the response."""
+"""Later than any time in milliseconds. The lifetime of a session has 64 bits in the response."""
 _REFUSED = b'{"status":"invalid_token"}'
 
 
@@ -46,8 +46,8 @@ class OAuthBearerSaslServer:
         self._refused = False
 
     def step(self, token: bytes) -> bytes:
-        # The client is to acknowledge the error with %x01. Another token is refused as well: a connection that is not
-        # authenticated could send them without end.
+        # The client should acknowledge the error with %x01. Another token is refused as well, because a connection that
+        # isn't authenticated could send tokens without end.
         if self._refused:
             raise AuthenticationFailed(_REFUSED.decode())
         message = _INITIAL.fullmatch(token.decode("utf-8", "replace"))
@@ -61,11 +61,11 @@ class OAuthBearerSaslServer:
             with calling("token_validator"):
                 found = self._validate(bearer["token"])
             claims = _checked(found)
-            # JSON can escape what no response could carry: UnicodeEncodeError is a ValueError.
+            # JSON can escape characters that no response can carry. UnicodeEncodeError is a ValueError.
             claims.user.encode()
         except ValueError:
             # RFC 7628 §3.2.3: the server reports the error in a challenge, the client acknowledges it with %x01, and
-            # only then the exchange fails.
+            # only then does the exchange fail.
             self._refused = True
             return _REFUSED
         authorization_id = message["authzid"] or ""
@@ -79,14 +79,14 @@ class OAuthBearerSaslServer:
 
 
 def _checked(found: Any) -> Token:
-    """Return what a validator has returned, if that is a :class:`Token`; an object with its attributes is, too."""
+    """Return a validator's result if it's a :class:`Token`, or an object with the attributes of one."""
     if isinstance(found, CoroutineType):
-        # Not awaited, it would be reported a second time.
+        # A coroutine that isn't awaited would be reported a second time.
         found.close()
     user, expires = getattr(found, "user", None), getattr(found, "expires", None)
     if isinstance(user, str) and user and type(expires) is int and 0 <= expires < _LATEST:
         return Token(user, expires)
-    # Without the value, which may be the token.
+    # The error leaves out the value, which may be the token.
     raise LoginError(
         f"token_validator returned {type(found).__name__}: expected a Token, with the name of a user and a time in"
         " milliseconds since the epoch, of a plain function"
@@ -94,8 +94,8 @@ def _checked(found: Any) -> Token:
 
 
 def unsecured_validator(now: Callable[[], int]) -> TokenValidator:
-    """Return Kafka's default validator, which accepts unsecured JSON Web Tokens. For tests only: the tokens are not
-    signed.
+    """Return Kafka's default validator, which accepts unsecured JSON Web Tokens. Use it for tests only, since the
+    tokens aren't signed.
 
     Args:
         now: Returns the time in milliseconds since the epoch.

@@ -24,7 +24,7 @@ class PlainSaslServer:
             if not given:
                 raise AuthenticationFailed(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # In constant time, and with one text for both cases: neither must show whether the user exists.
+        # The comparison takes constant time, and both cases have one text: neither must show whether the user exists.
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)
@@ -33,10 +33,10 @@ class PlainSaslServer:
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:
-    """Check that the authorization id, if there is one, is the user itself: Kafka has no impersonation.
+    """Check that the authorization id, if there is one, is the user itself. Kafka has no impersonation.
 
     Raises:
-        AuthenticationFailed: It is another user.
+        AuthenticationFailed: The id is another user.
     """
     if authorization_id not in ("", user):
         raise AuthenticationFailed(

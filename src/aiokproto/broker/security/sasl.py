@@ -8,8 +8,8 @@
     any state ── an unexpected request, a failed exchange, an expired session ──> FAILED
 
 After SaslHandshake v0 tokens are sent as bare frames without headers, after v1 inside of SaslAuthenticate (KIP-152). A
-connection whose session expires must authenticate again with the same mechanism as the same principal (KIP-368); until
-that is complete, nothing but the exchange is served.
+client whose session expires must authenticate again with the same mechanism, as the same principal (KIP-368). Until
+that is complete, the broker serves nothing but the exchange.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SaslAuthenticator:
     Attributes:
         principal: The authenticated principal; None before. It stays while the client re-authenticates.
         by_token: Whether the client authenticated with a delegation token (KIP-48).
-        failure: Why the connection must be closed after the current response; None while it need not.
+        failure: Why the connection must be closed after the current response; None if it need not be closed.
     """
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], SaslServer]], max_reauth_ms: int, clock: Clock) -> None:
@@ -92,8 +92,8 @@ class SaslAuthenticator:
         """
         state = self._state
         if state is _SaslState.COMPLETE:
-            # Checked when a request comes, not by a timer: an idle connection may stay, and re-authenticate late
-            # (KIP-368).
+            # The expiry is checked when a request comes, and not by a timer: an idle connection may stay, and
+            # re-authenticate late (KIP-368).
             expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
                 self._fail("the session has expired, and the client did not re-authenticate")
@@ -103,7 +103,8 @@ class SaslAuthenticator:
                 return None
             self._fail(f"{api_name(api_key)} was received during SASL authentication")
             return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, detail=self.failure)
-        # All others are closed without a response: an unauthenticated client learns nothing.
+        # Other requests get no response before the connection is closed, so that an unauthenticated client learns
+        # nothing.
         allowed = {SaslHandshakeRequest.api_key}
         if state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             allowed.add(ApiVersionsRequest.api_key)
@@ -112,7 +113,7 @@ class SaslAuthenticator:
         return None
 
     def api_versions_answered(self) -> None:
-        """Record that ApiVersions was answered. As in Kafka, it is not served again before authentication."""
+        """Record that ApiVersions was answered. As in Kafka, it isn't served again before authentication."""
         if self._state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             self._state = _SaslState.HANDSHAKE_REQUEST
 
@@ -122,7 +123,7 @@ class SaslAuthenticator:
         enabled = list(self._mechanisms)
         mechanism = request.mechanism
         if self.complete:
-            # As in Kafka, re-authentication needs a session that expires, and begins at most once per second (KIP-368).
+            # As in Kafka, re-authentication needs a session that expires, and starts at most once per second (KIP-368).
             now = self._clock.time()
             soon = self._reauthenticated_at is not None and now - self._reauthenticated_at < _MIN_REAUTH_SECONDS
             if self._ends is None or soon:
@@ -131,7 +132,8 @@ class SaslAuthenticator:
         if mechanism not in self._mechanisms:
             self._fail(f"SASL mechanism {mechanism!r} is not enabled")
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-        # Fails with the first token, as in Kafka: only SaslAuthenticate can return a message for the user.
+        # Another mechanism fails with the first token, as in Kafka, because only SaslAuthenticate can return a message
+        # for the user.
         if self.principal is not None and mechanism != self._mechanism:
             self._changed_mechanism = mechanism
         self._mechanism = mechanism
@@ -160,10 +162,10 @@ class SaslAuthenticator:
         )
 
     def token(self, token: bytes) -> bytes:
-        """Process a bare token. The returned one is sent as a bare frame too, unless there is a :attr:`failure`.
+        """Process a bare token. The result is sent as a bare frame too, unless there is a :attr:`failure`.
 
         Raises:
-            LoginError: It cannot be judged.
+            LoginError: The token can't be judged.
         """
         try:
             return self._step(token)[0]
@@ -183,7 +185,7 @@ class SaslAuthenticator:
         proof = exchange.authenticated_user
         if proof is None:
             return answer, 0
-        # Checked on every (re-)authentication: a connection must not change its principal (KIP-368).
+        # Every (re-)authentication checks this, since a connection must not change its principal (KIP-368).
         principal = Principal("User", proof.user)
         if self.principal not in (None, principal):
             raise AuthenticationFailed(
@@ -191,9 +193,9 @@ class SaslAuthenticator:
             )
         self.principal, self.by_token = principal, proof.by_token
         self._state = _SaslState.COMPLETE
-        # An exchange is used once: it holds the nonce and the user's credential.
+        # An exchange is used once. It holds the nonce and the user's credential, so it's dropped here.
         self._exchange = None
-        return answer, self._begin_session(proof.expires)
+        return answer, self._start_session(proof.expires)
 
     def _answer(self, exchange: SaslServer, token: bytes) -> bytes:
         what = f"what verifies logins by {self._mechanism}"
@@ -202,19 +204,20 @@ class SaslAuthenticator:
                 return exchange.step(token)
         except (AuthenticationFailed, LoginError):
             raise
-        # Even a BrokerError, which would be answered: its text may be a secret, and the variables of its frames are.
+        # This includes a BrokerError, which would be answered: its text may be a secret, and so are its frames'
+        # variables.
         except Exception as error:  # noqa: BLE001 - whatever the application raises
             raised = error.__cause__ or error if isinstance(error, CallbackError) else error
             why = LoginError(f"{what} raised {without_text(raised)}")
             why.__traceback__ = without_frames(raised).__traceback__
-        # Here, so that the error is not even its context.
+        # The error is raised out here, so that the original one isn't even its context.
         raise why
 
-    def _begin_session(self, expires: int | None) -> int:
+    def _start_session(self, expires: int | None) -> int:
         """Start the session, and return its lifetime in milliseconds; 0 for the lifetime of the connection."""
         limits = [self._max_reauth_ms] if self._max_reauth_ms else []
         if expires is not None:
-            # Tokens expire by wall time; the session then runs on the steady clock, which nobody sets back.
+            # Tokens expire by wall time. The session then runs on the monotonic clock, which can't be set back.
             limits.append(max(expires - self._clock.wall(), 0))
         self._ends = self._clock.time() + min(limits) / 1000 if limits else None
         return min(limits, default=0)

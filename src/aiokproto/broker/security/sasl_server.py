@@ -11,21 +11,21 @@ class AuthenticationFailed(Exception):
     """A client failed to authenticate.
 
     Attributes:
-        detail: The reason to report to the client; None if it would reveal whether a user exists. Of a long one, which
-            repeats what the client sent, only the beginning is kept.
+        detail: The reason to report to the client; None if it would reveal whether a user exists. A long reason, which
+            repeats what the client sent, is shortened.
     """
 
     def __init__(self, detail: str | None = None) -> None:
-        # A response has room for 32,767 bytes, and a token for more.
+        # A response has room for 32,767 bytes, and a token can be longer.
         self.detail = shortened(detail) if detail is not None else None
         super().__init__(self.detail or "invalid credentials")
 
 
 class LoginError(Exception):
-    """A login is neither right nor wrong: code of the application that judges it failed, or something is a bug.
+    """A login is neither right nor wrong: the application's code that judges it failed, or there is a bug.
 
-    The connection is closed, so that the client tries again, and the broker logs it. Its text names the type of what
-    was raised, and never has that error's text, which may repeat a token or password.
+    The connection is closed, so that the client tries again, and the broker logs the error. The error's text names the
+    type of the original exception, and never repeats its text, which may contain a token or password.
     """
 
 
@@ -35,7 +35,7 @@ class AuthenticatedUser(NamedTuple):
     Attributes:
         user: The user's name.
         expires: When the authentication expires, in milliseconds since the epoch; None for never.
-        by_token: Whether it used a delegation token instead of the user's own secret (KIP-48).
+        by_token: Whether the client used a delegation token instead of the user's own secret (KIP-48).
     """
 
     user: str
@@ -53,7 +53,7 @@ class SaslServer(Protocol):
     authenticated_user: AuthenticatedUser | None
 
     def step(self, token: bytes) -> bytes:
-        """Process a token of the client, and return the one to send.
+        """Process a token from the client, and return the token to send.
 
         Raises:
             AuthenticationFailed: The exchange has failed.

@@ -27,7 +27,7 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 SALT_BYTES = 16
 
 _LONGEST = 1 << 16
-"""Longest message of a client, in bytes. Everyone can send one, and matching it takes the event loop's time."""
+"""Longest message of a client, in bytes. Anyone can send one, and matching it takes the event loop's time."""
 
 
 class Mechanism(IntEnum):
@@ -48,7 +48,7 @@ class Mechanism(IntEnum):
 
 
 class Credential(NamedTuple):
-    """What the server stores of a password: enough to verify a client proof, not enough to make one."""
+    """What the server stores about a password: enough to verify a client proof, not enough to make one."""
 
     salt: bytes
     iterations: int
@@ -72,13 +72,14 @@ def credential_of(mechanism: Mechanism, password: str, salt: bytes | None = None
 
 
 class Salts:
-    """Salts by user, always the same: of users whose passwords the broker has, and of users that do not exist.
+    """Salts by user, for users whose passwords the broker has and users that don't exist. A user's salt is always the
+    same.
 
-    Who asks for the salt of a user that does not exist gets one, too, and learns nothing by it, nor by asking again.
-    PostgreSQL does the same.
+    A client that requests the salt of a user who doesn't exist gets one, too. It learns nothing from that, nor from a
+    second request. PostgreSQL does the same.
 
     Args:
-        secret: What salts are made of, so that nobody can tell one from a random one.
+        secret: The key from which salts are derived, so that clients can't tell them from random ones.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -95,7 +96,7 @@ class Salts:
 
 
 # Names escape comma and equals sign as =2C and =3D. Attributes that are ignored must still match the grammar of RFC
-# 5802 §7, of which Kafka has the part in ASCII.
+# 5802 §7. Kafka implements its ASCII part.
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _CLIENT_FIRST = re.compile(
@@ -130,7 +131,7 @@ class ScramSaslServer:
 
         Args:
             mechanism: The mechanism.
-            credentials: The credentials of users, and the salts of users that do not exist.
+            credentials: The credentials of users, and the salts of users that don't exist.
             tokens: The delegation tokens; None for none.
             nonce: Returns the server's part of the nonce.
         """
@@ -155,7 +156,7 @@ class ScramSaslServer:
         if message is None:
             raise AuthenticationFailed
         name = _unescape(message["user"])
-        extensions = dict(each.split("=", 1) for each in message["extensions"].split(",")[1:])
+        extensions = dict(extension.split("=", 1) for extension in message["extensions"].split(",")[1:])
         self._account = self._account_of(name, by_token=extensions.get("tokenauth", "").lower() == "true")
         found = self._account.credential
         check_authorization_id(_unescape(message["authzid"] or ""), name)
@@ -176,10 +177,10 @@ class ScramSaslServer:
     def _final(self, text: str, account: Account) -> str:
         known = account.credential
         message = _CLIENT_FINAL.fullmatch(text)
-        # The nonce proves that the message belongs to this exchange, and is not a replay (RFC 5802 §5.1).
+        # The nonce proves that the message belongs to this exchange, and isn't a replay (RFC 5802 §5.1).
         if message is None or message["nonce"] != self._nonce:
             raise AuthenticationFailed
-        # The client repeats its GS2 header here, under the signature, so that a man in the middle cannot downgrade
+        # The client repeats its GS2 header here, under the signature, so that a man in the middle can't downgrade
         # channel binding.
         if _from_base64(message["binding"]) != self._header.encode():
             raise AuthenticationFailed
@@ -187,9 +188,9 @@ class ScramSaslServer:
         digest = self._mechanism.digest
         signature = hmac.digest(known.stored_key, auth_message, digest)
         proof = _from_base64(message["proof"])
-        # Not strict: the length is checked below, together with the proof.
+        # The zip isn't strict because the length is checked below, together with the proof.
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
-        # StoredKey is a hash of ClientKey, so a stolen credential does not allow to make a proof (RFC 5802 §3).
+        # StoredKey is a hash of ClientKey, so a stolen credential isn't enough to make a proof (RFC 5802 §3).
         if len(proof) != len(signature) or not hmac.compare_digest(
             hashlib.new(digest, client_key).digest(), known.stored_key
         ):

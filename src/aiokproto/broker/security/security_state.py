@@ -1,7 +1,7 @@
 """The security state that all nodes share, and its only writer: ACLs, SCRAM credentials, delegation tokens, quotas.
 
-It is persisted as ``security.json`` (in Kafka, as records of the metadata log). The whole file is written after
-changes, which are rare: in a thread, once for all that came meanwhile. Each request that has changed something waits.
+It is persisted as ``security.json`` (in Kafka, as records of the metadata log). Changes are rare. A thread writes the
+whole file after them, once for all changes that came meanwhile. Each request that has changed something waits for that.
 """
 
 from __future__ import annotations
@@ -44,15 +44,73 @@ from aiokproto.runtime import create_task
 log = logging.getLogger("aiokproto.broker")
 
 
+class SecurityFile:
+    """Writes the whole file after changes, one write at a time: changes during a write go into the next one.
+
+    Code that has changed something awaits :meth:`saved` before it acknowledges the change.
+
+    Args:
+        state: The state that the file stores.
+        thread: The thread that writes the file.
+        path: The file.
+    """
+
+    def __init__(self, state: SecurityState, thread: OpeningThread, path: Path) -> None:
+        self._state = state
+        self._thread = thread
+        self._path = path
+        self._changes = self._saved = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Note a change."""
+        self._changes += 1
+
+    async def saved(self) -> None:
+        """Return once the changes up to now are in the file. Cancelling doesn't end a write that has started.
+
+        Raises:
+            OSError: The file can't be written. The next call tries it again.
+        """
+        wanted = self._changes
+        while self._saved < wanted:
+            if self._writing is None:
+                self._writing = create_task(self._write())
+                self._writing.add_done_callback(self._ended)
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        changes, text = self._changes, self._state.snapshot()
+        await self._thread.run(lambda: replace_file(self._path, text()))
+        self._saved = changes
+
+    def _ended(self, writing: asyncio.Task[None]) -> None:
+        self._writing = None
+        # The exception is retrieved here because all tasks that await the write may have been cancelled.
+        if not writing.cancelled():
+            writing.exception()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file that only its owner can read. A crash leaves the old file or the new one."""
+    # The text is written to a file beside it, which is then renamed.
+    temporary = path.with_suffix(".tmp")
+    # A file that a crash has left would keep its mode.
+    temporary.unlink(missing_ok=True)
+    # The mode matters, because SCRAM credentials allow offline guessing of passwords.
+    write_private(temporary, text)
+    temporary.replace(path)
+
+
 class SecurityState:
-    """Authenticates and authorizes clients, and persists what these decisions are based on.
+    """Authenticates and authorizes clients, and persists the state on which these decisions are based.
 
     Attributes:
-        authorizer: Decides authorizations; None if ``authorizer.class.name`` is not set: everything is allowed.
+        authorizer: Decides authorizations. None if ``authorizer.class.name`` isn't set: then everything is allowed.
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
         protocol: The security protocol of the listeners.
-        following: Values of options that were not given, and follow from the arguments.
+        following: Values of options that weren't given but follow from the arguments.
         client_quotas: The quotas.
     """
 
@@ -66,10 +124,10 @@ class SecurityState:
             security: Protocol and secrets.
             options: The brokers' options.
             clock: The brokers' clock.
-            thread: The thread in which the file is written.
+            thread: The thread that writes the file.
 
         Raises:
-            ConfigurationError: An option is invalid, or the file is.
+            ConfigurationError: An option or the file is invalid.
         """
         config = SecurityConfig(security, options)
         allow = bool(options.value("allow.everyone.if.no.acl.found"))
@@ -91,10 +149,10 @@ class SecurityState:
             self._load()
 
     async def start(self) -> None:
-        """Load what validates tokens. Cancelling closes the connection to the endpoint.
+        """Load the keys that validate tokens. Cancelling closes the connection to the endpoint.
 
         Raises:
-            ConfigurationError: It cannot be loaded.
+            ConfigurationError: They can't be loaded.
         """
         if self._jwks is not None:
             await self._jwks.load()
@@ -105,7 +163,7 @@ class SecurityState:
             self._jwks.refresh()
 
     async def close(self) -> None:
-        """Stop loading keys, and write what was changed and nobody has waited for."""
+        """Stop loading keys, and write the changes that no request has waited for."""
         if self._jwks is not None:
             self._jwks.close()
         await self._save_behind()
@@ -137,10 +195,10 @@ class SecurityState:
     # ---- persisted changes
 
     async def saved(self) -> None:
-        """Return once all changes up to now are in the file. Every handler that has changed something awaits it.
+        """Return once all changes up to now are in the file. Every handler that has changed something awaits this.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file can't be written.
         """
         await self._file.saved()
 
@@ -189,7 +247,8 @@ class SecurityState:
         security = config.security
         validate, access_keys = self._validator(security, config.options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
-            # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
+            # PLAIN can't use self.credentials, because it needs the password itself, which AlterUserScramCredentials
+            # doesn't carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, self.credentials, self.tokens),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, self.credentials, self.tokens),
@@ -231,7 +290,7 @@ class SecurityState:
                 raise ValueError(f"version {document['version']} is not supported, expected 1")
             self.credentials.load_json(document["scram_credentials"], document.get("scram_secret", ""))
             self.client_quotas.load_json(document["client_quotas"])
-            # Files written before delegation tokens were supported have no such key.
+            # A file from before delegation tokens were supported has no such key.
             self.tokens.load_json(document.get("delegation_tokens", []))
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:
@@ -253,61 +312,3 @@ def _read(entry: Sequence[str]) -> Acl:
         Operation[operation],
         Permission[permission],
     )
-
-
-class SecurityFile:
-    """Writes the whole file after changes, one write at a time: what changes during one is in the next.
-
-    Who has changed something awaits :meth:`saved` before it says so.
-
-    Args:
-        state: What the file stores.
-        thread: The thread in which the file is written.
-        path: The file.
-    """
-
-    def __init__(self, state: SecurityState, thread: OpeningThread, path: Path) -> None:
-        self._state = state
-        self._thread = thread
-        self._path = path
-        self._changes = self._saved = 0
-        self._writing: asyncio.Task[None] | None = None
-
-    def changed(self) -> None:
-        """Note a change."""
-        self._changes += 1
-
-    async def saved(self) -> None:
-        """Return once the changes up to now are in the file. Cancelling does not end a write that has begun.
-
-        Raises:
-            OSError: It cannot be written. The next call tries it again.
-        """
-        wanted = self._changes
-        while self._saved < wanted:
-            if self._writing is None:
-                self._writing = create_task(self._write())
-                self._writing.add_done_callback(self._ended)
-            await asyncio.shield(self._writing)
-
-    async def _write(self) -> None:
-        changes, text = self._changes, self._state.snapshot()
-        await self._thread.run(lambda: replace_file(self._path, text()))
-        self._saved = changes
-
-    def _ended(self, writing: asyncio.Task[None]) -> None:
-        self._writing = None
-        # Retrieved, as if it were awaited: all who do may have been cancelled.
-        if not writing.cancelled():
-            writing.exception()
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file that only its owner can read. A crash leaves the old file or the new one."""
-    # Written beside and renamed.
-    temporary = path.with_suffix(".tmp")
-    # One that a crash has left would keep the mode that it has.
-    temporary.unlink(missing_ok=True)
-    # SCRAM credentials allow offline guessing of passwords.
-    write_private(temporary, text)
-    temporary.replace(path)

@@ -15,7 +15,7 @@ class ClientSession:
     Attributes:
         host: The client's IP address.
         sasl: The state of SASL authentication; None if the listener has no SASL.
-        turns: Counts the work for the connection, and yields to others.
+        turns: Counts the work for the connection, and yields to other tasks.
     """
 
     def __init__(self, host: str, principal: Principal, sasl: SaslAuthenticator | None) -> None:
@@ -33,14 +33,14 @@ class ClientSession:
 
     @property
     def authenticated(self) -> bool:
-        """Whether the client has authenticated, or the listener does not require it."""
+        """Whether the client has authenticated, or the listener doesn't require it."""
         return self.sasl is None or self.sasl.principal is not None
 
     def check_delegation(self) -> None:
         """Check that the client can use delegation token APIs (KIP-48).
 
         An anonymous client has no user to create a token for. A client that authenticated with a token must not create
-        others, or a leaked token could be extended forever.
+        others, because a leaked token could then be extended forever.
 
         Raises:
             BrokerError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -51,5 +51,5 @@ class ClientSession:
 
     @property
     def failure(self) -> str | None:
-        """Why the connection must be closed after the current response; None while it need not."""
+        """Why the connection must be closed after the current response; None if it need not be closed."""
         return self.sasl.failure if self.sasl is not None else None

@@ -1,4 +1,4 @@
-"""The security arguments of a ``Cluster`` that Kafka's options cannot express: secrets and callables."""
+"""The security arguments of a ``Cluster`` that Kafka's options can't express: secrets and callables."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class Security:
     """The security protocol, and the secrets of users.
 
-    Without ``sasl.enabled.mechanisms`` those mechanisms are on whose secrets are given: PLAIN and SCRAM by ``users``,
-    OAUTHBEARER by ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url``, AWS_MSK_IAM by ``aws_access_keys``.
+    Without ``sasl.enabled.mechanisms`` the given secrets enable mechanisms: ``users`` enables PLAIN and SCRAM,
+    ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url`` enables OAUTHBEARER, ``aws_access_keys`` enables
+    AWS_MSK_IAM.
 
     Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
     ``connections.max.reauth.ms``, ``ssl.keystore.location`` (private key and certificates: PEM, PKCS#12, JKS or JCEKS),
@@ -30,22 +31,22 @@ class Security:
 
     Attributes:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
-        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, and cannot change
-            these.
+        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, but it can't
+            change these.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
-        ssl_crlfile: A PEM file with revocation lists (CRL): clients whose certificate is in them are rejected. There
-            must be a list of the authority that signed it. A new file is read for the next connection. Needs
-            ``ssl.client.auth``.
-        ssl_crl_check_chain: Whether the certificates of authorities in between must not be in it either.
+        ssl_crlfile: A PEM file with revocation lists (CRL). Clients whose certificate is in them are rejected. There
+            must be a list of the authority that signed the certificate. A new file is read for the next connection.
+            Needs ``ssl.client.auth``.
+        ssl_crl_check_chain: Whether the certificates of intermediate authorities must not be revoked either.
         token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. Any other error, and a
-            result that is no ``Token``, closes the connection, and is logged without its text. The options
-            ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, by the keys of
+            result that isn't a ``Token``, closes the connection, and is logged without its text. The options
+            ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, with the keys of
             ``sasl.oauthbearer.jwks.endpoint.url``.
         aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.
-        unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts tokens that nobody
-            has signed: anyone can log in as anyone. For tests only. Default False.
+        unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts unsigned tokens,
+            with which anyone can log in as anyone. For tests only. Default False.
         sasl_oauth_allow_http: Whether the keys of ``sasl.oauthbearer.jwks.endpoint.url`` may come by ``http`` from
-            another machine: who can change them on the way logs in as anyone. Default False.
+            another machine. Anyone who can change them on the way can log in as any user. Default False.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -59,10 +60,10 @@ class Security:
     sasl_oauth_allow_http: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the protocol exists, and has what the other arguments are about; and that secrets are some.
+        """Check that the protocol exists, that it fits the other arguments, and that secrets aren't empty.
 
         Raises:
-            ConfigurationError: It has not, or an argument is none.
+            ConfigurationError: An argument is invalid or has no effect.
         """
         if self.protocol not in PROTOCOLS:
             raise ConfigurationError(f"security.protocol: {self.protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -93,7 +94,7 @@ class Security:
             raise ConfigurationError(f"token_validator={self.token_validator!r}: expected a function, or None")
         if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
             raise ConfigurationError(f"ssl_context={self.ssl_context!r}: expected an ssl.SSLContext, or None")
-        # "false", from a file or the environment, would be true.
+        # The text "false", from a file or the environment, would be true.
         for name in ("ssl_crl_check_chain", "unsecured_tokens", "sasl_oauth_allow_http"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: expected True or False")
@@ -115,7 +116,7 @@ class Security:
 
 
 def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, what: str) -> None:
-    """Check that every name has a secret: an environment variable that is missing must not let everybody in."""
+    """Check that every name has a secret, so that an environment variable that is missing doesn't let everyone in."""
     if not isinstance(secrets, Mapping):
         raise ConfigurationError(f"{argument}: expected a {what} for each name, in a mapping")
     for name, secret in secrets.items():
@@ -132,5 +133,5 @@ def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, wha
 
 
 def _can_be_sent(text: str) -> bool:
-    # PLAIN separates by NUL.
+    # PLAIN separates its parts by NUL.
     return is_unicode(text) and "\0" not in text

@@ -18,19 +18,22 @@ from aiokproto.security.tls.options import TLS_OPTIONS, parse_tls
 from aiokproto.security.tls.stores import StoreError
 from aiokproto.security.tls.subject import subject_of
 
+logger = logging.getLogger("aiokproto.broker")
+
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 _INTERNAL_ERROR = bytes((21, 3, 3, 0, 2, 2, 80))
-"""A record with one alert (RFC 5246, section 7.2), fatal."""
+"""A record with one fatal alert (RFC 5246, section 7.2)."""
 
 
 class AlertingObject(ssl.SSLObject):
     """Sends the alert of a handshake that failed, as Kafka does, so that the client learns why.
 
-    asyncio drops the connection with what OpenSSL still has to send. So the failure looks like a handshake that waits
-    for more, upon which asyncio writes; the client closes, or asyncio's timeout for handshakes ends it.
+    asyncio drops the connection together with what OpenSSL still has to send. So this makes the failure look like a
+    handshake that waits for more, because asyncio then writes. The client closes the connection, or asyncio's timeout
+    for handshakes ends it.
 
-    To bytes that are no TLS OpenSSL has no alert. Java has one, from which clients see what listens here.
+    OpenSSL has no alert for bytes that aren't TLS. Java has one, which shows clients what listens here.
     """
 
     _failure: ssl.SSLError | None = None
@@ -53,10 +56,11 @@ class AlertingObject(ssl.SSLObject):
             self._failure = error
             if not self._outgoing.pending:
                 self._outgoing.write(_INTERNAL_ERROR)
-            # By its number: asyncio before Python 3.11 does not look at the class.
+            # asyncio before Python 3.11 looks at the number, not at the class.
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, str(error)) from error
 
 
+_CRL_OPTION = "ssl_crlfile"
 _OPTIONS = tuple(name for name in TLS_OPTIONS if name.replace("_", ".") in BROKER)
 
 
@@ -82,11 +86,12 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
             " or Security(ssl_context=…)"
         )
     contents = {option: read(option, path) for option, path in parsed.files.items()}
-    # Given as text: an option of a broker names no other source.
+    # Secrets are given as text, because a broker's option names no other source.
     secrets = {_spell(name): value for name, value in values.items() if _spell(name) in parsed.secrets}
     context = make_context(parsed, contents, secrets)
     context.sslobject_class = AlertingObject
-    # As Kafka: it costs the broker more than the client, which may ask for it as often as it likes.
+    # Renegotiation is off, as in Kafka: it costs the broker more than the client, which could request it as often as it
+    # likes.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
     if context.verify_mode is not ssl.CERT_NONE and parsed.trusted is None:
@@ -102,18 +107,13 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
 
 
 def principal_of(tls: ssl.SSLObject | None) -> Principal:
-    """Return the principal of a client certificate: its subject; ANONYMOUS without a certificate."""
+    """Return the principal of a client certificate, which is its subject; ANONYMOUS without a certificate."""
     certificate = tls.getpeercert(binary_form=True) if tls is not None else None
     return Principal("User", subject_of(certificate)) if certificate else ANONYMOUS
 
 
-logger = logging.getLogger("aiokproto.broker")
-
-_OPTION = "ssl_crlfile"
-
-
 class _Revocations:
-    """The lists that a context has. OpenSSL adds lists, and takes an authority's latest one: none is ever removed."""
+    """The lists that a context has. OpenSSL adds lists, and uses an authority's latest one. It never removes any."""
 
     def __init__(self, context: ssl.SSLContext, path: Path) -> None:
         self._context = context
@@ -124,7 +124,7 @@ class _Revocations:
         """Read the file if it has changed.
 
         Raises:
-            ConfigurationError: It cannot be used. It is not read again until it changes.
+            ConfigurationError: The file can't be used. It isn't read again until it changes.
         """
         try:
             found = self._path.stat()
@@ -134,12 +134,12 @@ class _Revocations:
         if state != self._state:
             self._state = state
             try:
-                load_revocations(self._context, read(_OPTION, self._path))
+                load_revocations(self._context, read(_CRL_OPTION, self._path))
             except StoreError as error:
-                raise ConfigurationError(f"{_OPTION}={str(self._path)!r}: {error}") from None
+                raise ConfigurationError(f"{_CRL_OPTION}={str(self._path)!r}: {error}") from None
 
     def renew(self) -> None:
-        """The same, for a new connection: with a file that cannot be used the earlier lists stay, after a warning."""
+        """Read the file for a new connection. If it can't be used, this logs a warning, and the earlier lists stay."""
         try:
             self.load()
         except ConfigurationError as error:
@@ -152,17 +152,17 @@ def check_revocations(context: ssl.SSLContext, path: Path, *, chain: bool) -> No
     Args:
         context: The context.
         path: The file with the lists, in PEM.
-        chain: Whether authorities in between must not be revoked either.
+        chain: Whether intermediate authorities must not be revoked either.
 
     Raises:
-        ConfigurationError: The file cannot be used.
+        ConfigurationError: The file can't be used.
     """
     revocations = _Revocations(context, path)
     revocations.load()
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if chain else ssl.VERIFY_CRL_CHECK_LEAF
     base: Any = context.sslobject_class
 
-    # The event loop makes one for each connection, and has no other call before a handshake.
+    # The event loop creates one object for each connection, and makes no other call before the handshake.
     class Checked(base):  # type: ignore[misc]
         @classmethod
         def _create(cls, *args: Any, **options: Any) -> Any:

@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48, KIP-373): short-lived credentials of a user for jobs that must not have the user's own
 secret.
 
-A token's secret is the HMAC of its id under ``delegation.token.secret.key``: the broker stores no token secrets.
+A token's secret is the HMAC of its id under ``delegation.token.secret.key``, so the broker stores no token secrets.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aiokproto.broker.security.security_state import SecurityFile
 
 MAX_TOKENS = 10_000
-"""Most tokens at a time: each costs memory, and a part of the file."""
+"""Most tokens at a time. Each costs memory, and a part of the file."""
 MAX_OWNED = 100
-"""Most tokens of one owner: nobody may take all of them, and any user can create its own."""
+"""Most tokens of one owner. Any user can create its own tokens, and must not take all of them."""
 MAX_NAMES = 4096
 """Most characters of all principals in one token."""
 
@@ -39,13 +39,13 @@ class DelegationToken:
     """A delegation token. Times are milliseconds since the epoch.
 
     Attributes:
-        token_id: Its id, which is the user name in SCRAM.
+        token_id: The token's id, which is the user name in SCRAM.
         owner: The user that it authenticates.
-        requester: The user that created it: the owner, or one with CREATE_TOKENS on the owner (KIP-373).
+        requester: The user that created it: the owner, or a user with CREATE_TOKENS on the owner (KIP-373).
         renewers: The users besides the owner that can renew and expire it.
         issued: When it was created.
         expires: When it expires unless it is renewed.
-        ends: The latest time to which it can be renewed.
+        ends: The latest time until which it can be renewed.
     """
 
     token_id: str
@@ -94,7 +94,7 @@ class DelegationTokens:
         return hmac.digest(self._secret, token.token_id.encode(), "sha512")
 
     def check_enabled(self) -> None:
-        """Raise :class:`BrokerError` DELEGATION_TOKEN_AUTH_DISABLED if ``delegation.token.secret.key`` is not set."""
+        """Raise :class:`BrokerError` DELEGATION_TOKEN_AUTH_DISABLED if ``delegation.token.secret.key`` isn't set."""
         if not self._secret:
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
 
@@ -113,15 +113,15 @@ class DelegationTokens:
                 also applies to 0 and below.
 
         Raises:
-            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens, in
-                all or of the owner, or principals.
+            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION if there are too many
+                tokens, in all or of the owner, or too many principals.
         """
-        # The login has only the owner's name. Kafka checks only renewers, so a token for "Group:alice" is a token for
-        # "User:alice" there, although the ACLs of "User:alice" did not permit it.
-        if any(each.kind != "User" for each in (owner, *renewers)):
+        # The login has only the owner's name. Kafka checks only renewers, so there a token for "Group:alice" is a token
+        # for "User:alice", although the ACLs of "User:alice" didn't permit it.
+        if any(principal.kind != "User" for principal in (owner, *renewers)):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can own and renew a token")
         self.check_enabled()
-        names = sum(len(str(each)) for each in (owner, requester, *renewers))
+        names = sum(len(str(principal)) for principal in (owner, requester, *renewers))
         if self._owned[owner] >= MAX_OWNED or len(self._tokens) >= MAX_TOKENS or names > MAX_NAMES:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
@@ -137,8 +137,8 @@ class DelegationTokens:
         return token
 
     def renew(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Extend a token to ``period_ms`` from now; capped by ``delegation.token.expiry.time.ms``, which also applies
-        to 0 and below.
+        """Extend a token to ``period_ms`` from now. ``delegation.token.expiry.time.ms`` caps the period, and also
+        applies to 0 and below.
 
         Returns:
             The new expiry time.
@@ -153,7 +153,7 @@ class DelegationTokens:
         return self._set_expiry(token, self._now() + _limited(period_ms, self._renewal))
 
     def expire(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Set a token's expiry to ``period_ms`` from now; below 0 removes it at once.
+        """Set a token's expiry to ``period_ms`` from now. A period below 0 removes the token at once.
 
         Returns:
             The new expiry time.
@@ -172,7 +172,7 @@ class DelegationTokens:
         return now
 
     def sweep(self) -> bool:
-        """Remove expired tokens; returns whether there were some."""
+        """Remove expired tokens, and return whether there were any."""
         now = self._now()
         expired = [token for token in self if token.has_expired(now)]
         for token in expired:
@@ -186,7 +186,8 @@ class DelegationTokens:
         token = self._tokens.get(token_id)
         if token is None or not self._secret:
             return None
-        # Computed on first use: it takes thousands of hashes, and most tokens are used with one mechanism.
+        # The credential is computed on first use: it takes thousands of hashes, and most tokens are used with one
+        # mechanism.
         known = self._credentials.get((token_id, mechanism))
         if known is None:
             known = credential_of(mechanism, base64.b64encode(self.hmac(token)).decode())
@@ -229,8 +230,8 @@ class DelegationTokens:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, Any]]:
-        """Return the tokens without their secrets, for JSON. They are those of now, whenever they are iterated, and in
-        whichever thread."""
+        """Return the tokens without their secrets, for JSON, as they are now, whenever and in whichever thread they are
+        iterated."""
         return map(asdict, list(self))
 
     def load_json(self, entries: Sequence[Mapping[str, Any]]) -> None:

@@ -55,23 +55,24 @@ from aiokproto.errors import BrokerError, DecodeError
 from aiokproto.security.tracebacks import without_frames
 
 _LIMITS = Limits(memory=64 << 20)
-"""Of one decoded request: 100,000 partitions with their objects take a third of it, more than any client sends."""
+"""The limit of one decoded request: 100,000 partitions with their objects take a third of it, more than any client
+sends."""
 
 _LONG = 1 << 12
-"""Bytes of a request from which on it is decoded in steps: at once, this much takes a millisecond or two."""
+"""A request of more bytes is decoded in steps, because decoding this much at once takes a millisecond or two."""
 
 _REQUEST = 8 * ITEM
-"""What a request counts as in the budget of its connection, besides its items: a client can send thousands at once."""
+"""What a request counts as in its connection's budget, besides its items: a client can send thousands at once."""
 
 _BYTE = 16
-"""What a byte of a request counts as that is decoded at once."""
+"""What each byte counts as in a request that is decoded at once."""
 
 _MANY = 64
-"""Items of a request from which on its response is encoded in steps."""
+"""The response to a request with more items is encoded in steps."""
 
 _SHORT = 1 << 10
-"""Longest request in bytes that is decoded to refuse it before a login, in the form of its own response: strangers send
-it, and decoding and refusing takes a second for 500 KB."""
+"""Longest request in bytes that is decoded before a login, so that it's refused in the form of its own response. Longer
+ones aren't, because strangers can send them, and decoding and refusing 500 KB takes a second."""
 
 _API_VERSIONS_OF_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
@@ -141,7 +142,7 @@ class Dispatcher:
                 token = connection.sasl.token(bytes(data))
             except LoginError as error:
                 raise CloseConnection(f"the login failed: {error}", bug=without_frames(error)) from None
-            # Without a response: a bare token has no place for an error (KIP-152 has added one).
+            # A bare token has no field for an error (KIP-152 has added one), so there's no response.
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
@@ -152,12 +153,12 @@ class Dispatcher:
         except DecodeError as error:
             # Without a header there is no correlation id to respond to.
             raise CloseConnection(f"a request header cannot be decoded: {error}") from None
-        # By the header alone: the body of most requests that come before authentication is never decoded.
+        # The header alone decides, so the body of most requests that come before authentication is never decoded.
         refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
-        # With a refusal the client gets its response first, and the connection is closed after that.
+        # If there is a refusal, the client gets its response first, and the connection is closed after that.
         if refusal is None or len(data) > _SHORT:
             _close_if_authentication_failed(connection)
-        # By this broker's own table, not by Kafka's latest: versions that ApiVersions does not list are not served.
+        # This broker's own table decides, not Kafka's latest: versions that ApiVersions doesn't list aren't served.
         handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
@@ -177,7 +178,7 @@ class Dispatcher:
             if refusal is not None:
                 refused = refusing(request, header.api_version, refusal.code, refusal.detail)
                 response, throttle = await turns.finish(refused), 0.0
-            # The usual broker has no quotas: then nothing is measured, and no response is encoded twice to count its
+            # The usual broker has no quotas. Then nothing is measured, and no response is encoded twice to count its
             # bytes.
             elif self._quotas.client_quotas:
                 response, throttle = await self._handle_with_quotas(handler, request, context, len(data))
@@ -194,15 +195,15 @@ class Dispatcher:
         except TruncatedResponse as truncated:
             whole = encode_response(truncated.response, header.api_version, header.correlation_id)
             raise CloseConnection(str(truncated), bytes(whole[: truncated.size])) from None
-        # Expected: the text says why, and a traceback would not help.
+        # This is expected: the text says why, and a traceback wouldn't help.
         except CloseConnection:
             raise
         except LoginError as error:
             raise CloseConnection(
                 f"{name} from {header.client_id!r} failed: {error}", bug=without_frames(error)
             ) from None
-        # A bug of ours. The client sees a lost connection and retries; an error code would have a meaning that is not
-        # ours to give.
+        # This is a bug of ours. The client sees a lost connection and retries. An error code would have a meaning that
+        # isn't ours to give.
         except Exception as error:
             raise CloseConnection(f"{name} from {header.client_id!r} failed: {error}", bug=error) from error
 
@@ -232,7 +233,7 @@ class Dispatcher:
     async def _handle_with_quotas(
         self, handler: Handler, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
-        # Faults included: a delay that a test injects is suspended time, and is not measured.
+        # The timer includes faults: a delay that a test injects is suspended time, and isn't measured.
         timer = ProcessingTimer(self._handle_with_faults(handler, request, context))
         response = await timer
         sent, throttle = record_and_throttle(
@@ -276,13 +277,14 @@ class Dispatcher:
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         try:
-            # Nothing to split, in the usual broker without ACLs.
+            # The usual broker has no ACLs, so there is nothing to split.
             if self._runtime.security.authorizer is None:
                 return await handler.handle(request, context)
             permitted, refused = await context.turns.finish(
                 authorizing_request(request, context.version, handler.requires, context.is_authorized, self._name_of)
             )
-            # When all is refused there is no response to merge into: one of the refusals is it.
+            # When everything is refused there is no response to merge into, and one of the refusals becomes the
+            # response.
             response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
             refusal = await context.turns.finish(refusing(request, context.version, error.code, error.detail))
@@ -308,7 +310,7 @@ class Dispatcher:
         """Return the handler that refuses an API which is not served; None if the connection is closed instead."""
         # A broker of an old release (as_version) closes the connection: it cannot know APIs that were added later.
         is_old = self._served is not SERVED and self._served is not UNSTABLE
-        # Requests between brokers and controllers come from no client, and Kafka's broker closes the connection too.
+        # Only brokers and controllers send these requests, and Kafka's broker closes the connection too.
         if is_old or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
@@ -316,7 +318,8 @@ class Dispatcher:
 
     def _unsupported_version(self, header: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)
-        # No response would be understood: its form depends on the version, which this broker does not know.
+        # The client wouldn't understand any response, because its form depends on the version, which this broker
+        # doesn't know.
         if header.api_key != ApiVersionsRequest.api_key or served is None:
             raise CloseConnection(f"{api_name(header.api_key)} v{header.api_version} is not served")
         # ApiVersions is refused in the form of v0, which every client can decode. Since Kafka 2.4 the refusal lists the

@@ -18,37 +18,39 @@ from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.runtime.timeouts import timeout
 from aiokproto.texts import counted
 
-# A client that connects and sends nothing must not hold a socket for asyncio's default of a minute.
+# asyncio's default is a minute, and a client that connects and sends nothing must not hold a socket for that long.
 TLS_HANDSHAKE_SECONDS = 30.0
 
 AUTHENTICATION_SECONDS = 30.0
-"""How long a client may take to authenticate, from the time when its connection is accepted and TLS is set up."""
+"""How long a client may take to authenticate, from when its connection has been accepted and TLS is set up."""
 
 SLOT_SECONDS = 90.0
-"""How long a connection waits for one of ``max.connections``. The broker reads nothing from it, so it would not notice
-that the client has closed it or is gone. TLS and login of the connection before take less."""
+"""How long a connection waits for one of ``max.connections``. The broker reads nothing from it, so it wouldn't notice
+that the client has closed it or has died. TLS and login of the connection ahead take less."""
 
 LOGIN_MEMORY = 16 << 20
-"""Bytes of all frames that are being received from clients which have not authenticated yet: everyone can announce one,
-and memory is allocated for it. Longer ones wait."""
+"""The most bytes of all frames that are being received from clients which haven't authenticated yet. Anyone can
+announce a frame, and memory is allocated for it. Further frames wait."""
 
 MAX_WAITING = 128
-"""Sockets that wait for one of ``max.connections``, or for the end of their quota: as many as a listen backlog usually
-has. Kafka stops accepting instead. The broker does not read from a socket that waits, so it does not notice that the
-client has closed it, and the socket keeps its file descriptor."""
+"""How many sockets may wait for one of ``max.connections``, or for the end of their quota: as many as a listen backlog
+usually has. Kafka stops accepting instead. The broker doesn't read from a socket that waits, so it doesn't notice that
+the client has closed it, and the socket keeps its file descriptor."""
 
 SMALL_LOGIN = 1 << 16
-"""Longest frame in bytes that needs none of it: logins do not wait for those who announce more than they send."""
+"""Longest frame in bytes that needs none of :data:`LOGIN_MEMORY`, so that logins don't wait for clients which announce
+more than they send."""
 
 
 class RequestMemory:
-    """A budget of bytes, for which connections wait in order.
+    """The memory of all requests that are received or served (``queued.max.request.bytes``): connections wait for it in
+    order.
 
-    As in Kafka's ``SimpleMemoryPool``, a request is received while any of it is left, and may take more than that: one
-    that is larger than the budget must not wait for ever.
+    As in Kafka's ``SimpleMemoryPool``, a request is received while any memory is left, and may take more than that. A
+    request that is larger than the limit would otherwise wait forever.
 
     Args:
-        limit: In bytes.
+        limit: The limit in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -57,26 +59,26 @@ class RequestMemory:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self, size: int) -> None:
-        """Take so many bytes, once any are left. Cancelling gives up the place."""
+        """Take ``size`` bytes as soon as any are left. Cancelling gives up the place in the queue."""
         if self._waiting or self._used >= self._limit:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
-                # Its turn had come, and is the next one's now.
-                self._begin_next()
+                # Its turn had come, and goes to the next one now.
+                self._wake_next()
                 raise
         self._used += size
-        self._begin_next()
+        self._wake_next()
 
     def release(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give back ``size`` bytes."""
         self._used -= size
-        self._begin_next()
+        self._wake_next()
 
-    def _begin_next(self) -> None:
-        # One only: it takes its bytes before another one may look.
+    def _wake_next(self) -> None:
+        # Only one is woken: it takes its bytes before another one may look.
         while self._waiting and self._used < self._limit:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -106,17 +108,17 @@ class Listener:
         self._max_frame = options.number("socket.request.max.bytes")
         # A client that has not authenticated yet must not make the broker allocate 100 MB (CVE-2022-34917).
         self._max_unauthenticated_frame = min(self._max_frame, options.number("sasl.server.max.receive.size"))
-        self._most = options.number("max.connections")
-        self._slots = asyncio.Semaphore(self._most)
+        self._max_connections = options.number("max.connections")
+        self._slots = asyncio.Semaphore(self._max_connections)
         self._waiting = 0
         self._per_address = options.number("max.connections.per.ip")
         self._max_idle = options.seconds("connections.max.idle.ms")
         memory = options.number("queued.max.request.bytes")
-        # None in the usual broker, which then counts nothing.
+        # It's None in the usual broker, which then counts nothing.
         self._memory = RequestMemory(memory) if memory > 0 else None
         self._logins = RequestMemory(LOGIN_MEMORY)
         self._addresses: Counter[str] = Counter()
-        # When each connection began to wait for its client, in that order: the longest idle one comes first.
+        # The time at which the broker started to wait for each client, in that order: the longest idle one comes first.
         self._idle_since: dict[ClientConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_check_at = 0.0
@@ -128,30 +130,32 @@ class Listener:
 
     @asynccontextmanager
     async def accept(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
-        """Accept a connection, before its TLS handshake. At ``max.connections`` it waits, unread, until another one is
-        closed, but not for longer than :data:`SLOT_SECONDS`.
+        """Accept a connection, before its TLS handshake.
+
+        At ``max.connections`` it waits, unread, until another one is closed, but for at most :data:`SLOT_SECONDS`.
 
         Raises:
-            CloseConnection: Its address has too many connections (``max.connections.per.ip``), or opens them faster
-                than its quota permits; or no other one was closed (``max.connections``).
+            CloseConnection: Its address has too many connections (``max.connections.per.ip``) or opens them faster than
+                its quota permits, or no other connection was closed (``max.connections``).
             ConnectionError: The TLS handshake fails.
         """
         peer = client.info("peername")
         host = str(peer[0]) if peer else "?"
         throttle = self._quotas.record_connection(host, self._clock.time()) if self._security.client_quotas else 0.0
-        # Kafka's ConnectionQuotas rejects these at once, and makes connections above max.connections wait.
+        # Kafka's ConnectionQuotas rejects these at once, too, and makes connections above max.connections wait.
         if self._addresses[host] >= self._per_address:
             raise CloseConnection(
                 f"{host} has {counted(self._per_address, 'connection')}, the limit (max.connections.per.ip)"
             )
-        # Counted before it waits for anything: otherwise one address could hold any number of sockets that wait.
+        # The connection is counted before it waits for anything. Otherwise one address could hold any number of sockets
+        # that wait.
         self._addresses[host] += 1
         try:
             await self._wait_for_slot(host, throttle)
             try:
                 if self.tls is not None:
                     await client.start_tls(self.tls, TLS_HANDSHAKE_SECONDS)
-                # After the handshake, so that the client certificate is known.
+                # The session needs the client certificate, so the handshake comes first.
                 session = self._security.connect(host, client.info("ssl_object"))
                 late = asyncio.get_running_loop().call_later(AUTHENTICATION_SECONDS, _close_unless, client, session)
                 try:
@@ -172,19 +176,19 @@ class Listener:
         self._waiting += 1
         try:
             if throttle:
-                # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
-                # reconnect at once.
+                # Kafka keeps the socket open for the throttle time (KIP-612), because clients would reconnect at once
+                # if it was closed at once.
                 await sleep(self._clock, throttle)
                 raise CloseConnection(
                     f"{host} opens connections faster than its quota connection_creation_rate permits"
                 )
             async with timeout(SLOT_SECONDS):
                 await self._slots.acquire()
-        # Another class than the built-in one before Python 3.11.
+        # asyncio.TimeoutError isn't the built-in class before Python 3.11.
         except asyncio.TimeoutError:
             raise CloseConnection(
-                f"the broker has {counted(self._most, 'connection')}, the limit (max.connections), and its turn has not"
-                f" come within {SLOT_SECONDS:g} s"
+                f"the broker has {counted(self._max_connections, 'connection')}, the limit (max.connections), and"
+                f" its turn has not come within {SLOT_SECONDS:g} s"
             ) from None
         finally:
             self._waiting -= 1
@@ -197,13 +201,14 @@ class Listener:
             EOFError: The client closed the connection, or it was idle for ``connections.max.idle.ms``.
             ConnectionError: The connection is lost.
         """
-        self._begin_waiting(client)
+        self._start_idle_time(client)
         taken = login = 0
         try:
             size = await client.read_size()
-            # For each frame anew: the limit changes in the middle of a connection.
+            # The limit changes in the middle of a connection, so it's looked up for each frame.
             limit = self._max_frame if connection.authenticated else self._max_unauthenticated_frame
-            # Before any memory is allocated for it. A negative size is another protocol, such as TLS or HTTP.
+            # The size is checked before any memory is allocated. A negative one is another protocol, such as TLS or
+            # HTTP.
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.authenticated else "sasl.server.max.receive.size"
                 raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
@@ -219,26 +224,27 @@ class Listener:
         finally:
             if login:
                 self._logins.release(login)
-            # A request that is being served, or a Fetch that waits, is not idle.
+            # A connection whose request is being served, or whose Fetch waits, isn't idle.
             self._idle_since.pop(client, None)
             if self._memory is not None:
                 self._memory.release(taken)
 
     def served(self, frame: bytes | memoryview) -> None:
-        """Give back the memory of a frame that :meth:`receive` has returned."""
+        """Give back the memory of a frame that :meth:`receive` returned."""
         if self._memory is not None:
             self._memory.release(len(frame))
 
     async def send(self, client: ClientConnection, response: bytes | bytearray) -> None:
-        """Send a response. A client that does not read it is idle. Raises like :meth:`receive`."""
-        self._begin_waiting(client)
+        """Send a response. A client that doesn't read it is idle. Raises like :meth:`receive`."""
+        self._start_idle_time(client)
         try:
             await client.send(response)
         finally:
             self._idle_since.pop(client, None)
 
-    def _begin_waiting(self, client: ClientConnection) -> None:
-        # At the end of the dict, which keeps it ordered: only its first entries have to be looked at.
+    def _start_idle_time(self, client: ClientConnection) -> None:
+        # The entry goes to the end of the dict, which keeps it ordered, so that only the first entries have to be
+        # looked at.
         self._idle_since[client] = asyncio.get_running_loop().time()
         if self._timer is None:
             self._schedule_idle_check()
@@ -248,17 +254,18 @@ class Listener:
         await sleep(self._clock, seconds)
 
     def _schedule_idle_check(self) -> None:
-        # On the event loop's clock, also under a VirtualClock: the client measures its own idle time in real time.
+        # The check runs on the event loop's clock even under a VirtualClock, because the client measures its own idle
+        # time in real time.
         loop = asyncio.get_running_loop()
         since = next((since for client, since in self._idle_since.items() if not client.closing), loop.time())
         self._idle_check_at = since + self._max_idle
         self._timer = loop.call_at(self._idle_check_at, self._close_idle)
 
     def _close_idle(self) -> None:
-        # The loop calls a timer up to its clock's resolution early: without max() the check would spin.
+        # The loop may call a timer early, by its clock's resolution. Without max() the check would spin.
         now = max(asyncio.get_running_loop().time(), self._idle_check_at)
         for client, since in list(self._idle_since.items()):
-            # The others began to wait later.
+            # The others started to wait later.
             if since + self._max_idle > now:
                 break
             client.close()
@@ -266,6 +273,6 @@ class Listener:
 
 
 def _close_unless(client: ClientConnection, session: ClientSession) -> None:
-    """Close a connection that is still not authenticated."""
+    """Close a connection that still hasn't authenticated."""
     if not session.authenticated:
         client.close()

@@ -21,16 +21,16 @@ from aiokproto.texts import counted
 
 MAX_LOGGED = 10
 WINDOW = 10.0
-"""At most so many lines in so many seconds: everyone can cause them, also without a login."""
+"""The most lines in this many seconds: anyone can cause a line, even without a login."""
 
 _LONGEST = 500
-"""Longest text of a line, in characters: it can have what the client has sent."""
+"""The longest text of a line, in characters. It can contain what the client has sent."""
 
 log = logging.getLogger("aiokproto.broker")
 
 
 class RefusalLog:
-    """Logs which connections a node closes, and why; what is left out is counted, and the number logged.
+    """Logs which connections a node closes, and why. Beyond a limit it only counts them, and logs the number.
 
     Args:
         node_id: The node.
@@ -42,7 +42,7 @@ class RefusalLog:
         self._end: asyncio.TimerHandle | None = None
 
     def warn(self, peer: object, why: str, bug: Exception | None = None) -> None:
-        """Log that a connection is closed; for a bug as an error, with its traceback."""
+        """Log that a connection is closed: as a warning, or as an error with its traceback if the reason is a bug."""
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(WINDOW, self.report)
         self._closed += 1
@@ -52,7 +52,7 @@ class RefusalLog:
             log.log(level, text, self._node_id, peer, shown(why, _LONGEST), exc_info=bug)
 
     def report(self) -> None:
-        """End the window: log how many lines were left out in it."""
+        """End the window, and log how many lines it left out."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -63,18 +63,18 @@ class RefusalLog:
 
 
 class ReservedPort:
-    """Reserves a port with a socket that is bound to it but does not listen: connections are refused.
+    """Reserves a port with a socket that is bound to it but doesn't listen, so that connections are refused.
 
     Without it the operating system could give the port to another process, or to a client as the local port of its own
-    reconnect attempt: TCP then connects that socket to itself.
+    reconnect attempt. TCP would then connect that socket to itself.
     """
 
     def __init__(self) -> None:
         self._held: socket.socket | None = None
 
     def hold(self, family: int, address: Any) -> None:
-        """Bind to the address of a closed server socket. If that fails the port is not reserved."""
-        # At most one socket per node.
+        """Bind to the address of a closed server socket. If that fails, the port isn't reserved."""
+        # A node holds at most one socket.
         self.release()
         if family == socket.AF_UNSPEC:
             # The simulated network never assigns a port twice.
@@ -84,7 +84,7 @@ class ReservedPort:
             if os.name == "posix":
                 # Connections of the stopped node may still be in TIME_WAIT.
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # As asyncio binds its servers. Without it the port would be taken for IPv4 as well.
+            # asyncio binds its servers this way, too. Without it the port would be taken for IPv4 as well.
             if family == socket.AF_INET6:
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             held.bind(address)
@@ -107,10 +107,11 @@ class ReservedPort:
 
 
 class TlsAcceptor(asyncio.Protocol):
-    """Takes the socket out of a new connection, unread.
+    """Takes the socket out of a new connection, unread, before its TLS handshake.
 
-    ``create_server(ssl=…)`` hands a connection over only after its handshake: who begins none would not be counted.
-    ``start_tls()`` is no way out: it needs a transport that has not read yet, and uvloop's cannot be stopped in time.
+    ``create_server(ssl=…)`` hands a connection over only after its handshake, so a client that starts none wouldn't be
+    counted. ``start_tls()`` is no way out, because it needs a transport that hasn't read yet, and uvloop's can't be
+    stopped in time.
     """
 
     def __init__(self, server: SocketServer) -> None:
@@ -120,9 +121,9 @@ class TlsAcceptor(asyncio.Protocol):
         made: Any = transport
         known = made.get_extra_info("socket")
         try:
-            # A copy: the transport closes its own.
+            # The transport closes its own socket, so this makes a copy.
             copied = socket.fromfd(known.fileno(), known.family, known.type, known.proto)
-        # The process has no file descriptor left: the connection is dropped, as accept() would.
+        # If the process has no file descriptor left, the connection is dropped, as accept() would do.
         except OSError:
             copied = None
         peer = made.get_extra_info("peername")
@@ -152,41 +153,42 @@ class SocketServer:
         self._connections: dict[asyncio.Task[None], ClientConnection] = {}
 
     async def start(self) -> None:
-        """Start listening. With port 0 a free port is picked, and stays the node's."""
+        """Start listening. If the port is 0, a free one is picked, and stays the node's."""
         node = self._node
         reserved = self._port.take()
-        where: dict[str, Any] = {"sock": reserved}
+        address: dict[str, Any] = {"sock": reserved}
         if reserved is None:
-            where = {"host": node.listens or node.host, "port": node.port}
+            address = {"host": node.listens or node.host, "port": node.port}
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._protocol, **where)
-        # Also when cancelled: the socket is ours until a server has it.
+            self._server = await asyncio.get_running_loop().create_server(self._protocol, **address)
+        # The socket is ours until a server has it, so this closes it after a cancellation, too.
         except BaseException:
             if reserved is not None:
                 reserved.close()
             raise
-        # Before the node is registered: metadata names the port.
+        # Metadata names the port, so it's known before the node is registered.
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and close all connections, also those with waiting requests. The port is reserved from then
-        on."""
+        """Stop listening and close all connections, including those with waiting requests. The port is reserved from
+        then on."""
         if self._server is None:
             return
         server, self._server = self._server, None
-        addresses = [(each.family, each.getsockname()) for each in server.sockets]
+        addresses = [(listening.family, listening.getsockname()) for listening in server.sockets]
         server.close()
-        # A host name with several addresses may have a different port for each: these are not reserved.
+        # A host name with several addresses may have a different port for each. Those aren't reserved.
         if len(addresses) == 1:
             self._port.hold(*addresses[0])
         self._listener.close()
         self._refusals.report()
         for task, client in self._connections.items():
             task.cancel()
-            # Unsent responses are dropped: a node that stops is lost for its clients, as one that loses power.
+            # Unsent responses are dropped: to its clients, a node that stops looks like one that loses power.
             client.abort()
         if self._connections:
-            # Not gather(): a connection's error is reported by its own task, and must not leave the others running.
+            # gather() would stop waiting at the first error and leave the others running. Each task reports its own
+            # error.
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
 
@@ -203,7 +205,7 @@ class SocketServer:
             return
         task = create_task(self._serve(client))
         self._connections[task] = client
-        # Also keeps the task alive: asyncio holds tasks only weakly.
+        # asyncio holds tasks only weakly, so this reference also keeps the task alive.
         task.add_done_callback(self._connections.pop)
 
     async def _serve(self, client: ClientConnection) -> None:
@@ -213,13 +215,13 @@ class SocketServer:
                 try:
                     await self._answer_all(client, connection)
                 finally:
-                    # When the whole node stops, its share sessions end with it.
+                    # If the whole node stops, its share sessions end with it.
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
         except CloseConnection as error:
             self._refusals.warn(client.info("peername"), str(error), error.bug)
             last = error.last_bytes
-        # The usual end of a connection is no news.
+        # This is the usual end of a connection, so it isn't logged.
         except (EOFError, ConnectionError):
             pass
         finally:
@@ -229,7 +231,7 @@ class SocketServer:
         while True:
             frame = await self._listener.receive(client, connection)
             try:
-                # Outside of the dispatcher, so that a slow network counts neither as the broker's time nor as a delay
+                # The dispatcher doesn't do this: a slow network must count neither as the broker's time nor as a delay
                 # of a handler.
                 await self._network.transfer(self._node.node_id, len(frame))
                 response, throttle = await self._dispatcher.dispatch(frame, connection)
@@ -238,6 +240,7 @@ class SocketServer:
             if response is not None:
                 await self._network.transfer(self._node.node_id, len(response))
                 await self._listener.send(client, response)
-            # After the response: the client learns how long it is, and does not take the pause for a failure (KIP-219).
+            # The response comes first: it tells the client how long the pause is, so that the client doesn't take it
+            # for a failure (KIP-219).
             if throttle:
                 await self._listener.throttle(throttle)

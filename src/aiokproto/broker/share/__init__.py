@@ -13,10 +13,10 @@ Which group members read which partition is decided in ``broker.groups.share``.
 
 Who writes what. The leader of a partition changes a :class:`~aiokproto.broker.share.partition.SharePartition`. An
 acknowledgement, a release or an expired lock is a state transition in three steps: compute it, persist it, apply it. If
-persisting fails, the transition is not applied and the request fails; only an expired lock ends even then. Acquiring
-is not persisted: after a crash or a change of leader, acquired records are available again, and can be delivered twice.
+persisting fails, the transition isn't applied and the request fails; only an expired lock ends even then. Acquiring
+isn't persisted: after a crash or a change of leader, acquired records are available again, and can be delivered twice.
 
-Epochs. Three numbers fence writers, each of another kind:
+Epochs. Three numbers fence three kinds of writers:
 
 - the *leader epoch* of the partition: a leader that has been replaced cannot write (FENCED_LEADER_EPOCH);
 - the *state epoch*: it grows when the offset is reset, so that a leader which has read the state before the reset

@@ -1,11 +1,11 @@
 """Which of the records that were read are acquired for a member (KIP-932; acquire modes: KIP-1206).
 
-Records that were delivered before and released come first, then new ones. By default a member gets whole batches and
-can exceed ``max_records`` by the rest of the last one (batch-optimized); with ``record_limit`` it does not.
+Records that were delivered before and released come first, then new ones. By default a member gets whole batches, and
+can exceed ``max_records`` by the rest of the last one (batch-optimized). With ``record_limit`` it doesn't.
 
-Throttling: a record that makes consumers fail would take the others of its batch with it when the delivery count
-reaches the limit. Records that were delivered at least half as often as the limit are therefore acquired in ever
-smaller numbers, and for their last delivery one by one, so that only the bad record is archived in the end.
+Throttling: when the delivery count reaches the limit, a record that makes consumers fail would take the others of its
+batch with it. Records that were delivered at least half as often as the limit are therefore acquired in ever smaller
+numbers, and one by one for their last delivery, so that only the bad record is archived in the end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class AcquisitionConfig(NamedTuple):
     """The options of a share group for acquiring records.
 
     Attributes:
-        max_in_flight_records: Most records of a partition in flight (``share.partition.max.record.locks``).
-        max_delivery_count: Most deliveries of a record (``share.delivery.count.limit``).
+        max_in_flight_records: The most records of a partition in flight (``share.partition.max.record.locks``).
+        max_delivery_count: The most deliveries of a record (``share.delivery.count.limit``).
         lock_duration: Seconds that an acquisition lock lasts (``share.record.lock.duration.ms``).
         renew_enabled: Whether members can renew acquisition locks (``share.renew.acknowledge.enable``).
     """
@@ -34,11 +34,12 @@ class AcquisitionConfig(NamedTuple):
 
     @property
     def throttle_delivery_count(self) -> int:
-        """The delivery count from which on acquisition is throttled: half the limit, rounded up, and at least 2."""
+        """The delivery count from which on acquisition is throttled: half of the limit, rounded up, and at least 2."""
         return max(2, -(-self.max_delivery_count // 2))
 
     def is_last_delivery(self, delivery_count: int) -> bool:
-        """Whether a record with this delivery count is delivered one more time only, and so on its own."""
+        """Return whether a record with this delivery count is delivered only one more time, and therefore on its
+        own."""
         return self.max_delivery_count > 2 and delivery_count == self.max_delivery_count - 1
 
 
@@ -47,7 +48,7 @@ class AcquireRequest(NamedTuple):
 
     Attributes:
         member_id: The member.
-        max_records: Most records to acquire; without ``record_limit`` the last batch can exceed it.
+        max_records: The most records to acquire. Without ``record_limit`` the last batch can exceed it.
         batch_size: New records are divided into in-flight batches of about this size, at batch boundaries of the log.
         record_limit: Whether ``max_records`` is a strict limit (acquire mode RECORD_LIMIT).
     """
@@ -82,7 +83,7 @@ def acquire_known(
     config: AcquisitionConfig,
     max_acquired: int,
 ) -> tuple[list[InFlightRun], bool]:
-    """Acquire available records that are in flight already, which were delivered before.
+    """Acquire available records that are already in flight: they were delivered before.
 
     Args:
         runs: The runs in flight within the offsets that were read.
@@ -98,8 +99,8 @@ def acquire_known(
     """
     taken: list[InFlightRun] = []
     count = 0
-    # By in-flight batch, as in Kafka's SharePartition: throttling decides for a batch, whatever states its records
-    # have.
+    # The loop is over in-flight batches, as in Kafka's SharePartition: throttling decides for a batch, whatever states
+    # its records have.
     for batch, of_batch in groupby(runs, key=lambda run: run.batch):
         available = [run for run in of_batch if run.state is RecordState.AVAILABLE]
         if not available:
@@ -108,10 +109,10 @@ def acquire_known(
             return taken, False
         # The record delivered most often decides: it is the one that may be bad.
         throttled = max(run.delivery_count for run in available) >= config.throttle_delivery_count
-        # A throttled batch is alone in its response: if it makes the member fail, nothing else is delivered again.
+        # A throttled batch is alone in its response. If it makes the member fail, nothing else is delivered again.
         if throttled and count:
             return taken, False
-        # Batch-optimized: the rest of a batch costs no further read, and a divided batch would need more state.
+        # The rest of a batch costs no further read, and a divided batch would need more state (batch-optimized).
         max_records = max_acquired - count if request.record_limit else available[-1].last - available[0].first + 1
         part = list(
             _take_throttled(available, max_records, batch_size(batch), config)
@@ -145,7 +146,8 @@ def _take(runs: Iterable[InFlightRun], max_records: int) -> Iterator[InFlightRun
 def _take_throttled(
     runs: Iterable[InFlightRun], max_records: int, batch_size: int, config: AcquisitionConfig
 ) -> Iterator[InFlightRun]:
-    """Take throttled records: half of the batch, then a quarter and so on; for the last delivery a single record."""
+    """Take throttled records: half of the batch, then a quarter and so on, and a single record for the last
+    delivery."""
     count = 0
     limit: int | None = None
     for run in runs:
@@ -153,7 +155,8 @@ def _take_throttled(
         if last_delivery and count:
             return
         if limit is None and run.delivery_count >= config.throttle_delivery_count:
-            # Set once: the first throttled run of the batch determines how much of it is delivered at a time.
+            # The limit is set once: the first throttled run of the batch determines how much of it is delivered at a
+            # time.
             limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
         max_acquired = (
             1 if last_delivery else max_records - count if limit is None else min(max_records - count, limit - count)
@@ -170,7 +173,7 @@ def _take_throttled(
 def acquire_new(
     batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, request: AcquireRequest, max_acquired: int
 ) -> list[InFlightRun]:
-    """Acquire records that have not been in flight yet.
+    """Acquire records that haven't been in flight yet.
 
     Args:
         batches: The batches that were read, from ``first`` on.
@@ -180,10 +183,10 @@ def acquire_new(
         max_acquired: Most records to acquire; without ``record_limit`` the last batch can exceed it.
 
     Returns:
-        The new runs in flight. With ``record_limit``, the rest of the last batch is among them as available, so that
+        The new runs in flight. With ``record_limit``, they include the rest of the last batch as available, so that
         in-flight batches end where batches of the log end.
     """
-    # Offsets, not records: gaps that compaction left count too, since their offsets have states like all others.
+    # Offsets are counted, not records: gaps that compaction left have states like all other offsets.
     wanted = min(first + max_acquired - 1, batches[-1].last)
     holder = next(batch for batch in batches if batch.last >= wanted)
     # ``wanted`` may lie in a gap between batches, with no record there to complete.
@@ -192,14 +195,14 @@ def acquire_new(
     if request.record_limit:
         if wanted == last:
             return [new]
-        # Delivery count 0: it was fetched, but not delivered.
+        # The delivery count is 0 because the rest was fetched, but not delivered.
         rest = InFlightRun(wanted + 1, last, RecordState.AVAILABLE, 0, first)
         return [new._replace(last=wanted), rest]
     runs: list[InFlightRun] = []
     for batch in batches:
         if batch.first > last:
             break
-        # A new in-flight batch starts only where a batch of the log does: a member gets and acknowledges whole ones.
+        # A new in-flight batch starts only where a batch of the log does: a member gets and acknowledges whole batches.
         if batch.first - new.first >= max(request.batch_size, 1):
             runs.append(new._replace(last=batch.first - 1))
             new = new._replace(first=batch.first, batch=batch.first)

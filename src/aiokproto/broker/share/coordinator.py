@@ -1,10 +1,10 @@
 """The share coordinator: the states of share partitions, in memory and in ``__share_group_state`` (KIP-932).
 
-A share partition belongs to the partition of this topic that its key hashes to, and is coordinated by that partition's
-leader. Each change is appended as a record, then replayed into memory: a coordinator that reads the log after a change
-of leader has the same state. Methods validate before they append, so that a request that fails has changed nothing.
+A share partition belongs to the partition of this topic that its key hashes to, and that partition's leader coordinates
+it. Each change is appended as a record, then replayed into memory, so a coordinator that reads the log after a change
+of leader has the same state. Methods validate before they append, so a request that fails has changed nothing.
 
-All of it is synchronous; no method awaits between validating and appending.
+All of this is synchronous: no method awaits between validating and appending.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class ShareCoordinator:
     def __init__(self, state: ClusterState) -> None:
         self.on_reset: Callable[[str, bytes, int], None] = lambda group, topic_id, partition: None
         self._state = state
-        # One dict for all nodes; check_coordinator() says which node may serve a key.
+        # One dict serves all nodes. check_coordinator() says which node may serve a key.
         self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of ``__share_group_state`` that are to be read at the start, and who takes their
-        records."""
+        """Yield the partitions of ``__share_group_state`` that are to be read at the start, and the function that takes
+        their records."""
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, self._take
@@ -74,7 +74,8 @@ class ShareCoordinator:
         """Drop the states in a partition of ``__share_group_state`` whose leader changed, and load them again."""
         if partition.topic != SHARE_STATE_TOPIC:
             return
-        # Loaded again even if the leader is the same: what is in memory must be what a new coordinator would read.
+        # The states are loaded again even if the leader is the same: memory must have what a new coordinator would
+        # read.
         for key in self._keys_in(partition):
             del self._persisted[key]
         if partition.leader != NO_LEADER:
@@ -85,7 +86,8 @@ class ShareCoordinator:
         if topic.name == SHARE_STATE_TOPIC:
             self.close()
             return
-        # By id: a topic that is created again under the name has other records, and starts without states.
+        # The states are found by topic id: a topic that is created again under the same name has other records, and
+        # starts without states.
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
@@ -95,17 +97,17 @@ class ShareCoordinator:
         """Return the state to a leader, and fence leaders with an older epoch from now on.
 
         Raises:
-            BrokerError: INVALID_REQUEST, also if the state is not initialized; FENCED_LEADER_EPOCH;
+            BrokerError: INVALID_REQUEST, which includes a state that isn't initialized; FENCED_LEADER_EPOCH;
                 UNKNOWN_TOPIC_OR_PARTITION; COORDINATOR_NOT_AVAILABLE.
         """
         key = self._validate_key(group, topic_id, partition, leader_epoch=leader_epoch)
         persisted = self._require_initialized(key, "Read")
-        # Epochs before the topic, in the order of ShareCoordinatorShard: a fenced leader must learn that it is fenced.
+        # Epochs are checked before the topic, in the order of ShareCoordinatorShard: a fenced leader must learn that it
+        # is fenced.
         persisted.check_leader_epoch(leader_epoch)
         self._check_exists(key)
-        # The epoch is stored before the state is returned: from here on the leader before cannot write, so that the
-        # state which the new leader has read stays the newest.
-        # The usual read by the same leader writes nothing.
+        # The epoch is stored before the state is returned. From here on the previous leader cannot write, so the state
+        # that the new leader has read stays the newest. The usual read by the same leader writes nothing.
         if leader_epoch > persisted.leader_epoch:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
@@ -127,7 +129,7 @@ class ShareCoordinator:
                 raise _invalid(f"a state batch has offsets {batch.first_offset} to {batch.last_offset}")
         persisted = self._require_initialized(key, "Write")
         persisted.check_leader_epoch(state.leader_epoch)
-        # Both epochs: a current leader may still have read the state before an administrator reset it.
+        # Both epochs are checked: a current leader may still have read the state before an administrator reset it.
         persisted.check_state_epoch(state.state_epoch)
         self._check_exists(key)
         self._append(key, persisted.record_for_write(state, self._updates_per_snapshot(), self._now()))
@@ -142,7 +144,8 @@ class ShareCoordinator:
             topic_id: The topic's id.
             partition: The partition.
             state_epoch: The group's epoch, which becomes the state epoch.
-            start_offset: Where the group starts; -1: ``share.auto.offset.reset`` decides when a leader reads the state.
+            start_offset: Where the group starts. With -1, ``share.auto.offset.reset`` decides when a leader reads the
+                state.
 
         Raises:
             BrokerError: INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
@@ -155,7 +158,7 @@ class ShareCoordinator:
         now = self._now()
         new_state = first_snapshot if persisted is None else persisted.record_for_reset
         self._append(key, new_state(state_epoch, start_offset, now))
-        # After the record: the leader that reads again must find the new state.
+        # The leader is notified after the record: it must find the new state when it reads again.
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> ShareGroupOffset | None:
@@ -185,21 +188,21 @@ class ShareCoordinator:
     def prune(self) -> None:
         """Remove records from the start of the logs that newer snapshots make redundant.
 
-        The topic is not compacted: a partition of it is truncated up to the oldest snapshot that is still needed.
+        The topic isn't compacted: its partitions are truncated up to the oldest snapshot that is still needed.
         """
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         led = [each for each in topic.partitions if each.leader != NO_LEADER] if topic is not None else []
-        # A partition without any state needs none of its records.
+        # A partition without any state needs no records.
         needed = {partition.index: partition.log.end_offset for partition in led}
         for key, persisted in self._persisted.items():
-            # The log can be cut at one place only, so the share partition with the oldest snapshot decides for all.
+            # A log can be cut at one offset only, so the share partition with the oldest snapshot decides for all.
             index = self.partition_of(key_of(key)).index
             needed[index] = min(needed.get(index, persisted.offset), persisted.offset)
         superfluous = [each for each in led if each.log.start_offset < needed[each.index]]
         for partition in superfluous:
             partition.log.delete_before(needed[partition.index], self._now())
         if superfluous:
-            # Without a checkpoint of the log start offset, removed records would be back after a crash.
+            # If the log start offset had no checkpoint, removed records would be back after a crash.
             self._state.checkpoint()
 
     def snapshot(self) -> None:
@@ -208,7 +211,7 @@ class ShareCoordinator:
         The old snapshot of a share partition that is rarely used would prevent pruning all later records. If no share
         partition has changed since the last time, nothing is written.
         """
-        # Otherwise an idle cluster would write the same snapshots for ever.
+        # Writing nothing here keeps an idle cluster from writing the same snapshots forever.
         if all(persisted.is_unchanged for persisted in self._persisted.values()):
             return
         now = self._now()
@@ -235,7 +238,7 @@ class ShareCoordinator:
             if number < 0:
                 raise _invalid(f"{name} {number} is negative")
         key = SharePartitionKey(group, topic_id, partition)
-        # COORDINATOR_NOT_AVAILABLE, not NOT_COORDINATOR: there is no other node to send it to.
+        # The code is COORDINATOR_NOT_AVAILABLE, not NOT_COORDINATOR: no other node could take the request.
         if self.partition_of(key_of(key)).leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return key
@@ -294,8 +297,8 @@ def key_of(key: SharePartitionKey) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Return whether a string has the form of a share partition's key. The group id can contain colons."""
-    # From the right, because a group id can contain colons.
+    """Return whether a string has the form of a share partition's key. It is split from the right: the group id can
+    contain colons."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

@@ -1,8 +1,9 @@
-"""Dead-letter topics of share groups: records that nobody gets any more are written there (KIP-1191, Kafka 4.4).
+"""Dead-letter topics of share groups, for records that no member gets any more (KIP-1191, Kafka 4.4).
 
-A record comes here when it is rejected, or was delivered as often as the limit allows; not gaps, nor records of aborted
-transactions. It is persisted as ARCHIVING first, then written, then persisted as ARCHIVED: after a crash between the
-two, it is written again. As in Kafka it is archived also if the topic cannot be written; the log says why.
+A record is written here when a member rejects it, or when it was delivered as often as the limit allows; gaps and
+records of aborted transactions aren't. It is persisted as ARCHIVING first, then written, then persisted as ARCHIVED:
+after a crash between the two, it is written again. As in Kafka it is archived even if the topic cannot be written; the
+log says why.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ log = logging.getLogger("aiokproto.broker")
 
 _FEATURE, _LEVEL = "share.version", 2
 _MAX_READ = 128 * 1024
-"""Bytes of the source log that are read at once, unless it is a larger batch."""
+"""Bytes of the source log that are read at a time. A larger batch is read as a whole."""
 
 REJECTED = "Offset rejected by client."
 TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 class DeadLetter(NamedTuple):
-    """Consecutive records that are given up.
+    """Consecutive records that the group gives up.
 
     Attributes:
         first: The first offset.
         last: The last offset, inclusive.
         delivery_count: How often they were delivered.
-        reason: Why, as the header says it.
+        reason: Why the group gives them up, as the header says it.
     """
 
     first: int
@@ -50,7 +51,7 @@ class DeadLetter(NamedTuple):
 
 
 class DeadLetterQueue:
-    """Writes records that are given up to the dead-letter topics of their groups."""
+    """Writes records that groups give up to the groups' dead-letter topics."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -65,7 +66,7 @@ class DeadLetterQueue:
         return bool(self._state.group_options(group).value("errors.deadletterqueue.copy.record.enable"))
 
     def write(self, group: str, source: Partition, letters: Sequence[DeadLetter]) -> None:
-        """Write records that are given up, without their keys and values; failures are logged."""
+        """Write records that a group gives up, without their keys and values. Failures are logged."""
         try:
             for letter in letters:
                 self._put(group, source, list(_filled(group, source, letter, letter.first, letter.last + 1)))
@@ -75,30 +76,30 @@ class DeadLetterQueue:
     async def write_copies(
         self, group: str, source: Partition, letters: Sequence[DeadLetter], thread: OpeningThread
     ) -> None:
-        """Write records that are given up, with their keys and values; failures are logged.
+        """Write records that a group gives up, with their keys and values. Failures are logged.
 
-        Batches that are not quick to read are opened in the thread, and written a slice at a time. If it is cancelled,
-        the rest is not written.
+        Batches that aren't quick to read are opened in the thread, and written a slice at a time. If this is cancelled,
+        the rest isn't written.
         """
         try:
             for letter in letters:
-                at = letter.first
+                next_offset = letter.first
                 async for records in _stored(source, letter, thread):
                     written: list[_Written] = []
                     for offset, key, value in records:
-                        written += _filled(group, source, letter, at, offset)
+                        written += _filled(group, source, letter, next_offset, offset)
                         written.append((key, value, _headers(group, source, offset, letter)))
-                        at = offset + 1
+                        next_offset = offset + 1
                     self._put(group, source, written)
-                # What the log does not have is written, too: the group was given it.
-                self._put(group, source, list(_filled(group, source, letter, at, letter.last + 1)))
+                # Offsets that the log no longer has are written too: the group was given them.
+                self._put(group, source, list(_filled(group, source, letter, next_offset, letter.last + 1)))
         except (_Unusable, BrokerError, OSError) as error:
             _log_failure(group, source, error)
 
     def _put(self, group: str, source: Partition, records: Sequence[_Written]) -> None:
-        # For each: the topic may have been deleted, or lost its leader, while a batch was opened.
+        # The topic is looked up each time: it may have been deleted, or lost its leader, while a batch was opened.
         topic = self._topic(group)
-        # Kafka's choice: records of one partition stay together.
+        # Kafka chooses the partition like this, so that records of one partition stay together.
         partition = topic.partitions[source.index % len(topic.partitions)]
         if partition.leader == NO_LEADER:
             raise _Unusable(f"partition {partition.index} of {topic.name!r} has no leader")
@@ -142,33 +143,36 @@ _Written = tuple[bytes | None, bytes | None, tuple[Header, ...]]
 
 
 def _log_failure(group: str, source: Partition, error: Exception) -> None:
-    where = f"{source.topic}-{source.index}"
-    log.error("share group %s: dead letters of %s were not written: %s", shown(group), where, error)
+    partition = f"{source.topic}-{source.index}"
+    log.error("share group %s: dead letters of %s were not written: %s", shown(group), partition, error)
 
 
-def _filled(group: str, source: Partition, letter: DeadLetter, begin: int, end: int) -> Iterator[_Written]:
-    """Yield records without key and value, for offsets from ``begin`` to before ``end``."""
-    for offset in range(begin, end):
+def _filled(group: str, source: Partition, letter: DeadLetter, start: int, end: int) -> Iterator[_Written]:
+    """Yield records without key and value, for offsets from ``start`` to before ``end``."""
+    for offset in range(start, end):
         yield None, None, _headers(group, source, offset, letter)
 
 
 async def _stored(
     source: Partition, letter: DeadLetter, thread: OpeningThread
 ) -> AsyncIterator[list[tuple[int, bytes | None, bytes | None]]]:
-    """Yield what the log has, a slice of a batch at a time: offsets, keys, values. What cannot be read is left out."""
-    at = letter.first
+    """Yield the offsets, keys and values that the log has, a slice of a batch at a time. What cannot be read is left
+    out."""
+    offset = letter.first
     try:
-        # Retention may remove what comes next while this is suspended.
-        while (at := max(at, source.log.start_offset)) <= letter.last and (data := source.log.read(at, _MAX_READ)):
+        # Retention may remove the next records while this is suspended.
+        while (offset := max(offset, source.log.start_offset)) <= letter.last:
+            if not (data := source.log.read(offset, _MAX_READ)):
+                return
             for batch in open_stored(data, check_crc=True):
                 if batch.base_offset > letter.last:
                     return
                 slices = batch.slices(_offset_key_and_value)
                 while not batch.is_control and not slices.ended:
-                    read = partial(_slice_of, slices, max(at, letter.first), letter.last)
+                    read = partial(_slice_of, slices, max(offset, letter.first), letter.last)
                     if records := read() if is_quick(batch) else await thread.run(read):
                         yield records
-                at = max(at, batch.next_offset)
+                offset = max(offset, batch.next_offset)
     except (CorruptRecordError, UnsupportedCompressionError) as error:
         log.warning("dead letters of %s-%d have no value: %s", source.topic, source.index, error)
 

@@ -1,7 +1,7 @@
-"""Records in flight: the offsets of a share partition that have been fetched and are not all in a terminal state.
+"""Records in flight: the offsets of a share partition that have been fetched and aren't all in a terminal state.
 
-They are stored as runs of offsets in the same state: a share partition can have many thousand records in flight, which
-are usually acquired and acknowledged in whole batches.
+They are stored as runs of offsets in the same state, because a share partition can have many thousand records in
+flight, which are usually acquired and acknowledged in whole batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class InFlightRun(NamedTuple):
         last: The last offset.
         state: Their state.
         delivery_count: How often they were delivered.
-        batch: The in-flight batch, named by the first offset that was acquired with it. Throttling counts by batch.
+        batch: The first offset of the in-flight batch that they were acquired with. Throttling counts by batch.
         member_id: The member that has acquired them; empty if none has.
         deadline: When the acquisition lock expires, on the broker's clock (s).
     """
@@ -70,11 +70,12 @@ InFlightRuns = Sequence[InFlightRun]
 
 def overlapping(runs: InFlightRuns, first: int, last: int) -> Iterator[InFlightRun]:
     """Return the parts of runs between two offsets."""
-    # The first run that does not end before ``first``: runs are ordered by both ends, since they do not overlap.
-    at = bisect_left(runs, first, key=lambda run: run.last)
-    while at < len(runs) and runs[at].first <= last:
-        yield runs[at].within(first, last)
-        at += 1
+    # The search finds the first run that doesn't end before ``first``: runs are ordered by both ends, because they
+    # don't overlap.
+    index = bisect_left(runs, first, key=lambda run: run.last)
+    while index < len(runs) and runs[index].first <= last:
+        yield runs[index].within(first, last)
+        index += 1
 
 
 def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InFlightRun]:
@@ -104,7 +105,7 @@ def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InF
 
 def _append(runs: list[InFlightRun], run: InFlightRun) -> None:
     """Append a run, joined with the last one if both are adjacent and otherwise equal."""
-    # All other fields are the same, also batch, member and deadline: a run has one lock.
+    # All other fields must be equal, including batch, member and deadline: a run has one lock.
     if runs and runs[-1].last + 1 == run.first and runs[-1][2:] == run[2:]:
         run = run._replace(first=runs.pop().first)
     runs.append(run)

@@ -1,12 +1,12 @@
 """The share partitions that nodes lead: a cache of their states, persistence of changes, and acquisition lock timers.
 
-A share partition is loaded from the persister when it is first fetched, and stays in the cache until its partition gets
-another leader, its state is reset or deleted, its topic is deleted, or the group's last session on the node ends.
-What the group gives up goes to its dead-letter topic: see ``dead_letters``.
+A share partition is loaded from the share coordinator when it is first fetched. It stays in the cache until its
+partition gets another leader, its state is reset or deleted, its topic is deleted, or the group's last session on the
+node ends. Records that the group gives up go to its dead-letter topic: see ``dead_letters``.
 
-A persisted change (:meth:`SharePartitionManager._persist`) is written first and applied after. An error of the
-persister that shows the cached state to be out of date (another leader, a reset) removes it from the cache: the next
-fetch loads it again.
+A persisted change (:meth:`SharePartitionManager._persist`) is written first and applied after. If the share
+coordinator's error shows that the cached state is out of date (another leader, a reset), the state is removed from the
+cache, and the next fetch loads it again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _CLIENT_ERRORS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""The errors of the persister as clients get them; all others become UNKNOWN_SERVER_ERROR.
+"""The errors of the share coordinator as clients get them; all others become UNKNOWN_SERVER_ERROR.
 
-Clients send nothing to the share coordinator. They get those of its errors that make them find the new leader or retry.
+Clients send nothing to the share coordinator. They get the errors that make them find the new leader or retry.
 """
 
 _STALE_ERRORS = (
@@ -54,7 +54,7 @@ _STALE_ERRORS = (
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Errors, as clients get them, after which the cached share partition is out of date."""
+"""Errors, as clients get them, that show that the cached share partition is out of date."""
 
 _SECONDS = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
 
@@ -80,7 +80,7 @@ class CachedSharePartition:
     Attributes:
         share: Its state machine.
         partition: The partition that it reads.
-        timer: Set for when the next acquisition lock expires.
+        timer: The timer for when the next acquisition lock expires; None without one.
     """
 
     share: SharePartition
@@ -89,7 +89,7 @@ class CachedSharePartition:
 
 
 class SharePartitionManager:
-    """The share partitions of the cluster, whichever node leads them. All of it is synchronous."""
+    """The share partitions of the cluster, whichever node leads them."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class SharePartitionManager:
         self._dead_letters = DeadLetterQueue(state)
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
         self._thread = thread
-        # What writes dead letters with the records of their batches.
+        # The tasks that write dead letters with the records of their batches.
         self._copying: set[asyncio.Task[None]] = set()
         self._in_order = asyncio.Lock()
 
@@ -128,7 +128,7 @@ class SharePartitionManager:
     def start_time(self, group: str, topic: Topic, partition: Partition) -> int | None:
         """Return the time (ms) from which on a share partition that is not in the cache may have to be read; None if
         ``share.auto.offset.reset`` is not a duration."""
-        # The cache first: the usual case.
+        # The share partition is usually in the cache, which is looked at first.
         if (group, (topic.topic_id, partition.index)) in self._cache:
             return None
         reset = self.settings(group).reset
@@ -147,18 +147,18 @@ class SharePartitionManager:
             group: The group.
             topic: The topic.
             partition: The partition.
-            by_duration: The first offset as of :meth:`start_time`; None if no record is as new.
+            by_duration: The first offset at or after :meth:`start_time`; None if no record is as new.
 
         Raises:
             BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
                 ``share.auto.offset.reset`` requires.
         """
-        # By topic id: the state of a deleted topic must not be found under a new one of its name.
+        # The key has the topic id: the state of a deleted topic must not be found under a new one of the same name.
         partition_id = (topic.topic_id, partition.index)
         cached = self._cache.get((group, partition_id))
         if cached is None:
             try:
-                # This read fences the leaders before; see ShareCoordinator.read().
+                # This read fences previous leaders: see ShareCoordinator.read().
                 persisted = self._states.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
@@ -169,18 +169,18 @@ class SharePartitionManager:
                 SharePartition(persisted, start), partition
             )
             self._resume(group, partition_id, cached)
-        # Retention and DeleteRecords do not notify share partitions; each fetch looks at the log start offset.
+        # Retention and DeleteRecords don't notify share partitions. Each fetch looks at the log start offset instead.
         cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
 
     def is_current(self, group: str, partition_id: TopicIdPartition, share: SharePartition) -> bool:
-        """Return whether a share partition of :meth:`get_or_load` has not been removed or loaded anew since."""
+        """Return whether a share partition of :meth:`get_or_load` hasn't been removed or loaded again since."""
         cached = self._cache.get((group, partition_id))
         return cached is not None and cached.share is share
 
     def _initial_offset(self, group: str, partition: Partition, by_duration: int | None) -> int:
-        # Stored with the first transition, not now. Until then nothing was acknowledged, and a new leader applies
-        # share.auto.offset.reset again.
+        # The offset is stored with the first transition, not now. Until then nothing was acknowledged, and a new leader
+        # applies share.auto.offset.reset again.
         reset = self.settings(group).reset
         if reset == "earliest":
             return partition.log.start_offset
@@ -205,8 +205,8 @@ class SharePartitionManager:
                 INVALID_REQUEST; or the error of persisting it. The records are unchanged then.
         """
         cached = self._cache.get((session_key.group_id, partition_id))
-        # Acknowledging needs a fetch before it: after a change of leader the locks are gone, and so is the right to
-        # acknowledge.
+        # A member must fetch before it acknowledges: after a change of leader the locks are gone, and so is the right
+        # to acknowledge.
         if cached is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         config, now = self.settings(session_key.group_id).config, self._state.clock.time()
@@ -218,11 +218,13 @@ class SharePartitionManager:
         )
 
     def end_session(self, sessions: ShareSessions, session: ShareSession, node_id: int) -> None:
-        """Close a session and release its records. With the group's last session on the node, empty the cache of it."""
-        # First, so that a fetch which waits on this session acquires nothing for it any more.
+        """Close a session and release its records. After the group's last session on the node, remove the group from
+        the cache."""
+        # The session is closed first, so that a fetch which waits on it doesn't acquire anything for it any more.
         sessions.close(session)
         self._release(session, node_id)
-        # The cache follows the sessions, as in Kafka's SharePartitionManager: a group that left costs no memory.
+        # The cache follows the sessions, as in Kafka's SharePartitionManager, so that a group that left costs no
+        # memory.
         if not sessions.has_group(session.key.group_id):
             group = session.key.group_id
             self._remove_all(
@@ -238,7 +240,7 @@ class SharePartitionManager:
     # ---- events
 
     def remove(self, group: str, topic_id: bytes, partition: int) -> None:
-        """Remove a share partition from the cache, since its persisted state was reset or deleted."""
+        """Remove a share partition from the cache because its persisted state was reset or deleted."""
         cached = self._cache.pop((group, (topic_id, partition)), None)
         if cached is not None:
             self._discard(cached)
@@ -252,7 +254,7 @@ class SharePartitionManager:
         self._remove_all(key for key in self._cache if key[1][0] == topic.topic_id)
 
     async def stop(self) -> None:
-        """End the writing of dead letters. Those that are not written yet are written by the next start."""
+        """Stop writing dead letters. The next start writes those that are left."""
         copying = list(self._copying)
         for task in copying:
             task.cancel()
@@ -274,13 +276,14 @@ class SharePartitionManager:
     def _release(self, session: ShareSession, node_id: int) -> None:
         """Release what a member has acquired through a session, on this node.
 
-        Partitions that another node leads by now are left out: acquired records are available at a new leader.
+        Partitions that another node leads by now are left out: records that were acquired are available again at a new
+        leader.
         """
         session_key = session.key
         config = self.settings(session_key.group_id).config
         for partition_id in session.partitions:
             cached = self._cache.get((session_key.group_id, partition_id))
-            # Releasing is an optimization: what cannot be released becomes available when its lock expires.
+            # Releasing is an optimization: records that cannot be released become available when their lock expires.
             if cached is not None and cached.partition.leader == node_id:
                 try:
                     self._persist(
@@ -297,14 +300,14 @@ class SharePartitionManager:
     def _discard(self, cached: CachedSharePartition) -> None:
         if cached.timer is not None:
             cached.timer.cancel()
-        # Fetches that wait on it must load the new state, or find the new leader.
+        # Fetches that wait for this partition must load the new state, or find the new leader.
         cached.partition.wake()
 
     def _persist(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
     ) -> None:
         """Persist a transition, then apply it. A renewed lock changes nothing that is persisted."""
-        # Runs that stay acquired are renewed locks.
+        # A run that stays acquired is a renewed lock.
         if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
             archiving = bool(transition.given_up) and self._dead_letters.enabled(group)
             try:
@@ -312,7 +315,7 @@ class SharePartitionManager:
                 self._states.write(group, *partition_id, state)
             except BrokerError as error:
                 translated = _translated(error)
-                # The state that the transition was computed from is not the newest any more.
+                # The transition was computed from a state that is no longer the newest.
                 if translated.code in _STALE_ERRORS:
                     self.remove(group, *partition_id)
                 raise translated from None
@@ -339,7 +342,8 @@ class SharePartitionManager:
         letters: Sequence[DeadLetter],
         runs: InFlightRuns,
     ) -> None:
-        """Write dead letters, and persist that they are written: at once, unless records have to be read for them."""
+        """Write dead letters, and persist that they are written. A task does this if records have to be read for
+        them."""
         if not self._dead_letters.copies(group):
             self._dead_letters.write(group, cached.partition, letters)
             self._archived(group, partition_id, cached, letters, runs)
@@ -352,11 +356,11 @@ class SharePartitionManager:
     async def _copy(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, letters: Sequence[DeadLetter]
     ) -> None:
-        # One after the other: dead letters have the order in which they were given up.
+        # The lock keeps dead letters in the order in which records were given up.
         async with self._in_order:
             await self._dead_letters.write_copies(group, cached.partition, letters, self._thread)
-        # Also if it is not in the cache any more: the next load of the state would write them again. The epochs in it
-        # fence what is out of date.
+        # This is persisted even if the share partition is no longer in the cache: otherwise the next load of the state
+        # would write the dead letters again. The epochs in the state fence what is out of date.
         self._archived(group, partition_id, cached, letters, cached.share.runs)
         cached.partition.wake()
 
@@ -372,7 +376,7 @@ class SharePartitionManager:
         try:
             self._states.write(group, *partition_id, cached.share.persisted_state(StateTransition(runs, archived)))
         except BrokerError as error:
-            # They stay in the state ARCHIVING: whoever loads it next writes the dead letters again.
+            # The records stay in the state ARCHIVING, and the next load writes the dead letters again.
             log.debug(
                 "share group %s: archived records of %s not persisted: %s", shown(group), cached.partition.topic, error
             )
@@ -391,13 +395,13 @@ class SharePartitionManager:
         if cached.timer is not None:
             cached.timer.cancel()
             cached.timer = None
-        # One timer for the earliest lock: a member acquires thousands of records with the same deadline.
+        # One timer for the earliest lock is enough: a member acquires thousands of records with the same deadline.
         deadline = cached.share.next_deadline
         if deadline < FOREVER:
             cached.timer = self._state.clock.call_at(deadline, self._lock_timeout, group, partition_id, cached)
 
     def _lock_timeout(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
-        # An event loop may call a timer early by up to its clock's resolution.
+        # An event loop may call a timer early, by up to its clock's resolution.
         now = max(self._state.clock.time(), cached.share.next_deadline)
         transition = cached.share.expire(now, self.settings(group).config)
         try:
@@ -406,8 +410,9 @@ class SharePartitionManager:
             log.debug(
                 "share group %s: expired locks of %s not persisted: %s", shown(group), cached.partition.topic, error
             )
-            # The lock ends even if that cannot be persisted: nothing was confirmed to a member that a crash could lose.
-            # _persist() has removed it if the state is out of date; then there is nothing to release here.
+            # The lock ends even if that cannot be persisted: no member has a confirmation that a crash could
+            # contradict. _persist() has removed the share partition if its state is out of date; then there's nothing
+            # to release here.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 

@@ -1,7 +1,7 @@
 """A share partition: the states of the records of a partition that are in flight to a share group (KIP-932).
 
-Theory of operation. All records before ``start_offset`` are in a terminal state; no record from ``end_offset`` on has
-been fetched. The records between are in flight, as runs of offsets in the same state::
+Theory of operation. All records before ``start_offset`` are in a terminal state, and no record from ``end_offset`` on
+has been fetched. The records between are in flight, as runs of offsets in the same state::
 
                 acquire                    accept
     AVAILABLE ───────────▶ ACQUIRED ───────────────────▶ ACKNOWLEDGED
@@ -10,14 +10,14 @@ been fetched. The records between are in flight, as runs of offsets in the same 
           release, lock expired
 
 A fetch acquires available records for a member, until its acquisition lock expires or it acknowledges them. The start
-offset follows the first record that is not in a terminal state (SPSO in the KIP, the end offset being SPEO).
+offset follows the first record that isn't in a terminal state. The KIP calls the two offsets SPSO and SPEO.
 
 Acknowledge, release and expire compute a :class:`StateTransition` and change nothing. The caller persists its
-:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`: an acknowledgement must never be
-confirmed to a member while a crash can still lose it. Acquiring applies at once and is not persisted: after a crash, or
-at a new leader, acquired records are available again, with the delivery count of before.
+:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`, because an acknowledgement must never
+be confirmed to a member while a crash can still lose it. Acquiring applies at once and isn't persisted: after a crash,
+or at a new leader, acquired records are available again, with their previous delivery count.
 
-No asyncio; the time is passed in.
+The module doesn't use asyncio, and the caller passes the time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ARCHIVING = 3
 """The persisted state of records on the way to a dead-letter topic, which end as archived."""
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""The acknowledge types of the protocol. GAP stands for an offset without a record, and archives it like REJECT."""
+"""The acknowledge types of the protocol. GAP is for an offset without a record, and archives it like REJECT."""
 
 _STATES = {state.value: state for state in RecordState} | {ARCHIVING: RecordState.ARCHIVED}
 """States by persisted number."""
@@ -70,12 +70,12 @@ class Acknowledgement(NamedTuple):
 
 
 class StateTransition(NamedTuple):
-    """A change that has been computed and not applied.
+    """A change that has been computed, but not applied.
 
     Attributes:
         runs: All runs in flight after it.
         changed: The runs that it changes.
-        given_up: Those of them that are archived although they have records: rejected, or delivered too often.
+        given_up: The changed runs that are archived although they have records: rejected, or delivered too often.
     """
 
     runs: InFlightRuns
@@ -91,40 +91,40 @@ class SharePartition:
         end_offset: The first offset that has not been fetched yet.
         state_epoch: The state epoch with which the state was read; it grows when the offsets are reset.
         leader_epoch: The leader epoch with which the state was read.
-        unwritten: Archived records that were perhaps not written to the dead-letter topic before a crash.
-        writing: The offsets of records that are being written there. The start offset does not move past them: it is
-            persisted with any change, and what a crash leaves unwritten would be forgotten.
+        unwritten: Archived records that may not have been written to the dead-letter topic before a crash.
+        writing: The offsets of records that are being written there. The start offset doesn't move past them: it is
+            persisted with any change, and records that a crash leaves unwritten would be forgotten.
     """
 
     def __init__(self, state: ShareGroupOffset, start_offset: int) -> None:
-        """Restore persisted state. ``start_offset`` replaces the one in the state if that is -1, not yet decided."""
+        """Restore persisted state. ``start_offset`` replaces the state's if that is -1, which means undecided."""
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
         self._runs: InFlightRuns = list(self._restored(state.batches))
         self.unwritten = [
-            InFlightRun(each.first_offset, each.last_offset, RecordState.ARCHIVED, each.delivery_count, 0)
-            for each in state.batches
-            if each.delivery_state == ARCHIVING
+            InFlightRun(batch.first_offset, batch.last_offset, RecordState.ARCHIVED, batch.delivery_count, 0)
+            for batch in state.batches
+            if batch.delivery_state == ARCHIVING
         ]
         self.writing = [range(run.first, run.last + 1) for run in self.unwritten]
-        # Records behind the last persisted batch may have been acquired before; nothing of them is stored, so they are
-        # new again.
+        # Records behind the last persisted batch may have been acquired before. Nothing is stored about them, so they
+        # count as new.
         if self._runs:
             self.end_offset = self._runs[-1].last + 1
         self._advance_start_offset()
 
     def _restored(self, batches: Iterable[StateBatch]) -> Iterator[InFlightRun]:
-        at = self.start_offset
+        offset = self.start_offset
         for batch in batches:
-            if batch.last_offset < at:
+            if batch.last_offset < offset:
                 continue
-            if at < batch.first_offset:
-                # Nothing is persisted of records that were acquired, or only between batches that were acknowledged.
-                yield InFlightRun(at, batch.first_offset - 1, RecordState.AVAILABLE, 0, at)
-                at = batch.first_offset
-            yield InFlightRun(at, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, at)
-            at = batch.last_offset + 1
+            if offset < batch.first_offset:
+                # Nothing is persisted about these records: they were acquired, or lie between acknowledged batches.
+                yield InFlightRun(offset, batch.first_offset - 1, RecordState.AVAILABLE, 0, offset)
+                offset = batch.first_offset
+            yield InFlightRun(offset, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, offset)
+            offset = batch.last_offset + 1
 
     @property
     def next_offset(self) -> int:
@@ -142,7 +142,7 @@ class SharePartition:
         return self._runs
 
     def is_full(self, config: AcquisitionConfig) -> bool:
-        """Return whether nothing can be acquired: the maximum number of records is in flight and none is available."""
+        """Return whether nothing can be acquired: the maximum number of records is in flight, and none is available."""
         return self.next_offset == self.end_offset and self._in_flight_count >= config.max_in_flight_records
 
     @property
@@ -156,7 +156,8 @@ class SharePartition:
     ) -> StateTransition:
         """Compute the transition for a member's acknowledgements: all of them are valid, or none is applied.
 
-        Acknowledgements before the start offset are ignored: retention or DeleteRecords has removed these records.
+        Acknowledgements before the start offset are ignored, because retention or DeleteRecords has removed these
+        records.
 
         Raises:
             BrokerError: INVALID_RECORD_STATE: the member has not acquired one of the records; INVALID_REQUEST: one has
@@ -165,15 +166,17 @@ class SharePartition:
         changed: list[InFlightRun] = []
         given_up: list[DeadLetter] = []
         for acknowledgement in acknowledgements:
-            # Not an error: the member could not know that they were removed, and there is nothing left to acknowledge.
+            # This isn't an error: the member couldn't know that the records were removed, and there's nothing left to
+            # acknowledge.
             if acknowledgement.last < self.start_offset:
                 continue
-            # Without runs there is nothing that the member could have acquired: the state is wrong, not the request.
+            # If there are no runs, the member cannot have acquired anything: the state is wrong, not the request.
             if self._runs and acknowledgement.last >= self.end_offset:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, detail=f"offset {acknowledgement.last} has not been fetched"
                 )
-            # In Kafka the second one fails too: the first has changed the record, which is no longer acquired.
+            # The second acknowledgement fails in Kafka too: the first has changed the record, which is no longer
+            # acquired.
             if changed and acknowledgement.first <= changed[-1].last:
                 raise BrokerError(
                     ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is acknowledged twice"
@@ -184,7 +187,7 @@ class SharePartition:
                     ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is not in flight"
                 )
             for run in runs:
-                # Its lock may have expired, and another member may be processing the record now.
+                # The member's lock may have expired, and another member may be processing the record now.
                 if run.state is not RecordState.ACQUIRED or run.member_id != member_id:
                     raise BrokerError(
                         ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member_id!r}"
@@ -194,7 +197,7 @@ class SharePartition:
                     changed.append(new)
                     if new.state is RecordState.ARCHIVED and ack_type != GAP:
                         given_up.append(_dead_letter(new, REJECTED if ack_type == REJECT else TOO_OFTEN))
-        # Only here: an error in any batch leaves all records as they are.
+        # The transition is computed only here, so that an error in any batch leaves all records as they are.
         return self._transition(changed, given_up)
 
     def release(self, member_id: str, config: AcquisitionConfig) -> StateTransition:
@@ -206,8 +209,8 @@ class SharePartition:
         return self._all_released([run for run in self._runs if run.deadline <= now], config)
 
     def resume(self, config: AcquisitionConfig) -> StateTransition:
-        """Compute the transition that archives what is :attr:`unwritten`, once it is written."""
-        # Why they were given up is not persisted; Kafka concludes it so too.
+        """Compute the transition that archives the :attr:`unwritten` records, once they are written."""
+        # The reason isn't persisted. Kafka infers it in the same way.
         letters = [
             _dead_letter(run, TOO_OFTEN if run.delivery_count >= config.max_delivery_count else REJECTED)
             for run in self.unwritten
@@ -217,7 +220,8 @@ class SharePartition:
     def persisted_state(self, transition: StateTransition, *, archiving: bool = False) -> ShareGroupOffset:
         """Return the state to persist for a transition: the runs that it changes and no member has acquired.
 
-        With ``archiving``, what is given up is not archived yet: it will be written to a dead-letter topic first.
+        With ``archiving``, the records that are given up aren't archived yet: they will be written to a dead-letter
+        topic first.
         """
         unlocked = (run for run in transition.changed if run.state is not RecordState.ACQUIRED)
         unwritten = {letter.first for letter in transition.given_up} if archiving else set()
@@ -230,7 +234,7 @@ class SharePartition:
         )
 
     def written(self, offsets: Sequence[range]) -> None:
-        """End ``writing`` of some offsets: what was archived there is persisted as written."""
+        """Remove offsets from ``writing``, because their records are persisted as written."""
         self.writing = [each for each in self.writing if each not in offsets]
         self._advance_start_offset()
 
@@ -253,19 +257,19 @@ class SharePartition:
             now: The time (s).
 
         Returns:
-            What was acquired. Records of aborted transactions are archived instead.
+            The ranges that were acquired. Records of aborted transactions are archived instead.
         """
-        # The first batch may begin before the records that can be acquired; acquire_known() takes only what is in
+        # The first batch may start before the records that can be acquired. acquire_known() takes only what is in
         # flight.
         first, last = batches[0].first, batches[-1].last
         max_acquired = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
         if max_acquired <= 0:
-            # The limit of records in flight is reached. Records in flight that were released do not count again.
+            # The limit of records in flight is reached. Records in flight that were released don't count again.
             last = min(last, self.end_offset - 1)
             max_acquired = min(request.max_records, self.end_offset - self.next_offset)
         if max_acquired <= 0:
             return []
-        # Available offsets that the log did not return: they would be offered again at every fetch.
+        # The log didn't return these available offsets. Every fetch would offer them again.
         if self.next_offset < first:
             self._archive_gaps(self.next_offset, first)
         lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, request.member_id, now + config.lock_duration)
@@ -273,16 +277,16 @@ class SharePartition:
         acquired, more = acquire_known(known, self._batch_size, lock, request, config, max_acquired)
         runs = replace_runs(self._runs, acquired)
         max_acquired -= sum(run.size for run in acquired)
-        # Offsets below the end offset have a state, and were dealt with above.
-        begin = max(first, self.end_offset)
-        if more and max_acquired > 0 and begin <= last:
-            new_state = acquire_new(
-                [each for each in batches if each.last >= begin], begin, lock, request, max_acquired
-            )
-            runs += new_state
-            acquired += [run for run in new_state if run.state is RecordState.ACQUIRED]
-            self.end_offset = new_state[-1].last + 1
-        # Archived without being persisted: a new leader reads them again, and finds their transaction aborted again.
+        # Offsets below the end offset have a state, and were handled above.
+        first_new = max(first, self.end_offset)
+        if more and max_acquired > 0 and first_new <= last:
+            new_batches = [batch for batch in batches if batch.last >= first_new]
+            new_runs = acquire_new(new_batches, first_new, lock, request, max_acquired)
+            runs += new_runs
+            acquired += [run for run in new_runs if run.state is RecordState.ACQUIRED]
+            self.end_offset = new_runs[-1].last + 1
+        # Aborted records are archived without being persisted: a new leader reads them again, and finds their
+        # transaction aborted again.
         persisted, aborted = split_by_batches(acquired, [batch for batch in batches if batch.aborted])
         self._runs = replace_runs(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
         self._advance_start_offset()
@@ -292,10 +296,10 @@ class SharePartition:
         """Move the start offset to the log's, after retention or DeleteRecords has removed records."""
         if offset <= self.start_offset:
             return
-        # Acquisition locks end with the runs; acknowledge() ignores what members still acknowledge here. Not persisted:
-        # a new leader reads the log start offset from the log.
+        # Acquisition locks end with the runs, and acknowledge() ignores what members still acknowledge here. Nothing is
+        # persisted: a new leader reads the log start offset from the log.
         self.start_offset = offset
-        # All that was in flight may be gone; the next fetch starts at the log's start.
+        # All records in flight may be gone. The next fetch then starts at the log's start.
         self.end_offset = max(self.end_offset, offset)
         self._runs = list(overlapping(self._runs, offset, self.end_offset))
         self._advance_start_offset()
@@ -324,9 +328,9 @@ class SharePartition:
     def _batch_size(self, batch: int) -> int:
         return sum(run.size for run in self._runs if run.batch == batch)
 
-    def _archive_gaps(self, begin: int, end: int) -> None:
+    def _archive_gaps(self, start: int, end: int) -> None:
         """Archive available offsets for which the log returned no records: compaction has removed them."""
-        available = [run for run in overlapping(self._runs, begin, end - 1) if run.state is RecordState.AVAILABLE]
+        available = [run for run in overlapping(self._runs, start, end - 1) if run.state is RecordState.AVAILABLE]
         self._runs = replace_runs(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in available])
 
     def _advance_start_offset(self) -> None:
@@ -334,13 +338,13 @@ class SharePartition:
         ended = 0
         while ended < len(self._runs) and self._runs[ended].state.is_terminal and not self._is_writing(ended):
             ended += 1
-        # Also across gaps: a run in a terminal state needs no memory once all before it are done.
+        # The start offset moves across gaps too: a run in a terminal state needs no memory once all before it are done.
         self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
 
-    def _is_writing(self, at: int) -> bool:
-        # Runs are joined: it may have begun before.
-        run = self._runs[at]
+    def _is_writing(self, index: int) -> bool:
+        # The run may start before the offsets that are being written, because runs are joined.
+        run = self._runs[index]
         return any(offsets.start <= run.last and run.first < offsets.stop for offsets in self.writing)
 
 
@@ -350,7 +354,7 @@ def _dead_letter(run: InFlightRun, reason: str) -> DeadLetter:
 
 def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:
     """Return a released run: available, or archived if it was delivered as often as the limit allows."""
-    # The count includes the delivery that ends now: a record at the limit has had its last chance.
+    # The count includes the delivery that ends now, so a record at the limit has had its last chance.
     spent = run.delivery_count >= config.max_delivery_count
     return run.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
 
@@ -360,10 +364,10 @@ def _split_by_type(run: InFlightRun, acknowledgement: Acknowledgement) -> Iterat
     if len(acknowledgement.types) == 1:
         yield run, acknowledgement.types[0]
         return
-    at = run.first
+    start = run.first
     for ack_type, same_type in groupby(
         acknowledgement.types[run.first - acknowledgement.first : run.last - acknowledgement.first + 1]
     ):
-        end = at + sum(1 for _ in same_type)
-        yield run.within(at, end - 1), ack_type
-        at = end
+        end = start + sum(1 for _ in same_type)
+        yield run.within(start, end - 1), ack_type
+        start = end

@@ -1,7 +1,7 @@
-"""The state of a share partition as its records make it: the newest snapshot with the updates since.
+"""The state of a share partition, as its records define it: the newest snapshot with the updates since.
 
-Every request that changes a state becomes a record, and the state in memory is what :func:`replay` makes of the
-records. It is therefore the same at a new coordinator, which reads them from the log. After a number of updates
+Every request that changes a state becomes a record, and :func:`replay` makes the state in memory from the records. A
+new coordinator, which reads the records from the log, therefore has the same state. After a number of updates
 (``share.coordinator.snapshot.update.records.per.snapshot``) the next record is a snapshot, which makes all earlier
 records of the share partition redundant.
 """
@@ -25,7 +25,7 @@ class PersistedState:
         state: The current state.
         snapshot: The newest snapshot.
         offset: The offset of the newest snapshot's record. Earlier records are redundant.
-        updates: The number of updates since.
+        updates: The number of updates since that snapshot.
         leader_epoch: The newest leader epoch that has read or written the state. A reset sets the leader epoch in
             ``state`` to 0, but leaders that were fenced before stay fenced.
     """
@@ -66,26 +66,27 @@ class PersistedState:
             )
 
     def record_for_write(self, wanted: ShareGroupOffset, updates_per_snapshot: int, now: int) -> Snapshot | Update:
-        """Return the record for a write: an update, or a snapshot after enough updates. ``now`` in ms.
+        """Return the record for a write: an update, or a snapshot after enough updates. ``now`` is in ms.
 
-        The start offset never moves back; with the same start offset, the delivery complete count never does either.
+        The start offset never moves back. With the same start offset, the delivery complete count doesn't either.
         """
         known = self.state
-        # A late write of the same leader must not bring records back that are done.
+        # A late write of the same leader must not bring back records that are done.
         start, count = max(wanted.start_offset, known.start_offset), wanted.delivery_complete_count
         if wanted.start_offset == known.start_offset:
             count = max(count, known.delivery_complete_count)
         elif wanted.start_offset < known.start_offset:
             count = known.delivery_complete_count
-        # Bounds what a new coordinator has to read, as share.coordinator.snapshot.update.records.per.snapshot says.
+        # This bounds what a new coordinator has to read, as share.coordinator.snapshot.update.records.per.snapshot
+        # says.
         if self.updates < updates_per_snapshot:
-            # An update carries only what was written; replaying merges it. A snapshot has to carry all of it.
+            # An update carries only what was written, and replaying merges it. A snapshot has to carry the whole state.
             return Update(self.snapshot.epoch, known.leader_epoch, start, count, combine(wanted.batches, start))
         batches = combine((*known.batches, *wanted.batches), start)
         return self._snapshot(replace(known, start_offset=start, batches=batches, delivery_complete_count=count), now)
 
     def record_for_new_leader(self, leader_epoch: int, updates_per_snapshot: int, now: int) -> Snapshot | Update:
-        """Return the record that stores a newer leader epoch. ``now`` in ms."""
+        """Return the record that stores a newer leader epoch. ``now`` is in ms."""
         known = replace(self.state, leader_epoch=leader_epoch)
         if self.updates < updates_per_snapshot:
             return Update(
@@ -94,12 +95,12 @@ class PersistedState:
         return self._snapshot(known, now)
 
     def record_for_reset(self, state_epoch: int, start_offset: int, now: int) -> Snapshot:
-        """Return the record that resets the state. ``now`` in ms."""
-        # Snapshot epochs go on, so that updates of the state before the reset cannot be taken for updates of this one.
+        """Return the record that resets the state. ``now`` is in ms."""
+        # Snapshot epochs continue, so that updates from before the reset cannot be taken for updates of this state.
         return first_snapshot(state_epoch, start_offset, now)._replace(epoch=self.snapshot.epoch + 1)
 
     def record_for_same_state(self, now: int) -> Snapshot:
-        """Return a snapshot of the unchanged state, which makes earlier records redundant. ``now`` in ms."""
+        """Return a snapshot of the unchanged state, which makes earlier records redundant. ``now`` is in ms."""
         return self._snapshot(self.state, now)._replace(created=self.snapshot.created)
 
     def _snapshot(self, state: ShareGroupOffset, now: int) -> Snapshot:
@@ -116,8 +117,8 @@ class PersistedState:
 
 
 def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
-    """Return the first record of a share partition. ``now`` in ms."""
-    # Before the start is decided, nothing can be counted from it (KIP-1226).
+    """Return the first record of a share partition. ``now`` is in ms."""
+    # Nothing can be counted from the start offset until it is decided (KIP-1226).
     done = 0 if start_offset >= 0 else -1
     return Snapshot(0, state_epoch, 0, start_offset, done, now, now, ())
 
@@ -135,7 +136,7 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
         # A reset writes leader epoch 0, but must not let replaced leaders write again.
         newest = max(record.leader_epoch, before.leader_epoch) if before is not None else record.leader_epoch
         return PersistedState(state, record, offset, 0, newest)
-    # Its snapshot was pruned or deleted; the update alone says nothing about the offsets before.
+    # The update's snapshot was pruned or deleted, and the update alone says nothing about the offsets before.
     if before is None:
         return None
     start = before.state.start_offset if record.start_offset == -1 else record.start_offset
@@ -152,13 +153,14 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
 
 
 def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Merge state batches into an ordered list without overlaps, from the start offset on (-1: from any offset).
+    """Merge state batches into an ordered list without overlaps, from the start offset on (-1: from any offset), as
+    Kafka's ``PersisterStateBatchCombiner`` does.
 
-    Where batches overlap, the higher delivery count wins, then the higher delivery state: both only ever grow, so that
-    the higher one is the later one. Adjacent batches with the same state and count are joined.
+    If batches overlap, the higher delivery count wins, then the higher delivery state: both only ever grow, so the
+    higher one is the later one. Adjacent batches with the same state and count are joined.
 
-    A sweep over the offsets: ``waiting`` are the batches that begin later, ``reaching`` a heap of those that cover the
-    current offset, with the winner at its top.
+    The function sweeps over the offsets: ``waiting`` are the batches that start later, and ``reaching`` is a heap of
+    the batches that cover the current offset, with the winner at its top.
     """
     waiting = [
         replace(batch, first_offset=max(batch.first_offset, start_offset))
@@ -174,14 +176,14 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             offset = waiting[-1].first_offset
         while waiting and waiting[-1].first_offset == offset:
             batch = waiting.pop()
-            # Negative, because heapq has the smallest item on top.
+            # The numbers are negative because heapq has the smallest item on top.
             heappush(reaching, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
         count, state, last = reaching[0]
-        # Up to where another batch begins, which may win from there on.
+        # The winner ends where another batch starts: that one may win from there on.
         end = min(last, waiting[-1].first_offset - 1) if waiting else last
         _extend(combined, StateBatch(offset, end, -state, -count))
         offset = end + 1
-        # Batches that end inside of a winner stay in the heap until they come to its top.
+        # Batches that end inside a winner stay in the heap until they come to its top.
         while reaching and reaching[0][2] < offset:
             heappop(reaching)
     return tuple(combined)

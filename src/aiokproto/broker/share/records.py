@@ -1,6 +1,6 @@
 """The records of ``__share_group_state``, in Kafka's format: an int16 type or version, then the payload.
 
-A snapshot holds the whole state of a share partition; an update holds a change since a snapshot, which it names by its
+A snapshot holds the whole state of a share partition. An update holds a change since a snapshot, which it names by its
 epoch. A tombstone of the snapshot's key deletes the state.
 """
 
@@ -17,7 +17,7 @@ _INT16 = struct.Struct(">h")
 _SNAPSHOT, _UPDATE = 0, 1
 """Record types, which are the first two bytes of keys."""
 _VERSION = 0
-"""Version of all keys and values: each has had only this one so far."""
+"""The version of all keys and values: each has had only this one so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class ShareGroupOffset:
         state_epoch: Grows each time the start offset is reset. An older epoch cannot write.
         leader_epoch: The leader epoch of the last writer. An older epoch cannot read or write.
         batches: The states from the start offset on, in order and without overlaps.
-        delivery_complete_count: Number of offsets from the start offset on in a terminal state (KIP-1226); -1: unknown.
+        delivery_complete_count: The number of offsets in a terminal state, from the start offset on (KIP-1226); -1:
+            unknown.
     """
 
     start_offset: int
@@ -93,9 +94,9 @@ class Update(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-def encode_key(place: SharePartitionKey, kind: type[Snapshot | Update]) -> bytes:
+def encode_key(key: SharePartitionKey, kind: type[Snapshot | Update]) -> bytes:
     """Encode the key of a snapshot or an update."""
-    group, topic_id, partition = place
+    group, topic_id, partition = key
     if kind is Snapshot:
         snapshot = ShareSnapshotKey(group_id=group, topic_id=topic_id, partition=partition)
         return _INT16.pack(_SNAPSHOT) + snapshot.encode(_VERSION)
@@ -126,20 +127,21 @@ def encode_value(record: Snapshot | Update) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
-    """Decode a record to the share partition and its snapshot or update; None for a tombstone or an unknown record.
+    """Decode a record to the share partition and its snapshot or update.
 
     Returns:
         The key with a record, or with None for a tombstone; None for a record of another type.
     """
-    # CoordinatorRecordType: the key has the type where other records have a version.
+    # The key has the type where other records have a version (CoordinatorRecordType).
     (kind,) = _INT16.unpack_from(key)
     if kind == _SNAPSHOT:
-        about = ShareSnapshotKey.decode(key[2:], _VERSION)
-        place = SharePartitionKey(about.group_id, about.topic_id, about.partition)
-        return place, _decode_snapshot(value) if value is not None else None
+        snapshot_key = ShareSnapshotKey.decode(key[2:], _VERSION)
+        share_partition = SharePartitionKey(snapshot_key.group_id, snapshot_key.topic_id, snapshot_key.partition)
+        return share_partition, _decode_snapshot(value) if value is not None else None
     if kind == _UPDATE and value is not None:
-        of = ShareUpdateKey.decode(key[2:], _VERSION)
-        return SharePartitionKey(of.group_id, of.topic_id, of.partition), _decode_update(value)
+        update_key = ShareUpdateKey.decode(key[2:], _VERSION)
+        share_partition = SharePartitionKey(update_key.group_id, update_key.topic_id, update_key.partition)
+        return share_partition, _decode_update(value)
     return None
 
 

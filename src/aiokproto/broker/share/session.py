@@ -1,8 +1,8 @@
 """Share sessions (KIP-932): the partitions that a member fetches from a node, so that each request names only changes.
 
-A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it; each request has the
-next epoch, so that a lost or repeated request is detected. It ends with a request of epoch -1, or with the connection
-on which it was created; the records that the member has acquired through it are released then.
+A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it, and each request has
+the next epoch, so a lost or repeated request is detected. The session ends with a request of epoch -1, or with the
+connection on which it was created; the records that the member has acquired through it are released then.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class ShareSession:
         self.key = key
         self.epoch = INITIAL_EPOCH + 1
         self.connection = connection
-        # Whether the next response must include the partition even without records: once after it was added, and once
-        # after an error, so that the member sees that the error is over.
+        # The value is whether the next response must include the partition even without records: once after it was
+        # added, and once after an error, so that the member sees that the error is over.
         self._partitions: dict[TopicIdPartition, bool] = {}
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
         """The partitions to fetch. The first one rotates, so that a small limit does not starve the others."""
         partitions = list(self._partitions)
-        # By the session epoch, as Kafka's PartitionRotateStrategy does: it grows by one with each request.
+        # The session epoch rotates them, as in Kafka's PartitionRotateStrategy: it grows by one with each request.
         turn = self.epoch % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Add partitions, then remove others. Adding a partition again has no effect."""
         for partition in added:
-            # Not set again: a partition that is named for its acknowledgements has not changed.
+            # A known partition isn't set again: a request that names it for its acknowledgements doesn't change it.
             self._partitions.setdefault(partition, True)
         for partition in forgotten:
             self._partitions.pop(partition, None)
@@ -78,13 +78,13 @@ class ShareSessions:
         self._sessions: dict[ShareSessionKey, ShareSession] = {}
 
     def create(self, key: ShareSessionKey, connection: object) -> ShareSession:
-        """Create a session. It replaces one that the member has already.
+        """Create a session, which replaces one that the member already has.
 
         Raises:
             BrokerError: SHARE_SESSION_LIMIT_REACHED.
         """
-        # Without releasing its records: the member may have restarted, or only lost a response. They stay locked until
-        # their acquisition locks expire, as in Kafka.
+        # The old session's records aren't released: the member may have restarted, or only lost a response. They stay
+        # locked until their acquisition locks expire, as in Kafka.
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._max_sessions:
             raise BrokerError(
@@ -103,11 +103,11 @@ class ShareSessions:
         session = self._sessions.get(key)
         if session is None:
             raise BrokerError(ErrorCode.SHARE_SESSION_NOT_FOUND)
-        # A member that closes its session may not know the epoch, after a response that was lost.
+        # A member that closes its session may not know the epoch, if a response was lost.
         if epoch != FINAL_EPOCH:
             if epoch != session.epoch:
                 raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-            # Wraps to 1: 0 would create a session.
+            # The epoch wraps to 1: 0 would create a session.
             session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 

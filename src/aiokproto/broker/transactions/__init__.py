@@ -13,18 +13,18 @@ states::
       |                             └─ timeout, new epoch ───┘  (abort, with a fenced epoch)               |
       └──────────────────────────────────── InitProducerId, or the next transaction ──────────────────────┘
 
-**Who writes what.** Only the coordinator appends to ``__transaction_state``, and it does so before the new state is
-visible to any request. Only the leader of a partition writes there, so the coordinator's markers go through
-``Partition.append``. A partition's own view (open transactions, the last stable offset, the aborted index) is in its
-log's ``producer_state``, not here.
+**Who writes what.** Only the coordinator appends to ``__transaction_state``, before the new state is visible to any
+request. Only the leader of a partition writes there, so the coordinator's markers go through ``Partition.append``. A
+partition's own view (open transactions, the last stable offset, the aborted index) is in its log's ``producer_state``,
+not here.
 
 **What can never happen.** A decision (``Prepare…``) is never reversed: it is in the log before the first marker is
 written. Two producers never commit under one epoch: InitProducerId and a timeout raise it, and each partition rejects
-lower epochs. From transaction version 2 on each transaction has its own epoch, so that a delayed Produce request of an
-earlier one is rejected too (KIP-890). An id does not expire while its transaction is open: its partitions would never
-get a marker.
+lower epochs. From transaction version 2 on each transaction has its own epoch, so a delayed Produce request of an
+earlier one is rejected too (KIP-890). An id doesn't expire while its transaction is open, because its partitions would
+never get a marker.
 
-**At a crash** of the coordinator, or when its partition moves, the new leader reads the partition and finishes every
+**After a crash** of the coordinator, or when its partition moves, the new leader reads the partition and finishes every
 transaction that it finds in a ``Prepare…`` state. Writing a marker twice is harmless: the second one finds no open
 transaction. Partitions without a leader get their marker when they have one again.
 """

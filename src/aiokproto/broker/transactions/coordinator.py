@@ -1,4 +1,4 @@
-"""The transaction coordinator (Kafka's TransactionCoordinator and TransactionStateManager). No asyncio.
+"""The transaction coordinator (Kafka's TransactionCoordinator and TransactionStateManager). It doesn't use asyncio.
 
 Every step of a transaction is appended to ``__transaction_state`` before it takes effect. After EndTxn the coordinator
 writes a marker to each partition, and completes the transaction when all of them have it. A partition without a leader
@@ -33,11 +33,11 @@ _ENDED_THERE = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINA
 
 
 _RETRY_SECONDS = 10.0
-"""When to retry the abort of a timed out transaction that could not be replicated. Kafka's
+"""When to retry the abort of a transaction that timed out and couldn't be replicated: Kafka's
 ``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
 
 _STEP_MS = 20
-"""The shortest timer. It is longer than the step of a coarse clock (16 ms on Windows), so that the wall clock has moved
+"""The shortest timer. It's longer than the step of a coarse clock (16 ms on Windows), so that the wall clock has moved
 when the timer fires."""
 
 
@@ -48,17 +48,17 @@ class TransactionCoordinator:
         self._state = state
         self._groups = groups
         self._transactions: dict[str, TransactionMetadata] = {}
-        # Transactional id to the partitions that have no marker yet, for transactions in a Prepare state.
+        # The partitions that have no marker yet, by transactional id, for transactions in a Prepare state.
         self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
-        # The timer of each partition's load. Requests for its ids fail until then.
+        # The timer of each partition's load. Requests for the partition's ids fail until it fires.
         self._loading: dict[Partition, Timer] = {}
-        # From reading() to start().
+        # What was read so far, from reading() until start().
         self._found = _Found()
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of ``__transaction_state`` that are to be read before :meth:`start`, and who takes their
-        records."""
+        """Yield the partitions of ``__transaction_state`` that are to be read before :meth:`start`, and the function
+        that takes their records."""
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, self._found.take
@@ -66,7 +66,8 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Load the transactions that were read, and finish those in a ``Prepare`` state."""
         found, self._found = self._found, _Found()
-        # Synchronously, unlike leader_changed(): no request is served between the election of the leaders and this.
+        # This is synchronous, unlike leader_changed(): no request is served between the election of the leaders and
+        # this.
         self._restore(found)
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the transactional id is empty")
-        # The node before the load: a client at the wrong node must look for the right one, not wait here.
+        # The node is checked before the load: a client at the wrong node must look for the right one, not wait here.
         partition = self.partition_of(transactional_id)
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
@@ -100,19 +101,21 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_changed(self, partition: Partition) -> None:
-        """Reload the transactions of a moved ``__transaction_state`` partition, or write pending markers to another
-        partition."""
+        """Reload the transactions of a ``__transaction_state`` partition that moved, or write pending markers to
+        another partition."""
         if partition.topic == TRANSACTIONS_TOPIC:
-            # Also if the same node leads again: a new leader epoch has begun, and memory must be what the log says.
+            # The transactions are reloaded even if the same node leads again: there is a new leader epoch, and memory
+            # must have what the log says.
             self._drop(partition)
             if partition.leader != NO_LEADER:
-                # Not synchronously: as in Kafka, requests that arrive before the load get COORDINATOR_LOAD_IN_PROGRESS.
+                # The load isn't synchronous: as in Kafka, requests that arrive before it get
+                # COORDINATOR_LOAD_IN_PROGRESS.
                 clock = self._state.clock
                 self._loading[partition] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
-            where = (partition.topic, partition.index)
-            # A list, because a transaction that gets its last marker is removed from the dict.
-            for transactional_id in [each for each, pending in self._pending_markers.items() if where in pending]:
+            led = (partition.topic, partition.index)
+            # This is a list because a transaction that gets its last marker is removed from the dict.
+            for transactional_id in [each for each, pending in self._pending_markers.items() if led in pending]:
                 self._write_pending_markers(transactional_id)
 
     def topic_deleted(self, topic: Topic) -> None:
@@ -120,7 +123,8 @@ class TransactionCoordinator:
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
-        # A partition that does not exist needs no marker: this completes transactions that waited for one only.
+        # A partition that doesn't exist needs no marker, so this completes transactions that waited only for such a
+        # marker.
         for transactional_id in list(self._pending_markers):
             self._write_pending_markers(transactional_id)
 
@@ -190,20 +194,21 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
             )
-        # A function: an id is taken only where one is needed. One that a failed request leaves unused is lost, which is
-        # harmless.
+        # This is a function so that an id is taken only if one is needed. An id that a failed request leaves unused is
+        # lost, which is harmless.
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
         )
-        # Before the check of replicas: a fenced producer must not retry, however many replicas there are.
+        # The step is computed before replicas are checked: a fenced producer must not retry, however many replicas
+        # there are.
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall(), keep=keep_prepared)
         self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:
             self._write_pending_markers(transactional_id)
-            # Even if the abort is complete by now: its epoch fences the previous producer, and is assigned to none. The
-            # retry gets the next one.
+            # The producer must retry even if the abort is complete by now: the abort's epoch fences the previous
+            # producer, and no producer gets it. The retry gets the next one.
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return after
 
@@ -214,7 +219,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
     ) -> None:
-        """Add partitions to the ongoing transaction, or begin one.
+        """Add partitions to the ongoing transaction, or start one.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
@@ -222,7 +227,7 @@ class TransactionCoordinator:
         """
         before = self._known(transactional_id)
         after = before.with_partitions(producer, partitions, client_version, self._state.clock.wall())
-        # A retry, or a request for partitions that are in it already, writes no record.
+        # A retry, or a request for partitions that the transaction already has, writes no record.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -235,8 +240,8 @@ class TransactionCoordinator:
         Raises:
             BrokerError: As :meth:`add_partitions`.
         """
-        # Writes nothing and does not prolong the transaction: it only keeps out batches that belong to none (KIP-890,
-        # part 1).
+        # This writes nothing and doesn't prolong the transaction: it only keeps out batches that belong to none
+        # (KIP-890, part 1).
         return self._known(transactional_id).verify(producer, partitions)
 
     def verify_or_add_partition(
@@ -245,9 +250,9 @@ class TransactionCoordinator:
         """Verify or add a partition before a leader appends a transaction's first batch to it (KIP-890).
 
         Args:
-            transactional_id: The producer's.
+            transactional_id: The producer's transactional id.
             producer: The producer.
-            partition: Where it writes.
+            partition: The partition that it writes to.
             adds: Whether Produce adds the partition (transaction version 2). Otherwise AddPartitionsToTxn must have
                 added it.
             abortable: Whether the request's version has the code TRANSACTION_ABORTABLE.
@@ -257,25 +262,25 @@ class TransactionCoordinator:
                 INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE: the
                 partition was not added.
         """
-        # Not check(): the leader of the data partition asks, whichever node coordinates the id. In Kafka it sends the
-        # coordinator AddPartitionsToTxn v4, a request between brokers.
+        # This doesn't call check(): the leader of the data partition asks, whichever node coordinates the id. In Kafka
+        # it sends the coordinator AddPartitionsToTxn v4, a request between brokers.
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if coordinator in self._loading:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        where = (partition.topic, partition.index)
+        partitions = [(partition.topic, partition.index)]
         try:
             if adds:
-                self.add_partitions(transactional_id, producer, [where], EPOCH_BUMP)
+                self.add_partitions(transactional_id, producer, partitions, EPOCH_BUMP)
             elif self._state.options.value("transaction.partition.verification.enable") and self.verify(
-                transactional_id, producer, [where]
+                transactional_id, producer, partitions
             ):
                 code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
-                raise BrokerError(code, detail=f"{where[0]}-{where[1]} was not added to the transaction")
+                raise BrokerError(code, detail=f"{partition.topic}-{partition.index} was not added to the transaction")
         except BrokerError as error:
-            # PRODUCER_FENCED is fatal for a producer. In a Produce response it may come from stale coordinator state,
-            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
+            # PRODUCER_FENCED is fatal for a producer. A Produce response may have it because of stale coordinator
+            # state, so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
             if error.code is ErrorCode.PRODUCER_FENCED:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
@@ -294,7 +299,7 @@ class TransactionCoordinator:
         """
         before = self._known(transactional_id)
         after = before.ended(producer, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
-        # Unchanged for the retry of an EndTxn that was applied: there is no second decision to write.
+        # The retry of an EndTxn that was applied changes nothing: there is no second decision to write.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -319,22 +324,22 @@ class TransactionCoordinator:
             coordinator_epoch=coordinator_epoch,
             timestamp=now,
         )
-        # Through the log, which rejects the marker of a replaced coordinator or of an older epoch before anything is
-        # changed.
+        # The marker goes through the log, which rejects it before anything is changed if the coordinator was replaced
+        # or the epoch is older.
         partition.append(marker, now)
-        # The marker first: a group coordinator that loads this partition must come to the same offsets from the log
-        # alone.
+        # The marker is written first: a group coordinator that loads this partition must come to the same offsets from
+        # the log alone.
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition, producer.producer_id, commit)
 
     # ---- timeouts and expiration
 
     def expire(self) -> None:
-        """Remove ids that were not used for ``transactional.id.expiration.ms``."""
+        """Remove ids that weren't used for ``transactional.id.expiration.ms``."""
         before = self._state.clock.wall() - self._state.options.number("transactional.id.expiration.ms")
         for transactional_id in [each for each, known in self._transactions.items() if known.expired(before)]:
-            # A tombstone, so that compaction removes the id, and before the memory: a new coordinator must not know it
-            # again.
+            # The tombstone makes compaction remove the id. It is written before the id is removed from memory: a new
+            # coordinator must not know the id again.
             self._append(transactional_id, None)
             del self._transactions[transactional_id]
 
@@ -343,7 +348,7 @@ class TransactionCoordinator:
         transaction = self._transactions[transactional_id]
         deadline = transaction.deadline
         if deadline is not None and now < deadline:
-            # The timer runs on the monotonic clock, the deadline is wall time, which may have been set back or be
+            # The timer runs on the monotonic clock, but the deadline is wall time, which may have been set back or be
             # coarser.
             self._set_timer(transaction)
         elif deadline is not None:
@@ -359,14 +364,15 @@ class TransactionCoordinator:
 
     def _set_timer(self, transaction: TransactionMetadata) -> None:
         transactional_id = transaction.transactional_id
-        # Kafka looks at all transactions every ten seconds. A timer for each aborts it on time, and costs nothing while
-        # idle.
+        # Kafka looks at all transactions every ten seconds. One timer for each aborts it on time, and costs nothing
+        # while idle.
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
         if transaction.deadline is not None:
             clock = self._state.clock
-            # The deadline is wall time, since it is stored and outlives the process; timers run on the monotonic clock.
+            # The deadline is wall time because it is stored and outlives the process. Timers run on the monotonic
+            # clock.
             due = clock.time() + max(transaction.deadline - clock.wall(), _STEP_MS) / 1000
             self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
 
@@ -379,7 +385,7 @@ class TransactionCoordinator:
         return transaction
 
     def _write(self, transaction: TransactionMetadata) -> None:
-        # The log first: what requests see in memory must survive a crash of the coordinator.
+        # The log is written first: what requests see in memory must survive a crash of the coordinator.
         self._append(transaction.transactional_id, encode_value(transaction))
         self._cache(transaction)
 
@@ -399,12 +405,13 @@ class TransactionCoordinator:
         """Write markers to the partitions that have a leader, and complete the transaction when none is pending."""
         transaction = self._transactions[transactional_id]
         pending = self._pending_markers[transactional_id]
-        # The coordinator epoch: partitions reject markers of a coordinator that has been replaced (zombie fencing).
+        # This epoch lets partitions reject markers of a coordinator that has been replaced (zombie fencing).
         epoch = self.partition_of(transactional_id).leader_epoch
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-        # Sorted, because the order of a set of strings differs between processes, and a simulation must repeat.
-        for where in sorted(pending):
-            partition = self._state.find_partition(*where)
+        # The partitions are sorted because the order of a set of strings differs between processes, and a simulation
+        # must repeat.
+        for topic_partition in sorted(pending):
+            partition = self._state.find_partition(*topic_partition)
             # leader_changed() continues here. Until then the transaction stays in its Prepare state, as in Kafka.
             if partition is not None and partition.leader == NO_LEADER:
                 continue
@@ -414,17 +421,17 @@ class TransactionCoordinator:
                 except BrokerError as error:
                     if error.code not in _ENDED_THERE:
                         raise
-            pending.discard(where)
+            pending.discard(topic_partition)
         if not pending:
             del self._pending_markers[transactional_id]
-            # Only now: a new coordinator that finds a Complete state writes no more markers.
+            # The transaction completes only now: a new coordinator that finds a Complete state writes no more markers.
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.cancel()
-        # Also their timers: the new coordinator sets its own, and two would both abort the transaction.
+        # The timers are dropped too: the new coordinator sets its own, and two would both abort the transaction.
         for transactional_id in [each for each in self._transactions if self.partition_of(each) is partition]:
             del self._transactions[transactional_id]
             self._pending_markers.pop(transactional_id, None)
@@ -433,7 +440,8 @@ class TransactionCoordinator:
                 timer.cancel()
 
     def _load(self, partition: Partition) -> None:
-        # First: from here on nothing is awaited, so no request can see a part of the load.
+        # The partition counts as loaded from the start: nothing awaits from here on, so no request can see a part of
+        # the load.
         self._loading.pop(partition, None)
         found = _Found()
         for offset, record in internal_topic_records(partition):
@@ -443,14 +451,14 @@ class TransactionCoordinator:
     def _restore(self, found: _Found) -> None:
         for transaction in found.transactions.values():
             self._cache(transaction)
-        # The previous coordinator may have written some of the markers: they are written again to all partitions.
+        # The previous coordinator may have written some of the markers. They are written again to all partitions.
         for transaction in found.transactions.values():
             if transaction.ending:
                 self._write_pending_markers(transaction.transactional_id)
 
 
 class _Found:
-    """The transactions in ``__transaction_state``, as far as it was read."""
+    """What was read of the transactions in ``__transaction_state`` so far."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}

@@ -23,7 +23,7 @@ def encode_key(transactional_id: str) -> bytes:
 def encode_value(transaction: TransactionMetadata) -> bytes:
     """Encode the value of a transactional id's record."""
     topics: dict[str, list[int]] = {}
-    # In order, so that the same state has the same bytes.
+    # The order makes the same state the same bytes.
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
     value = TransactionLogValue(
@@ -34,7 +34,7 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
         next_producer_epoch=transaction.next_producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.status.number,
-        # As in Kafka, Empty is encoded with null instead of an empty list.
+        # Empty is encoded with null instead of an empty list, as in Kafka.
         transaction_partitions=None
         if transaction.status is TransactionStatus.EMPTY
         else [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()],
@@ -52,7 +52,7 @@ def decode_key(key: bytes) -> str:
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     """Decode the value of a transactional id's record."""
-    # Its own version, not ours: a copied topic may have been written by a broker before transaction version 1.
+    # The value has its own version: a copied topic may have been written by a broker before transaction version 1.
     (version,) = _INT16.unpack_from(value)
     read = TransactionLogValue.decode(value[_INT16.size :], version)
     return TransactionMetadata(

@@ -1,4 +1,4 @@
-"""The state machine of one transactional id (Kafka's TransactionMetadata). Pure.
+"""The state machine of one transactional id (Kafka's TransactionMetadata). It is pure.
 
 A :class:`TransactionMetadata` is immutable. Each step validates the producer and the current status, and returns the
 next value, which takes effect once the coordinator has appended it to the log. A new coordinator, which reads that log,
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-# Kafka's RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH, also in requests and stored values.
+# Kafka's RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH, which requests and stored values have too.
 NO_PRODUCER_ID = NO_EPOCH = -1
 
 MAX_EPOCH = 0x7FFF
@@ -43,7 +43,7 @@ class TransactionStatus(Enum):
     COMPLETE_COMMIT = (4, "CompleteCommit")
     COMPLETE_ABORT = (5, "CompleteAbort")
     DEAD = (6, "Dead")
-    # Dead and PrepareEpochFence are states in Kafka's memory only. They are here since ListTransactions can filter by
+    # Dead and PrepareEpochFence are states in Kafka's memory only. They are here because ListTransactions can filter by
     # them.
     PREPARE_EPOCH_FENCE = (7, "PrepareEpochFence")
 
@@ -80,11 +80,11 @@ class TransactionMetadata:
         status: The transaction state.
         partitions: The partitions of the ongoing or ending transaction.
         updated: When it changed last (ms).
-        started: When the transaction began (ms); -1 without one.
+        started: When the transaction started (ms); -1 without one.
         last_epoch: The previous epoch. A producer that retries with it has missed the response with the current one.
         previous_producer_id: The previous producer id, for the same reason.
-        next_producer_id: The producer id after this transaction, since the epochs of the current one are exhausted; or
-            that of the producer which has found the transaction and decides about it (KIP-939). -1 otherwise.
+        next_producer_id: The producer id after this transaction, if the epochs of the current one are exhausted; or the
+            id of the producer which has found the transaction and decides about it (KIP-939). -1 otherwise.
         next_producer_epoch: The epoch that belongs to it; -1 for the first one.
         client_version: The transaction version of its last request.
     """
@@ -129,7 +129,7 @@ class TransactionMetadata:
 
     @property
     def deadline(self) -> int | None:
-        """When it times out (ms); None unless it is ongoing, and with two-phase commit."""
+        """When it times out (ms); None unless it is ongoing, and for two-phase commit."""
         times_out = self.status is TransactionStatus.ONGOING and self.timeout_ms != NO_TIMEOUT_MS
         return self.started + self.timeout_ms if times_out else None
 
@@ -140,8 +140,8 @@ class TransactionMetadata:
     ) -> TransactionMetadata:
         """Assign the next epoch, which fences the previous user of the id.
 
-        An ongoing transaction is aborted first: the result is then ending, and the producer must retry. Or it is kept,
-        and the producer with the next epoch decides about it.
+        An ongoing transaction is aborted first: the result is then ending, and the producer must retry. With ``keep``
+        it is kept, and the producer with the next epoch decides about it.
 
         Args:
             timeout_ms: The timeout of its transactions.
@@ -153,18 +153,19 @@ class TransactionMetadata:
         Raises:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
-        # Before the ids, as in Kafka, where an ending transaction has a pending transition: even a producer that will
-        # be fenced has to retry first.
+        # This is checked before the ids, as in Kafka, where an ending transaction has a pending transition: even a
+        # producer that will be fenced has to retry first.
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)
-        # The previous user may be alive and writing. Its transaction is aborted under an epoch that nobody gets.
+        # The previous user may be alive and writing. Its transaction is aborted under an epoch that no producer gets.
         if self.status is TransactionStatus.ONGOING:
             return self._kept(new_id, now) if keep else self.fenced(now)
         fresh = replace(
             self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
-        # The epochs are exhausted: a new producer id. A retry that carries the epoch before does not need another one.
+        # The epochs are exhausted, so there is a new producer id. A retry that carries the previous epoch doesn't need
+        # another one.
         if self.producer_epoch >= LAST_EPOCH and (known is None or known.epoch == self.producer_epoch):
             last = NO_EPOCH if known is None else self.producer_epoch
             return replace(
@@ -174,19 +175,21 @@ class TransactionMetadata:
                 last_epoch=last,
                 previous_producer_id=self.producer_id,
             )
-        # A new producer. No last epoch: nobody who is fenced by this may continue as if its response had been lost.
+        # A new producer gets no last epoch: a producer that this fences must not continue as if its response had been
+        # lost.
         if known is None:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
-        # NO_EPOCH: the id had expired, so that no other producer can have used it since (KIP-360).
+        # NO_EPOCH means that the id had expired, so no other producer can have used it since (KIP-360).
         if known.epoch == self.producer_epoch or self.producer_epoch == NO_EPOCH:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=self.producer_epoch)
         if known.epoch == self.last_epoch:
-            # A retry: the epoch was incremented before, and the response was lost.
+            # This is a retry: the epoch was incremented before, and the response was lost.
             return fresh
         raise self._fenced(known)
 
     def _kept(self, new_id: NewId, now: int) -> TransactionMetadata:
-        """Keep the ongoing transaction for a producer with the next epoch. Its records keep the epoch before."""
+        """Keep the ongoing transaction for a producer with the next epoch. The transaction's records keep their
+        epoch."""
         producer = self.identity
         if producer.epoch >= LAST_EPOCH - 1:
             return replace(self, next_producer_id=new_id(), next_producer_epoch=0, updated=now)
@@ -194,10 +197,10 @@ class TransactionMetadata:
 
     def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
-            # Created by this very request, because the id had expired. There is no other producer to protect.
+            # This very request created the id, which had expired. There is no other producer to protect.
             self.producer_epoch == NO_EPOCH
             or known.producer_id == self.producer_id
-            # The id was replaced since its epochs were exhausted, and the response with the new one was lost.
+            # The id was replaced because its epochs were exhausted, and the response with the new one was lost.
             or (known.producer_id == self.previous_producer_id and known.epoch >= LAST_EPOCH)
         )
 
@@ -206,7 +209,7 @@ class TransactionMetadata:
     def with_partitions(
         self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], client_version: int, now: int
     ) -> TransactionMetadata:
-        """Add partitions to the transaction. The first ones begin it.
+        """Add partitions to the transaction. The first ones start it.
 
         Returns:
             The next value; ``self`` if all partitions were added before.
@@ -215,7 +218,7 @@ class TransactionMetadata:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
         self._check(producer)
-        # The partitions of a transaction that is over are not carried on into the next.
+        # The partitions of a transaction that is over don't carry over into the next.
         new = self.partitions.union(partitions) if self.status is TransactionStatus.ONGOING else frozenset(partitions)
         if self.status is TransactionStatus.ONGOING and new == self.partitions:
             return self
@@ -240,9 +243,10 @@ class TransactionMetadata:
         return [partition for partition in partitions if partition not in self.partitions]
 
     def _check(self, producer: ProducerIdAndEpoch) -> None:
-        # Before the ids: while the transaction completes, the producer may already use its next producer id.
+        # This is checked before the ids: while the transaction completes, the producer may already use its next
+        # producer id.
         self._check_complete()
-        # The id before the epoch: epochs of different producer ids cannot be compared.
+        # The id is checked before the epoch: epochs of different producer ids cannot be compared.
         if producer.producer_id != self.identity.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if producer.epoch != self.identity.epoch:
@@ -262,19 +266,19 @@ class TransactionMetadata:
         Args:
             producer: The producer.
             commit: Whether to commit.
-            client_version: The transaction version of the request. From 2 on the epoch is incremented.
+            client_version: The transaction version of the request. The epoch is incremented from 2 on.
             new_id: Returns an unused producer id.
             now: The time (ms).
 
         Returns:
-            The ending transaction; ``self`` for a retry of a transaction that has ended already.
+            The ending transaction; ``self`` for a retry of a transaction that has already ended.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
         """
         bumps = client_version >= EPOCH_BUMP
-        # Before the ids: a Prepare state has the next epoch already, and the retry of the EndTxn whose response was
-        # lost carries the one before. It must be retried, not fenced.
+        # This is checked before the ids: a Prepare state already has the next epoch, and the retry of an EndTxn whose
+        # response was lost carries the previous one. It must be retried, not fenced.
         if bumps:
             self._check_complete()
         again = self._ended_before(producer, bumps)
@@ -289,8 +293,8 @@ class TransactionMetadata:
         if again and commit == self.commits:
             return self
         if bumps and not again and not commit:
-            # An abort without partitions. A Produce request may still be on its way to a leader: the new epoch fences
-            # it.
+            # This is an abort without partitions. A Produce request may still be on its way to a leader, and the new
+            # epoch fences it.
             idle = replace(self, partitions=frozenset(), started=now)
             return idle._ending_with(commit, bumps, client_version, new_id, now)
         raise BrokerError(
@@ -302,9 +306,9 @@ class TransactionMetadata:
         if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
-            # Without a new epoch, a retry looks like the request itself.
+            # A retry looks like the request itself if there is no new epoch.
             return producer == (self.producer_id, self.producer_epoch)
-        # The epoch was incremented when the transaction ended, so the retry carries the one before.
+        # The epoch was incremented when the transaction ended, so the retry carries the previous one.
         bumped = producer == (self.producer_id, self.producer_epoch - 1)
         rotated = producer == (self.previous_producer_id, LAST_EPOCH) and self.producer_epoch == 0
         return bumped or rotated
@@ -316,7 +320,7 @@ class TransactionMetadata:
         ending = replace(self, status=status, client_version=client_version, updated=now)
         # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
         if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
-            # The producer that decides has another id, since the epochs of this one are exhausted.
+            # The producer that decides has another id: the epochs of this one are exhausted.
             return replace(
                 ending,
                 producer_epoch=self.producer_epoch + 1,
@@ -338,7 +342,7 @@ class TransactionMetadata:
         """Abort the ongoing transaction with an incremented epoch, which fences its producer: a timeout, or a new
         producer."""
         assert self.status is TransactionStatus.ONGOING
-        # Without a last epoch: the producer that is fenced here must not continue with it as if it retried.
+        # There is no last epoch: the producer that is fenced here must not continue with it as if it retried.
         ending = replace(self, status=TransactionStatus.PREPARE_ABORT, last_epoch=NO_EPOCH, updated=now)
         if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
             return replace(
@@ -360,7 +364,8 @@ class TransactionMetadata:
             self,
             status=TransactionStatus.COMPLETE_COMMIT if self.commits else TransactionStatus.COMPLETE_ABORT,
             partitions=frozenset(),
-            # Only now the next id: the markers of this transaction had to carry the one under which it has written.
+            # The next id is set only now: the markers of this transaction had to carry the one under which it has
+            # written.
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             previous_producer_id=self.producer_id if rotated else self.previous_producer_id,
@@ -370,7 +375,7 @@ class TransactionMetadata:
         )
 
     def expired(self, before: int) -> bool:
-        """Return whether no transaction is open, and the id was not used since ``before`` (ms)."""
+        """Return whether no transaction is open, and the id wasn't used since ``before`` (ms)."""
         # ``updated`` counts, not the last request: the producer of an id in use writes a state with each transaction.
         return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 

@@ -51,7 +51,7 @@ _TRANSACTIONS = {0: "TransactionLog"}
 _SHARES = {0: "ShareSnapshot", 1: "ShareUpdate"}
 
 BY_KEY = {"consumer-offsets": _GROUPS, "transaction-state": _TRANSACTIONS, "share-state": _SHARES}
-"""Record types by the number in the record's key; those of groups as of Kafka 4.4, and 9 of 3.9."""
+"""Record types by the number in the record's key. Groups have those of Kafka 4.4, and 9 from Kafka 3.9."""
 
 # Metadata records have their type in the value.
 _BY_VALUE = {"metadata": METADATA, "remote-log-metadata": REMOTE_LOG_METADATA}
@@ -74,7 +74,7 @@ class Contents(NamedTuple):
     Attributes:
         key: The key.
         value: The value.
-        problem: Why one of them stayed base64 where it should have been a document; empty if none did.
+        problem: Why one of them stayed base64 although it should have been a document; empty if none did.
     """
 
     key: Any
@@ -92,9 +92,9 @@ def contents(record: BatchRecord, form: str, is_control: bool) -> Contents:
     if is_control:
         return _opened(record, _control)
     if form in _BY_VALUE:
-        return _opened(record, lambda one: _framed(one, _BY_VALUE[form]))
+        return _opened(record, lambda opened: _framed(opened, _BY_VALUE[form]))
     if form in BY_KEY:
-        return _opened(record, lambda one: _keyed(one, BY_KEY[form]))
+        return _opened(record, lambda opened: _keyed(opened, BY_KEY[form]))
     return Contents(_base64(record.key), _base64(record.value))
 
 

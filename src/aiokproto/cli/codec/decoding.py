@@ -40,15 +40,16 @@ class Answers:
         self._by_id = {number: deque([reading]) for number, reading in readings.items() if number is not None}
 
     def sent(self, data: bytes) -> None:
-        """Add the requests of a stream. Responses to a repeated correlation id come in the order of the requests."""
+        """Add the requests of a stream. If a correlation id is repeated, responses come in the order of the
+        requests."""
         for number, frame in enumerate(split(data, "length", lambda _: False), 1):
-            with_place = f"request frame {number} at byte {frame.offset}"
+            position = f"request frame {number} at byte {frame.offset}"
             if frame.fault:
-                raise InputError(f"{with_place}: {frame.fault}")
+                raise InputError(f"{position}: {frame.fault}")
             try:
                 header = decode_request_header(frame.data)
             except CodecError as error:
-                raise InputError(f"{with_place}: {error}") from None
+                raise InputError(f"{position}: {error}") from None
             reading = Reading(find(str(header.api_key)), header.api_version)
             self._by_id.setdefault(header.correlation_id, deque()).append(reading)
 
@@ -60,7 +61,7 @@ class Answers:
         """
         waiting = self._by_id.get(correlation_id)
         if waiting:
-            # The last one stays, so that decoding a frame again gives the same document.
+            # The last reading stays, so that decoding a frame again gives the same document.
             return waiting.popleft() if len(waiting) > 1 else waiting[0]
         if self._default is None:
             raise UsageError(f"the request of correlation id {correlation_id} is unknown: give --as or --requests")
@@ -71,7 +72,7 @@ def parse_reading(text: str) -> tuple[int | None, Reading]:
     """Parse ``[ID=]NAME[:VERSION]``.
 
     Raises:
-        UsageError: It has another form, or there is no such message or version.
+        UsageError: The text has another form, or there is no such message or version.
     """
     number, separator, rest = text.rpartition("=")
     name, _, version = rest.partition(":")
@@ -86,23 +87,23 @@ def parse_reading(text: str) -> tuple[int | None, Reading]:
 
 
 def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield a document per frame, up to the first that is incomplete or invalid.
+    """Yield a document per frame, up to the first frame that is incomplete or invalid.
 
     Raises:
-        InputError: A frame is invalid; names the frame and its position.
+        InputError: A frame is invalid. The error names the frame and its position.
         UsageError: No option says which message a frame is.
     """
     frames = list(frames)
     for number, frame in enumerate(frames, 1):
-        place = f"frame {number} at byte {frame.offset}: " if len(frames) > 1 else ""
+        position = f"frame {number} at byte {frame.offset}: " if len(frames) > 1 else ""
         if frame.fault:
-            raise InputError(f"{place or 'frame: '}{frame.fault}")
+            raise InputError(f"{position or 'frame: '}{frame.fault}")
         try:
             yield decode(frame.data)
         except ToolError as error:
-            raise type(error)(f"{place}{error}") from error
+            raise type(error)(f"{position}{error}") from error
         except KafkaError as error:
-            raise InputError(f"{place}{error}") from error
+            raise InputError(f"{position}{error}") from error
 
 
 def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
 
 
 def is_request(frame: memoryview) -> bool:
-    """Whether a frame can be a request without its length: its header has an ApiKey and one of its versions."""
+    """Return whether a frame can be a request without its length: its header has an ApiKey and one of its versions."""
     try:
         head = decode_request_header(frame)
     except CodecError:
@@ -134,7 +135,7 @@ def is_request(frame: memoryview) -> bool:
 
 
 def response_document(frame: memoryview, answers: Answers, records: RecordsForm) -> dict[str, Any]:
-    """Decode a response; its header has only the correlation id."""
+    """Decode a response. Its header has only the correlation id."""
     reading = answers.take(response_correlation_id(frame))
     message, version = reading.target.response(), reading.version
     if not issubclass(message, Response) or version is None:
@@ -157,7 +158,7 @@ def response_document(frame: memoryview, answers: Answers, records: RecordsForm)
 
 
 def body_document(data: memoryview, reading: Reading, is_response: bool, records: RecordsForm) -> dict[str, Any]:
-    """Decode a body without header, or a payload."""
+    """Decode a body without a header, or a payload."""
     message = reading.target.response() if is_response else reading.target.request()
     version = reading.version
     if version is None:
@@ -167,7 +168,7 @@ def body_document(data: memoryview, reading: Reading, is_response: bool, records
 
 
 def fits(decode: Callable[[memoryview], object], data: memoryview) -> bool:
-    """Whether ``decode`` accepts the bytes."""
+    """Return whether ``decode`` accepts the bytes."""
     try:
         decode(data)
     except (KafkaError, ToolError):

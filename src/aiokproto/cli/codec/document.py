@@ -1,6 +1,6 @@
-"""A document: a message as JSON with its name, its version, and what precedes it where it is stored.
+"""A document: a message as JSON, with its name, its version, and the bytes that precede it where it is stored.
 
-There are three kinds of payloads. Coordinators store values behind a two-byte version, and keys behind a two-byte
+There are three kinds of payloads. Coordinators store values after a two-byte version, and keys after a two-byte
 record type (``prefix``). Metadata records have a frame: its version, the record type and the record version, each an
 unsigned varint (``frameVersion``). The records of KRaft's control batches have their version as first field, and no
 prefix.
@@ -55,7 +55,7 @@ METADATA = {
     28: "ClearElrRecord",
     29: "UnregisterControllerRecord",
 }
-"""Record types of the metadata log; 6 and 16 are of Kafka before 3.3."""
+"""Record types of the metadata log. 6 and 16 are from Kafka before 3.3."""
 
 REMOTE_LOG_METADATA = {
     0: "RemoteLogSegmentMetadataRecord",
@@ -97,7 +97,7 @@ def kind_of(message: type[Message]) -> dict[str, Any]:
 
 
 def has_own_version(message: type[Message]) -> bool:
-    """Whether the payload's first field is its version."""
+    """Return whether the payload's first field is its version."""
     first = next(iter(message.fields()), None)
     return first is not None and first.name == "version" and first.kind == "int16"
 
@@ -106,7 +106,7 @@ def read_frame(data: Buffer) -> Frame:
     """Read the frame of a metadata record.
 
     Raises:
-        DecodeError: The frame is cut short, or of an unknown version.
+        DecodeError: The frame is cut short, or has an unknown version.
     """
     frame_version, pos = read_unsigned(data, 0)
     if frame_version != _FRAME_VERSION:
@@ -120,7 +120,7 @@ def payload_document(message: type[Message], data: Buffer) -> dict[str, Any]:
     """Decode a stored payload, with its prefix or frame.
 
     Raises:
-        DecodeError: Bytes are missing, wrong or left over; names the field.
+        DecodeError: Bytes are missing, wrong or left over. The error names the field.
     """
     front, version, start = _front(message, data)
     body = to_json(message.decode(memoryview(data)[start:], version), version)
@@ -148,8 +148,8 @@ def document_body(document: dict[str, Any], records: RecordsReader | None = None
     """Encode a document without its header.
 
     Raises:
-        InputError: The document does not name its message, or has unknown members.
-        CodecError: A field is missing, unknown, or does not fit; names the field.
+        InputError: The document doesn't name its message, or has unknown members.
+        CodecError: A field is missing, unknown, or doesn't fit. The error names the field.
     """
     if unknown := sorted(set(document) - _KEYS):
         raise InputError(f"the document has unknown members: {', '.join(unknown)}")

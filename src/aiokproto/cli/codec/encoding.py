@@ -24,10 +24,10 @@ class Wanted(NamedTuple):
     Attributes:
         reading: The message of a bare body; None if only whole documents are expected.
         is_response: Whether a bare body is the API's response.
-        header: Whether headers are written.
-        length: Whether lengths are written in front of headers.
-        correlation_id: For the header of a bare body.
-        client_id: For the header of a bare body.
+        header: Whether to write headers.
+        length: Whether to write lengths before headers.
+        correlation_id: The correlation id in the header of a bare body.
+        client_id: The client id in the header of a bare body.
     """
 
     reading: Reading | None
@@ -42,7 +42,7 @@ def read_json(data: bytes) -> Iterator[Any]:
     """Yield the JSON values of a text.
 
     Raises:
-        InputError: The text is not JSON, or empty.
+        InputError: The text isn't JSON, or is empty.
     """
     try:
         text = data.decode("utf-8-sig").strip()
@@ -58,12 +58,12 @@ def read_json(data: bytes) -> Iterator[Any]:
 
 
 def encode_document(document: Any, wanted: Wanted) -> bytes:
-    """Encode a document of ``decode``, a batch of ``records``, or a bare body.
+    """Encode a document from ``decode``, a batch from ``records``, or a bare body.
 
     Raises:
-        UsageError: It is a bare body, and no option says of which message.
-        InputError: It is none of these.
-        CodecError: A field is missing, unknown, or does not fit; names the field.
+        UsageError: The JSON is a bare body, and no option names its message.
+        InputError: The JSON is none of these.
+        CodecError: A field is missing, unknown, or doesn't fit. The error names the field.
     """
     if isinstance(document, dict) and "body" in document and any(kind in document for kind in KINDS):
         return _whole(document, wanted)

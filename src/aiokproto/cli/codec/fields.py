@@ -13,12 +13,12 @@ from aiokproto.errors import DecodeError
 class Fields:
     """A JSON object with checked members.
 
-    Every method raises :class:`~aiokproto.errors.DecodeError` with the member's path if its value does not fit.
-    A missing member has the default.
+    Every method raises :class:`~aiokproto.errors.DecodeError` with the member's path if its value doesn't fit. A
+    missing member has the default.
     """
 
     def __init__(self, data: object, path: str, names: Iterable[str] | None = None) -> None:
-        """Wrap ``data``, found at ``path``; members not in ``names`` (if given) are errors."""
+        """Wrap ``data``, which is at ``path``. If ``names`` are given, other members are errors."""
         self.path = path
         if not isinstance(data, dict):
             raise DecodeError(f"{path or 'the document'}: expected an object, got {brief(data)}")
@@ -30,7 +30,7 @@ class Fields:
         return name in self._data
 
     def get(self, name: str) -> Any:
-        """Return the value as it is; None if it is missing."""
+        """Return the value as it is, or None if it is missing."""
         return self._data.get(name)
 
     def number(self, name: str, bits: int, default: int) -> int:
@@ -43,7 +43,7 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """Return a boolean; false by default."""
+        """Return a boolean. The default is false."""
         value = self._data.get(name, False)
         if not isinstance(value, bool):
             raise self.bad(name, f"expected true or false, got {brief(value)}")
@@ -64,7 +64,7 @@ class Fields:
         return value
 
     def data(self, name: str) -> bytes | None:
-        """Return the bytes of a base64 string; None for null."""
+        """Return the bytes of a base64 string, or None for null."""
         value = self._data.get(name)
         try:
             return None if value is None else b64decode(value, validate=True)
@@ -72,7 +72,7 @@ class Fields:
             raise self.bad(name, f"expected base64, got {brief(value)}") from None
 
     def array(self, name: str) -> list[Any]:
-        """Return a list; empty by default."""
+        """Return a list. The default is an empty one."""
         value = self._data.get(name, [])
         if not isinstance(value, list):
             raise self.bad(name, f"expected an array, got {brief(value)}")

@@ -19,10 +19,10 @@ class Line(NamedTuple):
     """A field at its path in a message.
 
     Attributes:
-        path: Its path, ``topics[].partitions[].records``.
+        path: Its path, such as ``topics[].partitions[].records``.
         spec: Its declaration.
-        versions: The versions of the message that have it, which its struct's field may narrow.
-        nullable: Those in which it can be null.
+        versions: The versions of the message that have it. The struct that contains it may narrow them.
+        nullable: The versions in which it can be null.
     """
 
     path: str
@@ -37,7 +37,7 @@ def common(one: Versions, other: Versions) -> Versions:
 
 
 def lines(message: type[Message]) -> Iterator[Line]:
-    """Yield all fields in wire order; a struct comes before its fields."""
+    """Yield all fields in wire order. A struct comes before its fields."""
     return _lines(message, message.versions, "")
 
 
@@ -46,10 +46,10 @@ def _lines(struct: type[Struct], within: Versions, path: str) -> Iterator[Line]:
         versions = common(spec.versions, within)
         if versions.highest < versions.lowest:
             continue
-        where = f"{path}{spec.name}{'[]' if spec.array else ''}"
-        yield Line(where, spec, versions, common(spec.nullable, versions))
+        field_path = f"{path}{spec.name}{'[]' if spec.array else ''}"
+        yield Line(field_path, spec, versions, common(spec.nullable, versions))
         if spec.struct is not None:
-            yield from _lines(spec.struct, versions, f"{where}.")
+            yield from _lines(spec.struct, versions, f"{field_path}.")
 
 
 def type_name(spec: FieldSpec) -> str:
@@ -59,17 +59,17 @@ def type_name(spec: FieldSpec) -> str:
 
 
 def grammar(message: type[Message], version: int) -> str:
-    """Return a version in the notation of Kafka's protocol guide: one rule per line.
+    """Return a version in the notation of Kafka's protocol guide, with one rule per line.
 
-    A field in brackets is an array. ``TAG_BUFFER`` stands for the tagged fields; the known ones have rules of their
-    own, with the tag. Nullable arrays and structs have a comment, since their type does not show it.
+    A field in brackets is an array. ``TAG_BUFFER`` stands for the tagged fields. Known tagged fields have their own
+    rules, with the tag. Nullable arrays and structs have a comment, because their type doesn't show it.
     """
     flexible = version in message.flexible
     return "\n".join(_rules(_title(message, version), message, version, flexible, "")) + "\n"
 
 
 def meaning(message: type[Message], version: int) -> str:
-    """Return the texts of a message and of its fields in a version, one line per field; ``""`` without texts."""
+    """Return the texts of a message and of its fields in a version, one line per field, or ``""`` without texts."""
     here = [line for line in lines(message) if version in line.versions]
     texts = [(line.path, describe_field(line.spec)) for line in here]
     fields = [f"  {path}: {text}" for path, text in texts if text]

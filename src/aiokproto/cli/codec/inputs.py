@@ -15,7 +15,7 @@ from aiokproto.cli.codec.names import InputError, UsageError
 
 _LENGTH = Packer(">i")
 _SPACE = re.compile(rb"\s+")
-# The usual forms of hex dumps: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
+# These are the usual forms of hex dumps: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
 _BETWEEN_DIGITS = re.compile(rb"(?<![^\s,:])0[xX]|[\s,:]+")
 _HALF_A_BYTE = re.compile(rb"(?<![^\s,:])0[xX](?:[0-9a-fA-F]{2})*[0-9a-fA-F](?![0-9a-fA-F])")
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})*")
@@ -42,21 +42,21 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
 
     Args:
         source: The argument of the command line.
-        form: ``hex``, ``base64``, ``binary``, or ``auto``: hex if it can be hex, else base64 if it can be that, else,
-            from a file or standard input, the bytes as they are. White space is ignored in text, and so are ``0x``,
-            commas and colons in hex.
+        form: ``hex``, ``base64``, ``binary``, or ``auto``, which tries hex, then base64, and then, for a file or
+            standard input, uses the bytes as they are. White space in text is ignored, and so are ``0x``, commas and
+            colons in hex.
 
     Raises:
         UsageError: ``binary`` is given for text.
-        InputError: It is not in that form.
-        OSError: The file cannot be read.
+        InputError: The input isn't in that form.
+        OSError: The file can't be read.
     """
     if source == "-":
-        raw, where = sys.stdin.buffer.read(), "standard input"
+        raw, origin = sys.stdin.buffer.read(), "standard input"
     elif source.startswith("@"):
-        raw, where = Path(source[1:]).read_bytes(), source[1:]
+        raw, origin = Path(source[1:]).read_bytes(), source[1:]
     else:
-        raw, where = source.encode("utf-8", "surrogateescape"), "the input"
+        raw, origin = source.encode("utf-8", "surrogateescape"), "the input"
         if form == "binary":
             raise UsageError("binary input comes from a @file or from - (standard input)")
     if form == "binary":
@@ -66,9 +66,9 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
     if is_hex and not _HALF_A_BYTE.search(raw):
         return bytes.fromhex(digits.decode())
     if is_hex or (form == "auto" and _DIGITS.fullmatch(digits)):
-        raise InputError(f"{where} has an odd number of hex digits")
+        raise InputError(f"{origin} has an odd number of hex digits")
     text = _SPACE.sub(b"", raw)
-    # Text copied from logs is often the URL-safe variant.
+    # Text copied from logs is often in the URL-safe variant.
     standard = text.translate(bytes.maketrans(b"-_", b"+/"))
     if form in ("auto", "base64") and _BASE64.fullmatch(standard) and len(standard.rstrip(b"=")) % 4 != 1:
         return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
@@ -76,7 +76,7 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
         return raw
     # Path.exists() raises for text that is too long to be a name.
     hint = f"; the file of that name is @{source}" if os.path.exists(source) else ""  # noqa: PTH110
-    raise InputError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}{hint}")
+    raise InputError(f"{origin} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}{hint}")
 
 
 def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, bare_first: bool = False) -> list[Frame]:
@@ -87,7 +87,8 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
         framing: ``length`` if each frame follows its length, ``none`` if the input is one frame without a length,
             ``auto`` to detect it.
         is_bare: Whether the whole input is valid as one frame without a length.
-        bare_first: Whether ``is_bare`` is called first, not only if the lengths do not lead to the end of the input.
+        bare_first: Whether to call ``is_bare`` first. Otherwise it's called only if the lengths don't lead to the end
+            of the input.
 
     Raises:
         InputError: The input is empty.
@@ -100,13 +101,14 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
     frames = _walk(view)
     if framing == "length" or not frames[-1].fault:
         return frames
-    # An impossible first length is no length. Behind any other the input was cut short, unless valid as a whole.
+    # An impossible first length isn't a length. After any other first length the input was cut short, unless it's valid
+    # as a whole.
     impossible = len(frames) == 1 and not frames[0].data
     return [Frame(0, view)] if impossible or is_bare(view) else frames
 
 
 def _walk(view: memoryview) -> list[Frame]:
-    """Return the frames by their lengths; the last has a fault if the lengths do not lead to the end."""
+    """Return the frames by their lengths. The last frame has a fault if the lengths don't lead to the end."""
     frames: list[Frame] = []
     pos = 0
     while pos < len(view):

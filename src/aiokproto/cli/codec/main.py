@@ -39,9 +39,9 @@ from aiokproto.errors import KafkaError
 
 @interruptible
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code.
+    """Run one verb, and return the exit code.
 
-    It is 1 if the input was wrong, 2 if the command line was; standard error then has one line.
+    The code is 1 if the input was wrong, and 2 if the command line was. Standard error then has one line.
     """
     options = parser().parse_args(argv)
     try:
@@ -120,7 +120,7 @@ def _decode(options: argparse.Namespace) -> Iterator[str]:
     default = readings.get(None)
     framing = "none" if default is not None and default.target.api_key is None else options.framing
     data = read_bytes(options.input, options.form)
-    # An empty body is valid: some requests have no fields.
+    # An empty body is valid, because some requests have no fields.
     frames = (
         split(data, framing, is_bare, bare_first=bare_first) if data or not bare_first else [Frame(0, memoryview(b""))]
     )
@@ -131,7 +131,8 @@ def _decode(options: argparse.Namespace) -> Iterator[str]:
 def _decoder(
     options: argparse.Namespace, readings: dict[int | None, Reading]
 ) -> tuple[Callable[[memoryview], dict[str, Any]], Callable[[memoryview], bool], bool]:
-    """How a frame is decoded, whether bytes make sense as one without a length, and whether they have no header."""
+    """Return how to decode a frame, whether bytes make sense as one without a length, and whether they have no
+    header."""
     records: RecordsForm = records_as_size
     if options.records or options.records_as:
         records = records_opened(options.records_as or PLAIN)
@@ -151,11 +152,11 @@ def _decoder(
         answers = Answers(readings)
         if options.requests is not None:
             answers.sent(read_bytes(options.requests, options.form))
-        # A look may not use up what the stream of requests tells.
-        glance = Answers(readings)
+        # Checking a frame must not use up the readings that the requests' stream gave.
+        check_answers = Answers(readings)
         return (
             lambda frame: response_document(frame, answers, records),
-            lambda frame: fits(lambda data: response_document(data, glance, records), frame),
+            lambda frame: fits(lambda data: response_document(data, check_answers, records), frame),
             False,
         )
     if readings:

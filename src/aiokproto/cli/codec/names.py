@@ -35,19 +35,19 @@ class Target(NamedTuple):
     messages: tuple[type[Message], ...]
 
     def request(self) -> type[Message]:
-        """Return the request of an API; the payload itself."""
+        """Return the request of an API, or the payload itself."""
         return self.messages[0]
 
     def response(self) -> type[Message]:
-        """Return the response of an API; the payload itself."""
+        """Return the response of an API, or the payload itself."""
         return self.messages[-1]
 
 
 def find(text: str) -> Target:
-    """Find an API by name or ApiKey, or a single message by name; case is ignored.
+    """Find an API by name or ApiKey, or a single message by name. Case is ignored.
 
     Raises:
-        UsageError: There is none; suggests similar names.
+        UsageError: There is none. The error suggests similar names.
     """
     apis = {api_name(key).lower(): key for key in api_keys()}
     key = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else apis.get(text.lower())
@@ -60,8 +60,8 @@ def find(text: str) -> Target:
         message = lookup(name)
         return Target(name, getattr(message, "api_key", None), (message,))
     known = {name: api_name(key) for name, key in apis.items()} | names
-    near = [known[name] for name in get_close_matches(text.lower(), known, n=3, cutoff=0.7)]
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `list` shows all"
+    close = [known[name] for name in get_close_matches(text.lower(), known, n=3, cutoff=0.7)]
+    hint = f"; did you mean {' or '.join(close)}?" if close else "; `list` shows all"
     raise UsageError(f"no API or message is called {text!r}{hint}")
 
 
@@ -75,7 +75,7 @@ def checked_version(message: type[Message], text: str | int) -> int:
     """Parse a version of a message.
 
     Raises:
-        UsageError: The text is not a number, or not a version of the message.
+        UsageError: The text isn't a number, or isn't a version of the message.
     """
     try:
         version = int(text)

@@ -18,19 +18,20 @@ KNOWN_FLAGS = COMPRESSION | TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL | DELETE_HO
 KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
 
 MAX_MEMORY = 48 << 20
-"""Bytes of memory that the records of a batch may take as JSON. A few kilobytes can have millions of records."""
+"""Most bytes of memory that a batch's records may take as JSON. A few kilobytes can have millions of records."""
 
 _RECORD_MEMORY, _HEADER_MEMORY, _BYTE_MEMORY = 1024, 512, 4
-"""What a record, a header, and a byte of content take, about."""
+"""Roughly what a record, a header, and a byte of content take."""
 
 _FLAGS_AT = 22
 
 
 def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
-    """Return a batch of any magic as JSON, its records opened in ``form``. Fields that the magic lacks are left out.
+    """Return a batch of any magic as JSON, with its records opened in ``form``. Fields that the magic lacks are left
+    out.
 
     Raises:
-        KafkaError: The records are damaged, or cannot be decompressed here.
+        KafkaError: The records are damaged, or can't be decompressed here.
     """
     if batch.magic < 2:
         return _legacy(batch, form)
@@ -62,7 +63,7 @@ def _within(batch: RecordBatch) -> Iterator[BatchRecord]:
     """Yield the records, as long as they fit the memory that a line may take.
 
     Raises:
-        CorruptRecordError: They do not.
+        CorruptRecordError: They don't fit.
     """
     room = MAX_MEMORY
     for record in batch:

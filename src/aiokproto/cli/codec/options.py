@@ -53,12 +53,12 @@ examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, as for everything else that is wrong."""
+        """Print one line, as for everything else that is wrong."""
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command line; the verb is in ``verb``."""
+    """Return the parser of the command line. The verb is in ``verb``."""
     top = _Parser(prog=_PROG, description="The Kafka protocol: look it up, decode and encode it.")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 

@@ -1,7 +1,7 @@
 """Record batches from JSON, in the form of :mod:`aiokproto.cli.codec.opened`.
 
 Sizes, counts and checksums are never taken from the JSON, so that a changed record gives a valid batch. Missing members
-have their usual value: ``{"records": [{"value": "dg=="}]}`` is a batch.
+have their usual values: ``{"records": [{"value": "dg=="}]}`` is a batch.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def pack_batch(data: object, path: str) -> bytes:
     """Encode one batch from its JSON at ``path``.
 
     Raises:
-        DecodeError: Something is unknown or does not fit; names it.
-        UnsupportedCompressionError: The codec's library is not installed.
+        DecodeError: Something is unknown or doesn't fit. The error names it.
+        UnsupportedCompressionError: The codec's library isn't installed.
     """
     magic = Fields(data, path).number("magic", 8, 2)
     if magic in (0, 1):
@@ -70,8 +70,8 @@ def _pack(batch: Fields) -> bytes:
     base_offset = batch.number("baseOffset", 64, rows[0].number("offset", 64, 0) if rows else 0)
     records = [_record(row, base_offset + index, attributes) for index, row in enumerate(rows)]
     base_timestamp = batch.number("baseTimestamp", 64, records[0].timestamp if records else -1)
-    # Compaction keeps it beyond the last record; added records can be beyond it.
-    last = max(batch.number("lastOffset", 64, base_offset), *(one.offset for one in records), base_offset)
+    # Compaction keeps the last offset beyond the last record, and added records can be beyond the last offset.
+    last = max(batch.number("lastOffset", 64, base_offset), *(record.offset for record in records), base_offset)
     if last - base_offset >= 1 << 31:
         raise batch.bad("lastOffset", f"{last} is too far from the batch's {base_offset}")
     body = b"".join(
@@ -91,7 +91,7 @@ def _pack(batch: Fields) -> bytes:
         attributes,
         last - base_offset,
         base_timestamp,
-        batch.number("maxTimestamp", 64, max((one.timestamp for one in records), default=-1)),
+        batch.number("maxTimestamp", 64, max((record.timestamp for record in records), default=-1)),
         batch.number("producerId", 64, -1),
         batch.number("producerEpoch", 16, -1),
         batch.number("baseSequence", 32, -1),

@@ -35,7 +35,7 @@ _INT64 = Packer(">q")
 def pack_legacy(
     data: object, path: str, magic: int, computed: tuple[str, ...], content: Callable[[Fields, str], bytes | None]
 ) -> bytes:
-    """Encode a message, or a compressed set of messages. Raises as ``pack_batch``."""
+    """Encode a message, or a compressed set of messages. Raises like ``pack_batch``."""
     batch = Fields(data, path, (*computed, *_BATCH))
     attributes = batch.number("unknownAttributes", 9, 0) | batch.choice("compression", _CODECS, "none")
     if attributes & KNOWN_LEGACY_FLAGS != batch.choice("compression", _CODECS, "none") or attributes < 0:

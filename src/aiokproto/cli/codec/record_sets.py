@@ -1,8 +1,8 @@
 """Record sets as JSON and back.
 
-A record set is a list of batches. If header and records do not determine all bytes of a batch, it also has these as
-``raw``, which encoding uses as long as nothing else was changed. Bytes that are not a batch have only ``raw`` and a
-``problem``.
+A record set is a list of batches. If header and records don't determine all bytes of a batch, the batch also has its
+bytes as ``raw``, which encoding uses as long as nothing else was changed. Bytes that aren't a batch have only ``raw``
+and a ``problem``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
 
     def opened(name: str, data: Buffer) -> tuple[str, Any]:
         if name.startswith("unaligned"):
-            # A chunk of a snapshot can begin inside a batch.
+            # A chunk of a snapshot can start inside a batch.
             return records_as_base64(name, data)
         return name, list(open_batches(data, form))
 
@@ -35,14 +35,14 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
 
 
 MAX_OPENED = 32 << 20
-"""Most bytes that a batch may decompress to. A larger one is shown with that as its problem, and its bytes."""
+"""Most bytes that a batch may decompress to. A larger batch is shown with that as its problem, and with its bytes."""
 
 MAX_RECORD_BYTES = 4 << 20
-"""Most bytes of a record, which take several times as much as JSON."""
+"""Most bytes of a record. As JSON a record takes several times as much."""
 
 
 def open_batches(data: Buffer, form: str) -> Iterator[dict[str, Any]]:
-    """Yield the batches of a record set or segment; damaged and incomplete ones with their problem."""
+    """Yield the batches of a record set or segment. Damaged and incomplete batches have a problem."""
     view, pos = memoryview(data), 0
     while pos < len(view):
         try:
@@ -75,8 +75,8 @@ def pack_batches(data: object) -> bytes:
     """Encode a record set from the list of its batches.
 
     Raises:
-        DecodeError: A member is unknown or does not fit; has its path.
-        UnsupportedCompressionError: A codec's library is not installed.
+        DecodeError: A member is unknown or doesn't fit. The error has its path.
+        UnsupportedCompressionError: A codec's library isn't installed.
     """
     if not isinstance(data, list):
         raise DecodeError(f": expected base64 or an array of batches, got {brief(data)}")
@@ -84,7 +84,7 @@ def pack_batches(data: object) -> bytes:
 
 
 def pack_entry(data: object, path: str = "") -> bytes:
-    """Encode one batch of the list. Raises as :func:`pack_batches`."""
+    """Encode one batch of the list. Raises like :func:`pack_batches`."""
     entry = Fields(data, path)
     raw = entry.data("raw")
     if "records" not in entry:
@@ -118,7 +118,7 @@ def _entry(data: memoryview, pos: int, form: str) -> dict[str, Any]:
 
 
 def _alike(again: Iterator[RecordBatch], batch: RecordBatch) -> bool:
-    """Whether a batch survived the round trip; compressed ones may differ in their compression."""
+    """Return whether a batch survived the round trip. Compressed batches may differ in their compression."""
     (made,) = again
     if not batch.compression:
         return made.raw == batch.raw

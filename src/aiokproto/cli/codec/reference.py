@@ -12,7 +12,7 @@ from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
 from aiokproto.error_codes import ErrorCode
 
 FORMAT = 1
-"""Version of the layout; raised by changes that readers have to follow."""
+"""Version of the layout, which is raised by changes that readers have to follow."""
 
 
 def reference() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Writes the source of decoders and encoders. Only text here; ``compiler`` turns it into functions."""
+"""Write the source of decoders and encoders, as text only; ``compiler`` turns it into functions."""
 
 from aiokproto.codec.generate.decoder import DecoderWriter
 from aiokproto.codec.generate.encoder import EncoderWriter

@@ -1,4 +1,4 @@
-"""Writes the source of a decoder."""
+"""Write the source of a decoder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 class DecoderWriter(Writer):
-    """``decode(data, pos)``: reads front to back; ``pos`` is where it is.
+    """``decode(data, pos)``: reads from front to back; ``pos`` is the current position.
 
-    A length that follows fixed-size fields is read together with them: ``ahead`` is the name it then has.
+    A length that follows fixed-size fields is read together with them, and ``ahead`` then has its name.
 
-    ``careful``, it counts memory, and is a generator that yields after each item: for bytes of strangers that are long.
+    If ``careful`` is set, the decoder counts memory, and is a generator that yields after each item. It serves for long
+    messages from strangers.
     """
 
     def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
@@ -29,7 +30,7 @@ class DecoderWriter(Writer):
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``decode``."""
         self.lines = ["def decode(data, pos, memory):" if self.careful else "def decode(data, pos):"]
-        # The message itself: what has no items is a generator, too.
+        # A message without items is a generator, too.
         self.pause()
         if message.in_place(self.version):
             self.line("view = memoryview(data)")
@@ -56,13 +57,13 @@ class DecoderWriter(Writer):
             self.tag_section(struct, target)
 
     def behind(self, following: list[list[FieldSpec]]) -> str:
-        """The format of the length that comes next, if one does."""
+        """Return the format of the length that comes next; empty if none does."""
         if not following:
             return "B" if self.flexible else ""
         return self.length_format(following[0][0]) if is_counted(following[0][0]) else ""
 
     def absent(self, spec: FieldSpec, target: str) -> None:
-        """Give a field that is not there its default. A struct is made in line: its ``__init__`` costs a call."""
+        """Give a missing field its default. A struct is made inline, because its ``__init__`` would cost a call."""
         if is_made_of_fields(spec):
             assert spec.struct is not None
             item = self.fresh("s")
@@ -78,7 +79,7 @@ class DecoderWriter(Writer):
             self.line(f"{target} = {'ZERO_UUID' if value == ZERO_UUID else repr(value)}")
 
     def fixed(self, run: list[FieldSpec], target: str, ahead: str) -> None:
-        """Read fixed-size fields, and the length of format ``ahead`` behind them."""
+        """Read fixed-size fields, and the length of format ``ahead`` after them."""
         formats = "".join(FORMATS[spec.kind] for spec in run) + ahead
         names = [f"{target}.{spec.name}" for spec in run]
         if ahead:
@@ -88,8 +89,11 @@ class DecoderWriter(Writer):
         self.line(f"pos += {packer(formats).size - (ahead == 'B')}")
 
     def length(self, spec: FieldSpec) -> str:
-        """Read a length. Null is -1 and ``pos`` behind it; a compact one is 0 or one more than what follows, and
-        ``pos`` at its last byte: then ``pos`` + length is the end of what follows."""
+        """Read a length, so that ``pos`` + length is the end of what follows.
+
+        If it isn't compact, null is -1 and ``pos`` is after the length. A compact length is 0 for null and otherwise
+        one more than the real one, and ``pos`` is at its last byte.
+        """
         if self.compact(spec):
             name = self.first_byte()
             self.rest_of_varint(name, MAX_STRING + 1 if spec.kind == "string" and not spec.array else 0)
@@ -186,7 +190,7 @@ class DecoderWriter(Writer):
         self.names[few] = few_readers(code)
         self.names[many] = array_readers("x", code)
         count = self.first_byte()
-        # Replicas that are offline, for one: mostly there are none.
+        # Mostly there are none, for example no replicas that are offline.
         with self.block(f"if {count} == 1:"):
             self.line(f"{target} = []")
             self.line("pos += 1")
@@ -198,7 +202,7 @@ class DecoderWriter(Writer):
                 self.line(f"{target} = [*{many}[{count} - 1](data, pos)]")
             with self.block("else:"):
                 self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
-                # They begin at the last byte of the count, and of a count of 0 there is none.
+                # The items and the last byte of the count are read together, so a count of 0 has no reader.
                 self.line(f"{target} = [*{few}[{count}](data, pos)]")
             self.line(f"pos += {width} * {count} - {width - 1}" if width > 1 else f"pos += {count}")
 
@@ -241,7 +245,7 @@ class DecoderWriter(Writer):
             self.struct(spec.struct, item)
             self.line(f"{target} = {item}")
             return
-        # A null struct is marked by one signed byte, -1; as a tagged field by an unsigned varint, 0.
+        # One signed byte, -1, marks a null struct; in a tagged field an unsigned varint, 0, does.
         present = self.fresh("n")
         self.line(f"{present} = data[pos]")
         self.line("pos += 1")

@@ -1,4 +1,4 @@
-"""Writes the source of an encoder."""
+"""Write the source of an encoder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class EncoderWriter(Writer):
     """``encode(m, out)``: appends to ``out``.
 
-    Fixed-size fields wait, to be packed together with a length behind them.
+    Fixed-size fields wait, so that they are packed together with a length after them.
 
-    ``careful``, it is a generator that yields after each item: for messages that are long.
+    If ``careful`` is set, the encoder is a generator that yields after each item. It serves for long messages.
     """
 
     def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
@@ -27,7 +27,7 @@ class EncoderWriter(Writer):
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``encode``."""
         self.lines = ["def encode(m, out):"]
-        # The message itself: what has no items is a generator, too.
+        # A message without items is a generator, too.
         if self.careful:
             self.line("yield")
         self.struct(message, "m", "out")
@@ -53,7 +53,7 @@ class EncoderWriter(Writer):
             self.line(f"if {source}.unknown_tags: raise ValueError")
 
     def differs(self, spec: FieldSpec, source: str) -> str:
-        """An expression: the value is not the default."""
+        """Return an expression that is true if the value isn't the default."""
         if is_made_of_fields(spec):
             assert spec.struct is not None
             item = self.fresh("s")
@@ -69,7 +69,7 @@ class EncoderWriter(Writer):
         return f"{source} != {value!r}"
 
     def fixed(self, run: list[FieldSpec], source: str) -> None:
-        """Have fixed-size fields written, with what comes next."""
+        """Let fixed-size fields be written together with what comes next."""
         for spec in run:
             if spec.kind == "uuid":
                 self.line(f"if len({source}.{spec.name}) != 16: raise ValueError")
@@ -101,7 +101,7 @@ class EncoderWriter(Writer):
             self.line(f"write_uvarint({out}, {name})")
 
     def can_be_null(self, spec: FieldSpec) -> bool:
-        """Return whether None is a value: a null record set is written in every version."""
+        """Return whether None is a value. A null record set is written in every version."""
         return self.nullable(spec) or spec.kind == "recordset"
 
     def value(self, spec: FieldSpec, source: str, out: str) -> None:
@@ -153,7 +153,7 @@ class EncoderWriter(Writer):
             self.line(f"{out} += {self.packers('', spec, False)}[len({items})](*{items})")
         else:
             if spec.kind == "string":
-                # A lone str is iterable, too.
+                # A str is iterable, too.
                 self.line(f"if type({items}) is str: raise TypeError")
             item = self.fresh("s")
             with self.block(f"for {item} in {items}:"):

@@ -32,7 +32,7 @@ class Writer:
         self.lines.append("    " * self.depth + text)
 
     def block(self, text: str) -> _Block:
-        """Add the line that begins a block; the ``with`` body is indented."""
+        """Add the line that starts a block; the ``with`` body is indented."""
         self.line(text)
         return _Block(self)
 
@@ -60,7 +60,7 @@ class Writer:
         return name
 
     def length_format(self, spec: FieldSpec) -> str:
-        """Return the format that a length or count begins with: a varint's first byte, or all of it."""
+        """Return the format that a length or count starts with: a varint's first byte, or all of it."""
         if self.compact(spec):
             return "B"
         return "h" if spec.kind == "string" and not spec.array else "i"
@@ -107,7 +107,7 @@ class _Block:
 
 
 def letters(formats: str) -> str:
-    """A name's part: U for a uuid, T for a bool."""
+    """Return a part of a name: U for a uuid, T for a bool."""
     return formats.replace("16s", "U").replace("?", "T")
 
 
@@ -117,5 +117,5 @@ def is_fixed(spec: FieldSpec) -> bool:
 
 
 def is_counted(spec: FieldSpec) -> bool:
-    """Whether the field begins with its length or count."""
+    """Whether the field starts with its length or count."""
     return spec.array or (spec.struct is None and spec.kind not in FORMATS)

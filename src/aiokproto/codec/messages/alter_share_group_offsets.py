@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (ApiKey 91): set where the partitions of a share group begin."""
+"""AlterShareGroupOffsets (ApiKey 91): set where the partitions of a share group start."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AlterShareGroupOffsetsRequest(
     Errors: GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR,
     COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, KAFKA_STORAGE_ERROR, INVALID_REQUEST,
     UNSUPPORTED_VERSION (share groups are disabled), UNKNOWN_SERVER_ERROR; per partition:
-    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, and those of InitializeShareGroupState.
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, and the errors of InitializeShareGroupState.
     """
 
     group_id: GroupId = ""

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (ApiKey 92): forget where the topics of a share group begin."""
+"""DeleteShareGroupOffsets (ApiKey 92): forget where the topics of a share group start."""
 
 from __future__ import annotations
 

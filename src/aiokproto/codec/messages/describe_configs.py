@@ -14,7 +14,7 @@ class DescribeConfigsSynonym(Struct):
     value: string | None = ""
     """Value in that place; null: unset or sensitive."""
     source: int8 = 0
-    """Kind of place; the numbers are those of `config_source`."""
+    """Kind of place, with the numbers of `config_source`."""
 
 
 class DescribeConfigsResourceResult(Struct):

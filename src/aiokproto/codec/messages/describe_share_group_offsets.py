@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (ApiKey 90): where the partitions of share groups begin."""
+"""DescribeShareGroupOffsets (ApiKey 90): where the partitions of share groups start."""
 
 from __future__ import annotations
 

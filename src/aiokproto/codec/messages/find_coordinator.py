@@ -62,4 +62,4 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse], key=10, versions=
     key_type: int8 = field("1+", default=0)
     """0: group; 1: transactional id; 2: share partition (version 6+). Version 0 finds groups only."""
     coordinator_keys: list[CoordinatorKey] = field("4+", factory=list)
-    """Keys of one type (KIP-699); that of a share partition is `group:topicId:partition`."""
+    """Keys of one type (KIP-699); a share partition has the key `group:topicId:partition`."""

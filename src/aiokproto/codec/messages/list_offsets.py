@@ -1,4 +1,4 @@
-"""ListOffsets (ApiKey 2): look up the first or last offset of partitions, or that of a timestamp."""
+"""ListOffsets (ApiKey 2): look up the first or last offset of partitions, or the offset of a timestamp."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     unknown_state_filters: list[string] = field(factory=list)
-    """Those of `state_filters` that are no states."""
+    """Names in `state_filters` that aren't states."""
     transaction_states: list[TransactionState] = field(factory=list)
 
 

@@ -51,7 +51,7 @@ class OffsetForLeaderPartition(Struct):
     """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
     UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
     leader_epoch: int32 = 0
-    """Epoch to look up: that of the last record read."""
+    """Epoch to look up: the last record read has it."""
 
 
 class OffsetForLeaderTopic(Struct):

@@ -64,7 +64,7 @@ class UpdateMetadataEndpoint(Struct):
     host: string = ""
     """Host name or address to connect to."""
     listener: string = field("3+", default="", ignorable=True)
-    """Listener name; empty below version 3, where it is that of the security protocol."""
+    """Listener name; empty below version 3, where the security protocol names it."""
     security_protocol: int16 = 0
     """0: PLAINTEXT; 1: SSL; 2: SASL_PLAINTEXT; 3: SASL_SSL."""
 

@@ -68,7 +68,7 @@ class WritableTxnMarker(Struct):
     TRANSACTION_COORDINATOR_FENCED."""
     transaction_version: int8 = field("2+", default=0, ignorable=True)
     """Level of `transaction.version` of the transaction: 0 or 1: legacy; 2: each transaction has its own epoch, so the
-    marker's must be higher than that of the records (KIP-1228)."""
+    marker's must be higher than the records' (KIP-1228)."""
 
 
 class WriteTxnMarkersRequest(

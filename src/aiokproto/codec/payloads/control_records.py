@@ -1,4 +1,4 @@
-"""Keys and values of control records: transaction markers and those of KRaft."""
+"""Keys and values of control records: transaction markers, and KRaft's."""
 
 from __future__ import annotations
 

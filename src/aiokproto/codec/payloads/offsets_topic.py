@@ -63,7 +63,7 @@ class OffsetCommitValue(Payload, versions="0-4", flexible="4+"):
     """A committed offset."""
 
     offset: int64 = 0
-    """Committed offset: that of the next record to read."""
+    """Committed offset: the next record to read has it."""
     leader_epoch: int32 = field("3+", default=-1, ignorable=True)
     """Leader epoch of the last record read; -1: unknown."""
     metadata: string = ""
@@ -88,7 +88,7 @@ class LegacyOffsetCommitValue(Payload, versions="0"):
     """A committed offset, in the oldest version of the value."""
 
     offset: int64 = 0
-    """Committed offset: that of the next record to read."""
+    """Committed offset: the next record to read has it."""
     metadata: string = ""
     """Text that the client stored with the offset."""
     commit_timestamp: int64 = 0

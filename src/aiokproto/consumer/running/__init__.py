@@ -5,7 +5,7 @@
 * :class:`~aiokproto.consumer.running.failed.Failures` decides what else becomes of it: a retry topic, a dead letter.
 * :class:`~aiokproto.consumer.running.runner.Runner` owns the tasks, and ends them.
 
-The rest of the consumer knows the :class:`~aiokproto.consumer.handling.Handling` protocol only.
+While it runs, the assignment refers to it: it says up to where offsets can be committed, and which partitions are busy.
 """
 
 from __future__ import annotations

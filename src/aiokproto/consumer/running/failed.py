@@ -1,4 +1,4 @@
-"""What becomes of records that the handler failed to handle."""
+"""Decisions about records that the handler has failed on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("aiokproto.consumer")
 
 
 class Failures:
-    """Decides by the options: first retries in place, then retry topics, then the dead-letter topic."""
+    """Decides what becomes of failed records: first retries in place, then retry topics, then the dead-letter topic."""
 
     def __init__(self, options: RunOptions, group: GroupConfig | None) -> None:
         self._retry = options.retry
@@ -27,7 +27,7 @@ class Failures:
         self._group = group.group_id if group else None
 
     def pause(self, work: Work, error: Exception) -> float | None:
-        """Return the seconds until the call is made again, None if it is not."""
+        """Return the seconds until the call is made again; None if it isn't."""
         if isinstance(error, NotAwaitableError) or not self._retry.again(error, work.attempts):
             return None
         return self._retry.pause(work.attempts, uniform(0, 1))

@@ -21,7 +21,7 @@ Handler = Callable[[Any], Awaitable[object]]
 
 
 class DeadLetters(Protocol):
-    """Where records go that cannot be handled: a :class:`~aiokproto.consumer.DeadLetterTopic`, or an object like it."""
+    """Stores records that can't be handled: a :class:`~aiokproto.consumer.DeadLetterTopic`, or an object like it."""
 
     async def write(
         self,
@@ -99,13 +99,13 @@ class RunOptions:
 
 
 def _returns_nothing(handler: object) -> bool:
-    """Return whether it is certain, without a call, that it returns nothing to await: a generator, or ``-> None``. A
+    """Return whether the handler certainly returns nothing to await, because it's a generator or has ``-> None``. A
     plain function may return a coroutine."""
     if is_async(handler):
         return False
     if isgeneratorfunction(handler) or isasyncgenfunction(handler):
         return True
-    # A decorator has the annotations of what it wraps, which may be a coroutine function.
+    # A decorator has the annotations of the function that it wraps, which may be a coroutine function.
     annotations = {} if hasattr(handler, "__wrapped__") else getattr(handler, "__annotations__", {})
     return "return" in annotations and annotations["return"] in (None, "None")
 

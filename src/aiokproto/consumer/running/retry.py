@@ -1,22 +1,22 @@
-"""When a record whose handler failed is handled again. Pure."""
+"""Retries of records whose handler failed. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiokproto.application.calls import calling, check_not_awaitable
-from aiokproto.config.values import duration, integer, seconds, text
+from aiokproto.config.values import integer, seconds
 from aiokproto.errors import ConfigurationError
 from aiokproto.runtime.coroutines import is_async
 
 Failing = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Exceptions that may pass: classes, or a function that returns whether to try again."""
+"""Exceptions after which a retry can succeed: classes, or a function that returns whether to try again."""
 
 
 class PermanentError(Exception):
     """Raise it in a handler of :meth:`Consumer.run() <aiokproto.consumer.Consumer.run>` for a record that no retry can
-    help: it becomes a dead letter, or without a dead-letter topic ends the run."""
+    help. The record becomes a dead letter; without a dead-letter topic, the run ends."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,10 @@ class Retry:
 
     def pause(self, attempts: int, random: float) -> float:
         """Return the seconds until the next attempt, after so many failed ones; ``random`` lies between 0 and 1."""
-        # min: 2 ** attempts of a large number does not fit a float.
+        # Limit the exponent, because a larger power of two doesn't fit in a float.
         longest = min(self.backoff_ms * 2.0 ** min(attempts - 1, 60), self.max_backoff_ms)
         return longest * (0.5 + random / 2) / 1000
 
 
 NO_RETRY = Retry(attempts=1)
 """One attempt."""
-
-
-def to_delays(topics: Mapping[str, float]) -> dict[str, float]:
-    """Check the topics of :class:`RetryTopics`. Return their delays in seconds."""
-    if not isinstance(topics, Mapping) or not topics:
-        raise ConfigurationError(f"RetryTopics({topics!r}): expected {{topic: delay in ms}}")
-    named = {text("RetryTopics topic", topic): delay for topic, delay in topics.items()}
-    return {topic: duration(f"RetryTopics[{topic!r}]", delay) for topic, delay in named.items()}

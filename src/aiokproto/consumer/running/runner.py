@@ -1,11 +1,11 @@
-"""What :meth:`Consumer.run` adds to a run: partitions that come and go, retries, and commits.
+"""The consumer's part of a run (:meth:`Consumer.run`): partitions that come and go, retries, and commits.
 
-The position of each partition moves back to its first unfinished record when the run ends: whoever reads next, this
-consumer or another, begins there.
+When the run ends, the position of each partition moves back to its first unfinished record. The next reader, this
+consumer or another one, starts there.
 
 What can never happen: a commit beyond an unfinished record (the assignment asks :meth:`ConsumerRunner.unfinished` for
-each commit, of whatever cause); two calls for one key at once, also across a rebalance or a seek (a partition starts
-nothing while calls from before are running).
+each commit, whatever its cause); two calls for one key at once, even across a rebalance or a seek (no call of a
+partition starts while earlier ones are running).
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ class ConsumerRunner(Runner):
         self._assignment = engine.assignment
         self._options = options
         self._failures = Failures(options, engine.config.group)
-        # By partition; dropped ones until their partition is revoked.
+        # The backlog of each partition. A dropped one stays until its partition is revoked.
         self._backlogs: dict[TopicPartition, Backlog] = {}
-        # Of before a seek or a revocation, whose calls still run: nothing of the partition starts meanwhile.
+        # Backlogs that precede a seek or a revocation, and whose calls still run. No call of their partition starts in
+        # the meantime.
         self._leaving: dict[TopicPartition, set[Backlog]] = {}
-        # Partitions of retry topics whose next record is not due, with what continues them.
+        # Partitions of retry topics whose next record isn't due, with the timers that continue them.
         self._undue: dict[TopicPartition, asyncio.TimerHandle] = {}
-        # Batches that wait for more records, with what ends that.
+        # Batches that wait for more records, with the timers that end the wait.
         self._gathering: dict[Backlog, tuple[Work, asyncio.TimerHandle]] = {}
 
     def _begin(self) -> None:
         self._assignment.mark_processed()
         self._assignment.end_turn()
-        self._assignment.handling = self._assignment.handled = self
+        self._assignment.runner = self._assignment.last_runner = self
         self._engine.reader.owner = self
 
     def _closing(self) -> bool:
@@ -79,7 +80,7 @@ class ConsumerRunner(Runner):
                 await self._has_room.wait()
             await reader.open(by=self)
             await self._take()
-            # Buffered records are opened without waiting: the workers would get them all at once.
+            # Let the workers run, because open() doesn't wait while records are buffered.
             await asyncio.sleep(0)
 
     async def _take(self) -> None:
@@ -93,15 +94,15 @@ class ConsumerRunner(Runner):
         finally:
             self._assignment.end_turn()
         if backlog.source != cursor.version or self._assignment.cursors.get(cursor.partition) is not cursor:
-            # Sought, revoked or lost while deserializers were awaited.
+            # It was sought, revoked or lost while deserializers were awaited.
             return
         if records:
             try:
                 with calling("order"):
                     self._scheduler.put(backlog, records)
             except BaseException:
-                # The function that returns lanes failed: the records are delivered again, once the cause is gone, and
-                # with them the unfinished ones before.
+                # The function that returns lanes failed. Seek, so that these records and the unfinished ones before
+                # them are delivered again.
                 first = records[0].offset if backlog.lowest is None else backlog.lowest
                 self._assignment.seek(cursor.partition, first)
                 raise
@@ -114,7 +115,7 @@ class ConsumerRunner(Runner):
         self._wake()
 
     def _time_gathering(self, backlog: Backlog) -> None:
-        """Have the batch that waits for more records wait no longer than it may."""
+        """Limit how long a batch waits for more records."""
         work = self._scheduler.gathering(backlog)
         timed, timer = self._gathering.get(backlog, (None, None))
         if timed is work:
@@ -136,7 +137,8 @@ class ConsumerRunner(Runner):
         return self._assignment.take(most)
 
     def _due(self, cursor: Cursor, room: int) -> int:
-        """Return how many open records may be taken. If one of a retry topic is not due, its partition waits for it."""
+        """Return how many open records may be taken. If a record of a retry topic isn't due, its partition waits for
+        it."""
         topics = self._options.retry_topics
         records = self._assignment.open
         if topics is None or cursor.partition.topic not in topics.topics:
@@ -173,7 +175,7 @@ class ConsumerRunner(Runner):
         return backlog
 
     def _relieve(self, backlog: Backlog) -> None:
-        """A call has ended: continue what waited for it."""
+        """Continue the work that waited for a call to end."""
         scheduler = self._scheduler
         if backlog.full and scheduler.relieved(backlog, len(self._assignment.cursors)):
             backlog.full = False
@@ -183,7 +185,7 @@ class ConsumerRunner(Runner):
         if not self._has_room.is_set() and scheduler.has_room:
             self._has_room.set()
         if backlog.dropped and not backlog.running:
-            self._settled(backlog)
+            self._calls_ended(backlog)
         if scheduler.stopped and not scheduler.running:
             self._drain.finish()
 
@@ -198,7 +200,7 @@ class ConsumerRunner(Runner):
             log.info("run: %s, which is not assigned any more: %s", work, repr_of(error))
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
-            # A run that stops makes none: the record comes again after the restart.
+            # A run that stops makes no more calls. The record comes again after the restart.
             following = "the run ends" if self._stopping.is_set() else f"the next is in {pause * 1000:.0f} ms"
             log.info("run: %s: attempt %d failed, %s: %s", work, work.attempts, following, repr_of(error))
             self._postpone(work)
@@ -215,11 +217,11 @@ class ConsumerRunner(Runner):
             counts.dead_lettered += kind == "dead-lettered"
             self._finish(work)
 
-    # The consumer's signals (Handling)
+    # Events of the consumer
 
     @property
     def full(self) -> bool:
-        """Whether no record is taken, because as many are unfinished as may be."""
+        """Whether no record is taken, because the limit of unfinished ones is reached."""
         return not self._has_room.is_set()
 
     def unfinished(self) -> dict[TopicPartition, int]:
@@ -231,14 +233,14 @@ class ConsumerRunner(Runner):
         return any(each.running and not each.abandoned for each in self._of(partitions))
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call began. Those that were cancelled for more than their
-        time, and those whose partition is being revoked, do not count."""
+        """Return the loop time at which the oldest running call started. Calls that don't end although they were
+        cancelled, and calls whose partition is being revoked, don't count."""
         revoked = {id(backlog) for backlog in self._backlogs.values() if backlog.dropped}
         running = (work for work in self._running() if goes_on(work) and id(work.backlog) not in revoked)
         return min((work.began for work in running), default=None)
 
     def changed(self, cursors: Collection[Cursor]) -> None:
-        """Cursors were added, removed, sought, paused, held or released."""
+        """Note that cursors were added, removed, sought, paused, held or released."""
         for cursor in cursors:
             backlog = self._backlogs.get(cursor.partition)
             if backlog is None:
@@ -252,7 +254,8 @@ class ConsumerRunner(Runner):
         self._wake()
 
     def revoke(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Start nothing more of these partitions; what runs may end within the drain timeout, at most until then."""
+        """Start no more calls for these partitions. Running ones may end within the drain timeout, or at the deadline
+        if that's earlier."""
         backlogs = self._of(partitions)
         for backlog in backlogs:
             self._scheduler.drop(backlog)
@@ -262,7 +265,7 @@ class ConsumerRunner(Runner):
         self._loop.call_at(at + CANCELLED_WITHIN, partial(self._abandon, backlogs))
 
     def _abandon(self, backlogs: list[Backlog]) -> None:
-        """Let a rebalance go on without the calls that do not end although they were cancelled."""
+        """Let a rebalance go on without the calls that don't end although they were cancelled."""
         for backlog in backlogs:
             if backlog.running:
                 backlog.abandoned = True
@@ -275,7 +278,7 @@ class ConsumerRunner(Runner):
         return current + [each for partition in partitions for each in self._leaving.get(partition, ())]
 
     def _forget(self, backlog: Backlog) -> None:
-        """The partition was revoked, lost or sought: its records count no more."""
+        """Drop a backlog because its partition was revoked, lost or sought."""
         partition = backlog.partition
         del self._backlogs[partition]
         if (timer := self._undue.pop(partition, None)) is not None:
@@ -284,7 +287,7 @@ class ConsumerRunner(Runner):
         self._time_gathering(backlog)
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
-            # After a seek they may end: the partition is still this consumer's.
+            # The calls may end after a seek, because the partition still belongs to this consumer.
             # guard: handlers of lost partitions are cancelled at once
             if partition not in self._assignment.cursors:
                 self._cancel_running([backlog], "the partition is not assigned any more")
@@ -292,8 +295,8 @@ class ConsumerRunner(Runner):
             self._fill(cursor)
         self._relieve(backlog)
 
-    def _settled(self, backlog: Backlog) -> None:
-        """The last call of a dropped backlog has ended."""
+    def _calls_ended(self, backlog: Backlog) -> None:
+        """Note that the last call of a dropped backlog has ended."""
         partition = backlog.partition
         leaving = self._leaving.get(partition)
         if leaving is not None:
@@ -303,7 +306,7 @@ class ConsumerRunner(Runner):
                 cursor = self._assignment.cursors.get(partition)
                 if cursor is not None:
                     self.changed([cursor])
-        # A revocation waits for it.
+        # A revocation may wait for it.
         self._engine.reader.give_up_waiting()
 
     def _running(self) -> list[Work]:
@@ -313,9 +316,9 @@ class ConsumerRunner(Runner):
     # The end
 
     def _release(self) -> None:
-        """Give the consumer back: each partition continues at its first unfinished record."""
+        """Give the consumer back. Each partition continues at its first unfinished record."""
         unfinished = self.unfinished()
-        self._assignment.handling = self._engine.reader.owner = None
+        self._assignment.runner = self._engine.reader.owner = None
         for timer in (*self._timers, *self._undue.values(), *(timer for _, timer in self._gathering.values())):
             timer.cancel()
         for partition, cursor in list(self._assignment.cursors.items()):
@@ -327,7 +330,7 @@ class ConsumerRunner(Runner):
                 self._assignment.fill(cursor, False)
         self._engine.reader.give_up_waiting()
 
-    async def _settle(self) -> None:
+    async def _commit(self) -> None:
         # close() makes the last commit itself.
         if self._engine.member is not None and self._engine.config.enable_auto_commit and not self._engine.closing:
             try:

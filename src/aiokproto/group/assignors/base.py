@@ -94,4 +94,4 @@ class Assignor(ABC):
         return None
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:  # noqa: B027 (optional)
-        """Take note of what this member was assigned, and in which generation; by default it is ignored."""
+        """Take note of this member's assignment and its generation; by default it is ignored."""

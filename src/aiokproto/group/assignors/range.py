@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiokproto.group.assignors.base import NO_RACKS, Assignment, Assignor, Members, Racks
 from aiokproto.group.assignors.hash_order import member_order, string_order, topic_order
-from aiokproto.group.assignors.racks import member_racks, of_topic, racks_matter
+from aiokproto.group.assignors.racks import consumer_racks, partition_racks, use_rack_aware_assignment
 from aiokproto.group.partition_list import PartitionList, TopicNames
 
 
@@ -28,133 +28,139 @@ class RangeAssignor(Assignor):
 
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
-        near = member_racks(members)
+        racks_of_consumers = consumer_racks(members)
         order = member_order(members)
         names = TopicNames(topic_order((topic for topic, size in partitions.items() if size), members))
         topics = [
-            _Topic(place, partitions[name], [member for member in order if name in members[member].topics])
-            for place, name in enumerate(names)
+            _TopicAssignmentState(
+                index, partitions[name], [member for member in order if name in members[member].topics]
+            )
+            for index, name in enumerate(names)
         ]
-        given = {member: _Given(array("i"), array("i")) for member in members}
+        assignment = {member: _Assigned(array("i"), array("i")) for member in members}
         by_rack = False
-        if near:
+        if racks_of_consumers:
             for topic in topics:
-                by_rack |= topic.look_at_racks(near, of_topic(racks, names[topic.place], topic.size))
+                by_rack |= topic.set_racks(racks_of_consumers, partition_racks(racks, names[topic.index], topic.size))
         if by_rack:
-            _assign_by_rack(topics, given)
+            _assign_by_rack(topics, assignment)
         for topic in topics:
-            topic.assign_ranges(given)
-        return {member: _partitions(names, given[member], in_order=by_rack) for member in members}
+            topic.assign_ranges(assignment)
+        return {member: _partitions(names, assignment[member], in_order=by_rack) for member in members}
 
 
-class _Given(NamedTuple):
-    """What a member is given: the places of the topics, and the numbers of the partitions."""
+class _Assigned(NamedTuple):
+    """What a member is assigned: the index of each partition's topic, and the number of each partition."""
 
-    places: array[int]
+    topic_indexes: array[int]
     numbers: array[int]
 
 
-def _partitions(names: TopicNames, given: _Given, *, in_order: bool) -> PartitionList:
+def _partitions(names: TopicNames, assigned: _Assigned, *, in_order: bool) -> PartitionList:
     if not in_order:
-        return PartitionList(names, given.places, given.numbers)
-    ranks = {
-        place: rank for rank, place in enumerate(sorted(range(len(names)), key=lambda at: string_order(names[at])))
-    }
-    pairs = sorted(zip(given.places, given.numbers, strict=True), key=lambda pair: (ranks[pair[0]], pair[1]))
-    return PartitionList(names, array("i", [place for place, _ in pairs]), array("i", [number for _, number in pairs]))
+        return PartitionList(names, assigned.topic_indexes, assigned.numbers)
+    by_name = sorted(range(len(names)), key=lambda index: string_order(names[index]))
+    ranks = {index: rank for rank, index in enumerate(by_name)}
+    pairs = sorted(
+        zip(assigned.topic_indexes, assigned.numbers, strict=True), key=lambda pair: (ranks[pair[0]], pair[1])
+    )
+    return PartitionList(names, array("i", [index for index, _ in pairs]), array("i", [number for _, number in pairs]))
 
 
-class _Topic:
-    """A topic, its takers in order, and how many partitions each may still get.
+class _TopicAssignmentState:
+    """A topic, its consumers in order, and how many partitions each of them may still get.
 
     Attributes:
-        place: The place of its name.
+        index: The index of its name.
         size: The number of its partitions.
-        takers: The members that read it.
-        near: The racks of those of them that have named theirs.
-        racks: The replicas' racks of each partition; empty if no taker has named its rack.
-        matters: Whether racks make a difference.
+        consumers: The members that read it.
+        consumer_racks: The racks of those consumers that have named theirs.
+        partition_racks: The racks of each partition's replicas; empty if no consumer has named its rack.
+        needs_rack_aware_assignment: Whether racks make a difference.
     """
 
-    def __init__(self, place: int, size: int, takers: Sequence[str]) -> None:
-        self.place = place
+    def __init__(self, index: int, size: int, consumers: Sequence[str]) -> None:
+        self.index = index
         self.size = size
-        self.takers = takers
-        self.near: Mapping[str, str] = {}
-        self.racks: Sequence[AbstractSet[str]] = ()
-        self.matters = False
-        self._free: Sequence[int] = range(size)
-        self._each, self._extra = divmod(size, len(takers))
-        self._given = dict.fromkeys(takers, 0)
+        self.consumers = consumers
+        self.consumer_racks: Mapping[str, str] = {}
+        self.partition_racks: Sequence[AbstractSet[str]] = ()
+        self.needs_rack_aware_assignment = False
+        self._unassigned: Sequence[int] = range(size)
+        self._partitions_per_consumer, self._consumers_with_extra_partition = divmod(size, len(consumers))
+        self._assigned_counts = dict.fromkeys(consumers, 0)
 
-    def look_at_racks(self, near: Mapping[str, str], racks: Sequence[AbstractSet[str]]) -> bool:
-        """Take note of the racks; return whether they make a difference for this topic."""
-        self.near = {member: near[member] for member in self.takers if member in near}
-        if self.near:
-            self.racks = racks
-            self.matters = racks_matter(self.near.values(), racks)
-        return self.matters
+    def set_racks(self, consumer_racks: Mapping[str, str], partition_racks: Sequence[AbstractSet[str]]) -> bool:
+        """Store the racks; return whether they make a difference for this topic."""
+        self.consumer_racks = {member: consumer_racks[member] for member in self.consumers if member in consumer_racks}
+        if self.consumer_racks:
+            self.partition_racks = partition_racks
+            self.needs_rack_aware_assignment = use_rack_aware_assignment(self.consumer_racks.values(), partition_racks)
+        return self.needs_rack_aware_assignment
 
-    def room(self, member: str) -> int:
+    def max_assignable(self, member: str) -> int:
         """Return how many more partitions a member may get."""
-        return max(0, self._each + (self._extra > 0) - self._given[member])
+        quota = self._partitions_per_consumer + (self._consumers_with_extra_partition > 0)
+        return max(0, quota - self._assigned_counts[member])
 
-    def matches(self, member: str, number: int) -> bool:
-        """Return whether a partition has a replica in the member's rack; any will do if it has not named one."""
-        return member not in self.near or self.near[member] in self.racks[number]
+    def racks_match(self, member: str, number: int) -> bool:
+        """Return whether a partition has a replica in the member's rack. A member without a rack matches all."""
+        return member not in self.consumer_racks or self.consumer_racks[member] in self.partition_racks[number]
 
-    def give(self, member: str, numbers: Sequence[int], given: Mapping[str, _Given]) -> None:
-        """Assign free partitions."""
-        result = given[member]
-        result.places.extend([self.place] * len(numbers))
-        result.numbers.extend(numbers)
-        self._given[member] += len(numbers)
-        if self._given[member] > self._each:
-            self._extra -= 1
+    def assign(self, member: str, numbers: Sequence[int], assignment: Mapping[str, _Assigned]) -> None:
+        """Assign unassigned partitions to a member."""
+        assigned = assignment[member]
+        assigned.topic_indexes.extend([self.index] * len(numbers))
+        assigned.numbers.extend(numbers)
+        self._assigned_counts[member] += len(numbers)
+        if self._assigned_counts[member] > self._partitions_per_consumer:
+            self._consumers_with_extra_partition -= 1
 
-    def assign_ranges(self, given: Mapping[str, _Given], by_rack: bool = False) -> None:
-        """Assign free partitions from the first to the last, member by member; by rack only those that match."""
-        for member in self.takers:
-            if not self._free:
+    def assign_ranges(self, assignment: Mapping[str, _Assigned], by_rack: bool = False) -> None:
+        """Assign the unassigned partitions in order, member by member; ``by_rack`` only those whose racks match."""
+        for member in self.consumers:
+            if not self._unassigned:
                 break
-            room = self.room(member)
+            limit = self.max_assignable(member)
             if by_rack:
-                numbers: Sequence[int] = [number for number in self._free if self.matches(member, number)][:room]
+                numbers: Sequence[int] = [number for number in self._unassigned if self.racks_match(member, number)][
+                    :limit
+                ]
                 self.remove(numbers)
             else:
-                numbers, self._free = self._free[:room], self._free[room:]
+                numbers, self._unassigned = self._unassigned[:limit], self._unassigned[limit:]
             if numbers:
-                self.give(member, numbers, given)
+                self.assign(member, numbers, assignment)
 
     def remove(self, numbers: Sequence[int]) -> None:
-        """Mark partitions as no longer free."""
-        given = set(numbers)
-        self._free = [number for number in self._free if number not in given]
+        """Mark partitions as assigned."""
+        assigned = set(numbers)
+        self._unassigned = [number for number in self._unassigned if number not in assigned]
 
 
-def _assign_by_rack(topics: Sequence[_Topic], given: Mapping[str, _Given]) -> None:
-    alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
+def _assign_by_rack(topics: Sequence[_TopicAssignmentState], assignment: Mapping[str, _Assigned]) -> None:
+    co_partitioned: dict[tuple[tuple[str, ...], int], list[_TopicAssignmentState]] = {}
     for topic in topics:
-        alike.setdefault((tuple(topic.takers), len(topic.racks)), []).append(topic)
-    for together in alike.values():
-        if len(together) > 1:
-            _assign_together(together, given)
-        elif together[0].matters:
-            together[0].assign_ranges(given, by_rack=True)
+        co_partitioned.setdefault((tuple(topic.consumers), len(topic.partition_racks)), []).append(topic)
+    for group in co_partitioned.values():
+        if len(group) > 1:
+            _assign_co_partitioned(group, assignment)
+        elif group[0].needs_rack_aware_assignment:
+            group[0].assign_ranges(assignment, by_rack=True)
 
 
-def _assign_together(topics: Sequence[_Topic], given: Mapping[str, _Given]) -> None:
+def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], assignment: Mapping[str, _Assigned]) -> None:
     """Assign the partitions of one number, of all topics, to the first member whose rack matches them all."""
-    # All topics have the same size and takers, and members get the same number of partitions of each: one says for all
-    # who has room.
+    # All topics have the same size and consumers, and a member gets the same number of partitions of each, so the first
+    # topic says for all of them which members can take more.
     first = topics[0]
-    taken: list[int] = []
-    for number in range(len(first.racks)):
-        for member in first.takers:
-            if first.room(member) and all(topic.matches(member, number) for topic in topics):
+    assigned: list[int] = []
+    for number in range(len(first.partition_racks)):
+        for member in first.consumers:
+            if first.max_assignable(member) and all(topic.racks_match(member, number) for topic in topics):
                 for topic in topics:
-                    topic.give(member, [number], given)
-                taken.append(number)
+                    topic.assign(member, [number], assignment)
+                assigned.append(number)
                 break
     for topic in topics:
-        topic.remove(taken)
+        topic.remove(assigned)

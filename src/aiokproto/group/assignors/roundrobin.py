@@ -22,18 +22,19 @@ class RoundRobinAssignor(Assignor):
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
         order = member_order(members)
-        wanted = subscribed_topics(members)
-        topics = TopicNames(sorted((topic for topic in wanted if partitions.get(topic)), key=string_order))
-        given = {member: (array("i"), array("i")) for member in members}
+        subscribed = subscribed_topics(members)
+        topics = TopicNames(sorted((topic for topic in subscribed if partitions.get(topic)), key=string_order))
+        assignment = {member: (array("i"), array("i")) for member in members}
         turn = 0
-        for place, topic in enumerate(topics):
-            # Whoever skips a member does so for all partitions of the topic: only its readers are gone through.
-            readers = [index for index, member in enumerate(order) if topic in members[member].topics]
-            first = sum(index < turn for index in readers)
-            size, width = partitions[topic], len(readers)
+        for topic_index, topic in enumerate(topics):
+            # A member that isn't subscribed is skipped for all partitions of the topic, so the loop needs only the
+            # topic's consumers.
+            consumers = [index for index, member in enumerate(order) if topic in members[member].topics]
+            first = sum(index < turn for index in consumers)
+            size, width = partitions[topic], len(consumers)
             for offset in range(min(width, size)):
-                places, numbers = given[order[readers[(first + offset) % width]]]
+                topic_indexes, numbers = assignment[order[consumers[(first + offset) % width]]]
                 numbers.extend(range(offset, size, width))
-                places.extend([place] * (len(numbers) - len(places)))
-            turn = readers[(first + size - 1) % width] + 1
-        return {member: PartitionList(topics, *given[member]) for member in members}
+                topic_indexes.extend([topic_index] * (len(numbers) - len(topic_indexes)))
+            turn = consumers[(first + size - 1) % width] + 1
+        return {member: PartitionList(topics, *assignment[member]) for member in members}

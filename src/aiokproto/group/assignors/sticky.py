@@ -14,27 +14,27 @@ from aiokproto.group.assignors.base import (
     Subscription,
     different_topics,
 )
-from aiokproto.group.assignors.claims import (
-    UNKNOWN,
-    Claim,
+from aiokproto.group.assignors.constrained import ConstrainedAssignmentBuilder
+from aiokproto.group.assignors.general import GeneralAssignmentBuilder
+from aiokproto.group.assignors.member_data import (
+    DEFAULT_GENERATION,
+    MemberData,
     Numbering,
-    decode_claim,
+    current_assignment,
     decode_generation,
-    encode_claim,
+    decode_member_data,
     encode_generation,
-    settle,
+    encode_member_data,
 )
-from aiokproto.group.assignors.equal import EqualSubscriptions
-from aiokproto.group.assignors.near import Near
-from aiokproto.group.assignors.unequal import UnequalSubscriptions
+from aiokproto.group.assignors.racks import RackInfo
 from aiokproto.types import TopicPartition
 
 
 class StickyAssignor(Assignor):
     """Keeps members' partitions as far as balance allows. Members revoke all before a rebalance, so user data has them.
 
-    What a member had and when is in its user data, in the form the Java client writes; leaders also read the one
-    without a generation, of clients before Kafka 2.3.
+    The user data says what a member had and in which generation, in the form the Java client writes. Leaders also read
+    the form without a generation, which clients before Kafka 2.3 send.
     """
 
     name = "sticky"
@@ -42,13 +42,13 @@ class StickyAssignor(Assignor):
 
     def __init__(self) -> None:
         self._assigned: Sequence[TopicPartition] | None = None
-        self._generation = UNKNOWN
+        self._generation = DEFAULT_GENERATION
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the last assignment of this member, and its generation."""
         if self._assigned is None:
             return None
-        return encode_claim(self._assigned, self._generation)
+        return encode_member_data(self._assigned, self._generation)
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
         """Store the assignment for :meth:`user_data`."""
@@ -56,16 +56,16 @@ class StickyAssignor(Assignor):
 
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
-        claims = {member: eager_claim(subscription) for member, subscription in members.items()}
-        balanced = _balance(partitions, members, claims, racks)
-        return {member: balanced.numbering.partitions(given) for member, given in balanced.given.items()}
+        member_data = {member: eager_member_data(subscription) for member, subscription in members.items()}
+        balanced = _balance(partitions, members, member_data, racks)
+        return {member: balanced.numbering.partitions(numbers) for member, numbers in balanced.assignment.items()}
 
 
 class CooperativeStickyAssignor(Assignor):
     """As ``sticky``, but members continue reading: what moves is revoked first, and assigned in a second rebalance.
 
-    A member may only be given what no other member still reads. What is to move is therefore left out of this round's
-    assignment; its owner sees that it lost it, revokes it and joins again, and then it is free.
+    A member may only get what no other member still reads. So this round's assignment leaves out partitions that are to
+    move. Their owner sees that it lost them, revokes them and joins again; then they are free.
     """
 
     name = "cooperative-sticky"
@@ -73,7 +73,7 @@ class CooperativeStickyAssignor(Assignor):
     in_thread = True
 
     def __init__(self) -> None:
-        self._generation = UNKNOWN
+        self._generation = DEFAULT_GENERATION
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the generation, which subscriptions before version 2 lack; they have the partitions."""
@@ -85,66 +85,71 @@ class CooperativeStickyAssignor(Assignor):
 
     def assign(self, partitions: Mapping[str, int], members: Members, racks: Racks = NO_RACKS) -> Assignment:
         """See :meth:`Assignor.assign`."""
-        claims = {member: cooperative_claim(subscription) for member, subscription in members.items()}
-        balanced = _balance(partitions, members, claims, racks)
-        moving = balanced.moving
-        if moving is None:
-            moving = _moving(balanced, claims)
+        member_data = {member: cooperative_member_data(subscription) for member, subscription in members.items()}
+        balanced = _balance(partitions, members, member_data, racks)
+        transferring = balanced.transferring
+        if transferring is None:
+            transferring = _transferring(balanced, member_data)
         return {
             member: balanced.numbering.partitions(
-                [number for number in given if moving.get(number) != member] if moving else given
+                [number for number in numbers if transferring.get(number) != member] if transferring else numbers
             )
-            for member, given in balanced.given.items()
+            for member, numbers in balanced.assignment.items()
         }
 
 
 class _Balanced(NamedTuple):
-    """A balanced distribution.
+    """A balanced assignment.
 
     Attributes:
         numbering: The numbers of the partitions.
-        given: Member id → its partitions.
-        moving: The partitions that another member owned, with the one that gets it; None if they are to be found out.
+        assignment: Member id → its partitions.
+        transferring: The partitions that another member owned, with the member that gets each; None if that is still
+            to be computed.
     """
 
     numbering: Numbering
-    given: Mapping[str, Iterable[int]]
-    moving: Mapping[int, str] | None
+    assignment: Mapping[str, Iterable[int]]
+    transferring: Mapping[int, str] | None
 
 
-def _balance(partitions: Mapping[str, int], members: Members, claims: Mapping[str, Claim], racks: Racks) -> _Balanced:
-    """Distribute partitions so that no single move between two members could balance their loads better."""
+def _balance(
+    partitions: Mapping[str, int], members: Members, member_data: Mapping[str, MemberData], racks: Racks
+) -> _Balanced:
+    """Assign partitions so that no single move between two members could balance their loads better."""
     numbering = Numbering(partitions, members)
     if not members:
         return _Balanced(numbering, {}, {})
-    settled, near = settle(numbering, members, claims), Near(numbering, members, racks)
+    current, rack_info = current_assignment(numbering, members, member_data), RackInfo(numbering, members, racks)
     first, *others = different_topics(members.values())
     if all(topics == first for topics in others):
-        equal = EqualSubscriptions(numbering, settled, near)
-        equal.run()
-        return _Balanced(numbering, equal.given, equal.moving)
-    unequal = UnequalSubscriptions(numbering, members, settled, near)
-    unequal.run()
-    return _Balanced(numbering, unequal.given, None)
+        constrained = ConstrainedAssignmentBuilder(numbering, current, rack_info)
+        constrained.build()
+        return _Balanced(numbering, constrained.assignment, constrained.transferring)
+    general = GeneralAssignmentBuilder(numbering, members, current, rack_info)
+    general.build()
+    return _Balanced(numbering, general.assignment, None)
 
 
-def _moving(balanced: _Balanced, claims: Mapping[str, Claim]) -> dict[int, str]:
-    """Return the partitions that one member is given and another must give up."""
+def _transferring(balanced: _Balanced, member_data: Mapping[str, MemberData]) -> dict[int, str]:
+    """Return the partitions that one member gets and another member must give up."""
     added: dict[int, str] = {}
     revoked: set[int] = set()
-    for member, given in balanced.given.items():
-        owned, now = set(balanced.numbering.numbers(claims[member].partitions)), set(given)
-        added.update(dict.fromkeys(now - owned, member))
-        revoked |= owned - now
+    for member, numbers in balanced.assignment.items():
+        owned, assigned = set(balanced.numbering.numbers(member_data[member].partitions)), set(numbers)
+        added.update(dict.fromkeys(assigned - owned, member))
+        revoked |= owned - assigned
     return {number: member for number, member in added.items() if number in revoked}
 
 
-def eager_claim(subscription: Subscription) -> Claim:
+def eager_member_data(subscription: Subscription) -> MemberData:
     """Return what a member of an eager group claims: its user data has it."""
-    return decode_claim(subscription.user_data) if subscription.user_data else Claim((), UNKNOWN)
+    if not subscription.user_data:
+        return MemberData((), DEFAULT_GENERATION)
+    return decode_member_data(subscription.user_data)
 
 
-def cooperative_claim(subscription: Subscription) -> Claim:
-    """Return what a member of a cooperative group claims. Its user data has the generation of old subscriptions."""
+def cooperative_member_data(subscription: Subscription) -> MemberData:
+    """Return what a member of a cooperative group claims. Old subscriptions have the generation in their user data."""
     generation = subscription.generation if subscription.generation >= 0 else decode_generation(subscription.user_data)
-    return Claim(subscription.owned_partitions, generation)
+    return MemberData(subscription.owned_partitions, generation)

@@ -1,4 +1,4 @@
-"""Make an :class:`ssl.SSLContext` of options and of what their files and texts contain."""
+"""From options, and the contents of their files and texts, to an :class:`ssl.SSLContext`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aiokproto.security.tls.stores import (
 
 
 class ClientContext(ssl.SSLContext):
-    """The context of a client that knows its own certificate (DER): OpenSSL's does not tell."""
+    """The context of a client that knows its own certificate (DER), which OpenSSL's doesn't give."""
 
     certificate: bytes | None = None
 
@@ -33,21 +33,21 @@ _MISMATCH = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ClientContext:
-    """Return the context of a client. It blocks: reading the system's authorities takes 10 ms.
+    """Return the context of a client. It blocks, since reading the system's authorities takes 10 ms.
 
     Args:
         options: The options.
-        contents: What is in their files, by option.
+        contents: The contents of their files, by option.
         secrets: Passwords and texts, by option.
 
     Raises:
-        ConfigurationError: A file or text cannot be used. The text has the option and the file, and no secret.
+        ConfigurationError: A file or text can't be used. The error names the option and the file, and has no secret.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     by_alternative_names(context)
     context.check_hostname = options.check_hostname
-    # As in Java, a trusted certificate ends the chain even if it is no root. Python's VERIFY_X509_STRICT stays off for
-    # authorities of your own: it asks for extensions that keytool and many scripts leave out.
+    # As in Java, a trusted certificate ends the chain even if it isn't a root. Python's VERIFY_X509_STRICT stays off,
+    # since it requires extensions that keytool and many scripts leave out of a company's own authorities.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -60,7 +60,7 @@ def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
 
 
 def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the context of a listener; as :func:`client_context`."""
+    """Return the context of a listener. See :func:`client_context` for arguments and errors."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _load(context, options, contents, secrets)
@@ -68,10 +68,10 @@ def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
 
 
 def load_revocations(context: ssl.SSLContext, data: bytes) -> None:
-    """Add the revocation lists of a file. Of an authority's lists OpenSSL takes the latest.
+    """Add the revocation lists of a file. If an authority has several, OpenSSL uses the latest.
 
     Raises:
-        StoreError: It has none, or one is damaged.
+        StoreError: The file has no list, or one is damaged.
     """
     with _as_file(read_revocations(data)) as path:
         try:
@@ -117,15 +117,15 @@ def _load_key(
         )
         if key.encrypted and password is None:
             raise StoreError("its private key is encrypted, and its password is missing", "key password")
-    chain, beside = key.chain, StoreOptions(options.chain or store.option, "PEM")
-    with _reported(options, beside):
+    chain, chain_store = key.chain, StoreOptions(options.chain or store.option, "PEM")
+    with _reported(options, chain_store):
         if options.chain:
             chain = read_certificates(_content(options.chain, contents, secrets), "PEM", None)
         if not chain:
             raise StoreError("it has no certificate for its private key")
     with _reported(options, store), _as_file(key.pem + to_pem(chain)) as path:
         try:
-            # Never without a password: OpenSSL would ask for it on the terminal.
+            # Always pass a password; otherwise OpenSSL would ask for it on the terminal.
             context.load_cert_chain(path, password=password or "")
         except ssl.SSLError as error:
             if error.reason in _MISMATCH:
@@ -151,7 +151,7 @@ def _content(option: str, contents: Mapping[str, bytes], secrets: Mapping[str, s
 
 @contextmanager
 def _reported(options: TlsOptions, store: StoreOptions) -> Iterator[None]:
-    """Name option and file in errors."""
+    """Convert a StoreError to an error that names option and file."""
     try:
         yield
     except StoreError as error:
@@ -170,9 +170,9 @@ def _named(options: TlsOptions, option: str) -> str:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Make a file of data, as OpenSSL takes private keys and revocation lists from nowhere else.
+    """Write data to a temporary file, since OpenSSL reads private keys and revocation lists only from files.
 
-    In memory on Linux. Elsewhere in a folder that nobody else can read, for as long as it is needed.
+    On Linux the file is in memory. Elsewhere it's in a folder that no other user can read, for as long as it's needed.
     """
     if sys.platform == "linux" and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("aiokproto", os.MFD_CLOEXEC)

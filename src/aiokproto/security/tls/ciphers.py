@@ -1,4 +1,4 @@
-"""Names of ciphers: those of OpenSSL, and those of IANA, which Java uses."""
+"""Names of ciphers: OpenSSL's, and IANA's, which Java uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.texts import is_unicode
 
 _NEVER = ":!aNULL:!eNULL"
-"""Ciphers without authentication, with which anyone is the broker, and without encryption. They are in ``ALL``, and in
-what brings old brokers back, ``ALL:@SECLEVEL=0``."""
+"""Excludes ciphers without authentication, with which anyone can pose as the broker, and without encryption. They're in
+``ALL``, and in ``ALL:@SECLEVEL=0``, which users set for old brokers."""
 
 _SUITE = re.compile(r"TLS_(?:(ECDHE|DHE)_)?(ECDSA|RSA|PSK)_WITH_(.+)")
 _CIPHERS = (
@@ -25,10 +25,10 @@ _CIPHERS = (
 
 
 def checked_ciphers(name: str, value: Any) -> str:
-    """Return a list of ciphers in OpenSSL's form, without those that do not authenticate the peer, or do not encrypt.
+    """Return a list of ciphers in OpenSSL's form, without ciphers that don't authenticate the peer or don't encrypt.
 
     Raises:
-        ConfigurationError: It is no text, names no cipher that this OpenSSL has, or only such ones.
+        ConfigurationError: The value isn't text, or names no other cipher that this OpenSSL has.
     """
     if not isinstance(value, str) or "\0" in value or not is_unicode(value):
         raise ConfigurationError(f"{name}={value!r}: expected text, as OpenSSL has it: 'ECDHE+AESGCM'")
@@ -50,13 +50,13 @@ def _is_known(ciphers: str) -> bool:
 
 
 def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl.TLSVersion]]:
-    """Return the ciphers of TLS 1.2 as OpenSSL names them, and the versions of TLS that the suites are of.
+    """Return the ciphers of TLS 1.2 with OpenSSL's names, and the versions of TLS that the suites belong to.
 
     Raises:
-        ConfigurationError: A suite is unknown, or some suites of TLS 1.3 are missing, which :mod:`ssl` cannot exclude.
+        ConfigurationError: A suite is unknown, or some suites of TLS 1.3 are missing, which :mod:`ssl` can't exclude.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Suites of TLS 1.3 are not in this list's rule: they stay on, whatever it says.
+    # This list doesn't control the suites of TLS 1.3, which always stay on.
     context.set_ciphers("ALL:COMPLEMENTOFALL")
     known = {cipher["name"]: cipher["protocol"] for cipher in context.get_ciphers()}
     newest = {cipher for cipher, protocol in known.items() if protocol == "TLSv1.3"}
@@ -90,7 +90,7 @@ def _openssl_name(suite: str) -> str:
     for pattern, replacement in _CIPHERS:
         if re.fullmatch(pattern, rest):
             cipher = re.sub(pattern, replacement, rest)
-            # With RSA for everything OpenSSL names the cipher alone.
+            # If RSA does everything, OpenSSL's name has only the cipher.
             parts = (exchange, signature, cipher) if exchange else (signature if signature != "RSA" else None, cipher)
             return "-".join(part for part in parts if part)
     return ""

@@ -1,13 +1,13 @@
 """When certificates are read: before each new connection, if they have changed.
 
-For each connection :meth:`FromOptions.context` looks at the files' state (size, time of change, inode), and reads
-passwords and texts that functions and files give. If nothing differs from what the last context was made of, that one
-is used again. Otherwise a new one is made, in a thread. If that fails while there is an old one, the old one stays:
-the file may be being written at this moment. A warning says so once for each cause; the next connection tries again.
-If that takes longer than :data:`RENEWAL_LIMIT`, as with a secret store that does not respond, the old one stays too,
-and nothing is tried for :data:`RENEWAL_PAUSE`: connections must not wait for it one after the other.
+For each connection :meth:`OptionContexts.context` checks the files' state (size, time of change, inode), and reads the
+passwords and texts that functions and files give. If nothing has changed, the last context is used again. Otherwise a
+new one is made, in a thread. If that fails, the old context stays, since the file may be half-written at this moment. A
+warning says so once for each cause, and the next connection tries again. If it takes longer than :data:`RENEWAL_LIMIT`,
+as with a secret store that doesn't respond, the old context stays, too, and nothing is tried for :data:`RENEWAL_PAUSE`;
+otherwise connections would wait for it one after the other.
 
-The state is read before the content: a file that changes in between has another state the next time.
+The state is read before the content, so a file that changes in between has another state the next time.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ RENEWAL_LIMIT = 1.0
 """Longest wait (s) for files and functions while there is a context."""
 
 RENEWAL_PAUSE = 10.0
-"""Seconds without another attempt after one that took longer."""
+"""Pause (s) after an attempt that took longer."""
 
 logger = logging.getLogger("aiokproto.net")
 
 
 class TlsContexts(Protocol):
-    """What new connections get their context from."""
+    """The source of contexts for new connections."""
 
     @property
     def subject(self) -> str | None:
-        """The subject of the client's certificate, empty without one; None if it is not known, or not yet."""
+        """The subject of the client's certificate; empty without a certificate, None if unknown (yet)."""
         ...
 
     @property
     def verifies_certificate(self) -> bool:
-        """Whether the broker's certificate must be of a trusted authority."""
+        """Whether a trusted authority must have signed the broker's certificate."""
         ...
 
     @property
@@ -57,20 +57,20 @@ class TlsContexts(Protocol):
         ...
 
     async def context(self, threads: Executor | None = None) -> ssl.SSLContext:
-        """Return the context for a new connection; cancelling has no effect on others.
+        """Return the context for a new connection. Cancelling has no effect on other connections.
 
         Args:
-            threads: Where files are read; None for the event loop's default executor.
+            threads: The executor that reads files; None for the event loop's default executor.
 
         Raises:
-            ConfigurationError: A file or a password cannot be used, and there is no earlier context.
-            BrokerConnectionError: A function or a file gave no password: the next attempt may succeed.
+            ConfigurationError: A file or a password can't be used, and there is no earlier context.
+            BrokerConnectionError: A function or a file gave no password. The next attempt may succeed.
         """
         ...
 
 
-class Given:
-    """Always the context that the user has made."""
+class GivenContext:
+    """Returns the context of the option ``ssl_context``."""
 
     subject = None
 
@@ -79,7 +79,7 @@ class Given:
 
     @property
     def verifies_certificate(self) -> bool:
-        # A client verifies with CERT_OPTIONAL, too.
+        # CERT_OPTIONAL counts, too, since a client verifies with it.
         return self._context.verify_mode is not ssl.CERT_NONE
 
     @property
@@ -97,23 +97,23 @@ class _FileState(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What a context was made of."""
+    """The files and secrets that a context was made from."""
 
     files: Mapping[str, _FileState]
     secrets: Mapping[str, str]
 
 
-class FromOptions:
-    """Contexts made of options, and made anew when a file, a password or a text changes."""
+class OptionContexts:
+    """Makes contexts from options, and a new one when a file, a password or a text has changed."""
 
     def __init__(self, options: TlsOptions) -> None:
         self._options = options
         self._context: ClientContext | None = None
         self._state: _State | None = None
         self._warned = ""
-        # While functions or files do not respond: when to try again (s, the loop's clock).
+        # The time of the next attempt (s, by the loop's clock), if functions or files don't respond.
         self._pause_until = 0.0
-        # Connections that are made at the same time read the files once.
+        # With the lock, concurrent connections read the files only once.
         self._lock = asyncio.Lock()
 
     @property
@@ -123,7 +123,7 @@ class FromOptions:
         try:
             return subject_of(self._context.certificate) if self._context.certificate else ""
         except ValueError:
-            # OpenSSL reads it otherwise than subject_of().
+            # OpenSSL accepts certificates that subject_of() doesn't.
             return None
 
     @property
@@ -141,11 +141,11 @@ class FromOptions:
                 return self._context
             try:
                 async with timeout(None if self._context is None else RENEWAL_LIMIT):
-                    made = await self._made(threads)
-                if made is not None:
+                    renewed = await self._renewed(threads)
+                if renewed is not None:
                     if self._context is not None:
                         logger.info("TLS certificates were renewed: new connections use them")
-                    self._context, self._state = made
+                    self._context, self._state = renewed
                 self._warned = ""
             except asyncio.TimeoutError:
                 self._pause_until = loop.time() + RENEWAL_PAUSE
@@ -157,9 +157,9 @@ class FromOptions:
             assert self._context is not None, "made above, or the error was raised"
             return self._context
 
-    async def _made(self, threads: Executor | None) -> tuple[ClientContext, _State] | None:
+    async def _renewed(self, threads: Executor | None) -> tuple[ClientContext, _State] | None:
         secrets = {
-            option: await _asked(option, secret)
+            option: await _read_secret(option, secret)
             for option, secret in self._options.secrets.items()
             if not secret.is_file
         }
@@ -174,20 +174,21 @@ class FromOptions:
         return "<TLS from options>"
 
 
-async def _asked(option: str, secret: Secret) -> str:
+async def _read_secret(option: str, secret: Secret) -> str:
     try:
         return await apart(secret.read(), option)
     except KafkaError:
         raise
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
-        # A function that cancels the task in which it runs, which is none of the connection's.
+        # The function may have cancelled the task in which it runs, which isn't a task of the connection.
         raised = failure(error, option, awaited=True)
         raise BrokerConnectionError(f"{option} cannot be read: {without_text(raised)}") from raised
 
 
 def _renew(options: TlsOptions, last: _State | None, secrets: Mapping[str, str]) -> tuple[ClientContext, _State] | None:
-    """Return a new context and what it was made of; None if nothing has changed. ``secrets`` are those of no file."""
-    secrets = {**secrets, **{option: one.read_file() for option, one in options.secrets.items() if one.is_file}}
+    """Return a new context and its state; None if nothing has changed. ``secrets`` lacks the ones in files."""
+    in_files = {option: secret.read_file() for option, secret in options.secrets.items() if secret.is_file}
+    secrets = {**secrets, **in_files}
     states = {option: _state(option, path) for option, path in options.files.items()}
     state = _State(states, secrets)
     if state == last:
@@ -208,7 +209,7 @@ def read(option: str, path: Path) -> bytes:
     """Return the content of an option's file.
 
     Raises:
-        ConfigurationError: It cannot be read, or is too long.
+        ConfigurationError: The file can't be read, or is too long.
     """
     try:
         with path.open("rb") as file:

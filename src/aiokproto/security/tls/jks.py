@@ -1,9 +1,10 @@
 """Java's own keystore formats, JKS and JCEKS (``sun.security.provider.JavaKeyStore``, ``com.sun.crypto.provider``).
 
-Both are a list of entries, then a SHA-1 digest over the password, a fixed text and everything before it: whoever does
-not know the password cannot change the file unnoticed. Certificates are not encrypted. A private key is, with a
-password of its own (by convention the file's): in JKS by a stream of SHA-1 digests, in JCEKS by triple DES with a key
-made by MD5. Neither resists much: a file that others can read gives its key away. Java writes PKCS#12 since version 9.
+Both have a list of entries, then a SHA-1 digest over the password, a fixed text and everything before it, so an
+attacker without the password can't change the file unnoticed. Certificates aren't encrypted. A private key is encrypted
+with a password of its own (by convention the file's): in JKS with a stream of SHA-1 digests, in JCEKS with triple DES
+and a key derived by MD5. Neither resists much, so a file that others can read gives its key away. Java writes PKCS#12
+since version 9.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from aiokproto.security.tls.der import value_bounds
 
 JKS, JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
-"""How the files begin."""
+"""The first bytes of the files."""
 
 _WHITENER = b"Mighty Aphrodite"
 _DIGEST_SIZE = 20
@@ -25,11 +26,11 @@ _JCEKS_PROTECTION = bytes.fromhex("06092b060104012a021301")
 """The object identifiers of both encryptions, in DER."""
 
 MAX_ITERATIONS = 5_000_000
-"""Most iterations of JCEKS's key derivation: Java's own limit."""
+"""Maximum iterations of JCEKS's key derivation: Java's own limit."""
 
 
 class FormatError(ValueError):
-    """The file is damaged, or not of this format."""
+    """The file is damaged, or has another format."""
 
 
 class PasswordError(ValueError):
@@ -71,7 +72,7 @@ def parse(data: bytes, password: str | None) -> JavaKeyStore:
     if len(data) < 12 + _DIGEST_SIZE:
         raise FormatError("it is too short")
     body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
-    # Before the entries: a file that was changed must not be interpreted.
+    # Check the digest first, since a file that was changed must not be parsed.
     if password is not None:
         expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(digest, expected):
@@ -88,7 +89,7 @@ def parse(data: bytes, password: str | None) -> JavaKeyStore:
         if tag not in (_KEY, _CERTIFICATE):
             raise FormatError(f"it has an entry of unknown type {tag}")
         alias = reader.text()
-        reader.take(8)  # The time of its creation.
+        reader.take(8)  # Skip the time of its creation.
         if tag == _CERTIFICATE:
             store.certificates.append(reader.certificate(version))
         else:
@@ -109,7 +110,7 @@ def unprotect(protected: bytes, password: str) -> bytes:
         PasswordError: The password is wrong.
         ImportError: JCEKS needs ``cryptography``.
     """
-    # EncryptedPrivateKeyInfo (RFC 5958 §3): the algorithm with its parameters, then the encrypted key.
+    # EncryptedPrivateKeyInfo (RFC 5958 §3) has the algorithm with its parameters, then the encrypted key.
     whole = _Der(protected).enter(0x30)
     algorithm = whole.enter(0x30)
     encrypted = whole.value(0x04)
@@ -144,14 +145,14 @@ def _unprotect_jceks(encrypted: bytes, password: str, salt: bytes, iterations: i
 
     if len(salt) != 8 or not 0 < iterations <= MAX_ITERATIONS:
         raise FormatError("the encryption of its private key has invalid parameters")
-    # Each half of the salt makes 16 of the 32 bytes of key and initialization vector. Where both are equal Java means
-    # to reverse the first one, and writes this instead.
+    # Each half of the salt yields 16 of the 32 bytes of key and initialization vector. If both halves are equal, Java
+    # means to reverse the first one, but computes this instead.
     halves = [bytearray(salt[:4]), bytearray(salt[4:])]
     if halves[0] == halves[1]:
         first = halves[0]
         halves[0] = bytearray((first[3], first[0], first[1], first[3]))
     derived = b""
-    # Java takes the password's characters as bytes, and accepts ASCII alone.
+    # Java takes the password's characters as bytes, and accepts only ASCII.
     secret = password.encode("ascii", "replace")
     for half in halves:
         block = bytes(half)
@@ -173,7 +174,7 @@ def _sha1(data: bytes) -> bytes:
 
 
 class _Reader:
-    """Reads what Java's ``DataOutputStream`` has written."""
+    """Reads the output of Java's ``DataOutputStream``."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
@@ -199,7 +200,7 @@ class _Reader:
         return self.take(self.integer())
 
     def certificate(self, version: int) -> bytes:
-        # Version 1 has X.509 alone, and does not say so.
+        # Version 1 has no type, since all its certificates are X.509.
         kind = self.text() if version > 1 else "X.509"
         if kind != "X.509":
             raise FormatError(f"it has a certificate of type {kind[:50]!r}: expected X.509")
@@ -207,7 +208,7 @@ class _Reader:
 
 
 class _Der:
-    """Reads DER (X.690) as far as an encrypted private key needs it."""
+    """Reads the parts of DER (X.690) that an encrypted private key needs."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -221,12 +222,12 @@ class _Der:
         return self._data[start:end]
 
     def element(self, tag: int) -> bytes:
-        begin = self._position
+        start = self._position
         _, end = self._bounds(tag)
-        return self._data[begin:end]
+        return self._data[start:end]
 
     def _bounds(self, tag: int) -> tuple[int, int]:
-        """Return where the next element's value starts and ends, and go behind it."""
+        """Return where the next element's value starts and ends, and move past it."""
         if self._data[self._position : self._position + 1] != bytes((tag,)):
             raise FormatError("its private key is damaged")
         try:

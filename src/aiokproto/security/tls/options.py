@@ -1,8 +1,8 @@
-"""The options of TLS: which are given, and what they mean together. Nothing is read here.
+"""The options of TLS, checked one by one and together. No file is read here.
 
-Two families of names are Kafka's own: those of the Python clients (``ssl_cafile``, files in PEM) and those of the Java
-client (``ssl_truststore_location``, all formats). Certificate authorities, the client's own certificate, the check of
-the host name and the ciphers are given by either family, each by one of them.
+There are two families of names: the Python clients' (``ssl_cafile``, files in PEM) and the Java client's
+(``ssl_truststore_location``, all formats). Both have options for the certificate authorities, the client's own
+certificate, the check of the host name and the ciphers, but each of these can be given in one family only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TLS_OPTIONS = (
     "ssl_enabled_protocols",
     "ssl_cipher_suites",
 )
-"""All of them, besides ``ssl_context``."""
+"""All options of TLS, besides ``ssl_context``."""
 
 _NEEDS = {
     "ssl_keyfile": ("ssl_certfile",),
@@ -58,7 +58,7 @@ _NEEDS = {
     "ssl_keystore_certificate_chain": ("ssl_keystore_key",),
     "ssl_key_password": ("ssl_keystore_location", "ssl_keystore_key"),
 }
-"""Option → options of which one must be given with it."""
+"""The options that an option needs: at least one of them must be given with it."""
 
 _EXCLUSIVE = (
     ("ssl_cafile", "ssl_truststore_location", "ssl_truststore_certificates"),
@@ -66,7 +66,7 @@ _EXCLUSIVE = (
     ("ssl_check_hostname", "ssl_endpoint_identification_algorithm"),
     ("ssl_ciphers", "ssl_cipher_suites"),
 )
-"""Options that say the same thing."""
+"""Options with the same meaning, of which only one may be given."""
 
 _FILES = (
     "ssl_cafile",
@@ -93,10 +93,10 @@ class StoreOptions:
 
     Attributes:
         option: The option that gives the file or text.
-        kind: Its type; None if the content says it.
-        password: The option of its password; empty if it can have none.
-        key_password: The option of the private key's password.
-        kind_option: The option of its type; empty if it can have none.
+        kind: Its type; None if it's recognised by its content.
+        password: The option with its password; empty if it can't have one.
+        key_password: The option with the private key's password.
+        kind_option: The option with its type; empty if there is none.
     """
 
     option: str
@@ -108,19 +108,19 @@ class StoreOptions:
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """Options of TLS, checked. Options are named as the user writes them.
+    """The options of TLS, checked. Options have the names that the user writes.
 
     Attributes:
         trusted: The certificate authorities; None for the system's.
         key: The private key; None for no certificate.
-        chain: The option with the key's certificates, if these are not beside the key; else empty.
+        chain: The option with the key's certificates, if these aren't with the key; else empty.
         crl: The option with revocation lists, or empty.
-        crl_chain: Whether authorities in between must not be in them either.
+        crl_chain: Whether the certificates of authorities in between are looked up in the lists, too.
         check_hostname: Whether the certificate must name the host.
         lowest: Lowest version of TLS.
         highest: Highest version.
-        ciphers: Ciphers of TLS 1.2 as OpenSSL names them; None for the defaults.
-        files: Path by option.
+        ciphers: The ciphers of TLS 1.2 with OpenSSL's names; None for the defaults.
+        files: The path of each file, by option.
         secrets: Passwords, and certificates and keys that are given as text, by option.
     """
 
@@ -141,11 +141,11 @@ def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
     """Check options of TLS.
 
     Args:
-        options: Values by name in :data:`TLS_OPTIONS`; None is not given.
-        spell: Returns how the user writes the option; by default as it is here.
+        options: The values of :data:`TLS_OPTIONS`, by name. None means that the option isn't given.
+        spell: Returns the name that the user writes for an option. By default it's the same.
 
     Raises:
-        ConfigurationError: A value is invalid, or options do not belong together. The text has no secret.
+        ConfigurationError: A value is invalid, or options don't go together. The error has no secret.
     """
     given = {name: options[name] for name in TLS_OPTIONS if options.get(name) is not None}
     for alternatives in _EXCLUSIVE:
@@ -154,7 +154,7 @@ def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
             raise ConfigurationError(f"{' and '.join(both)} are given: expected one of them, as they say the same")
     for name, others in _NEEDS.items():
         if name in given and not any(other in given for other in others):
-            # librdkafka has one name for the passwords of both.
+            # Add a hint, since librdkafka has one name for both passwords.
             other = f"; that of {spell('ssl_keyfile')} is {spell('ssl_password')}" if name == "ssl_key_password" else ""
             raise ConfigurationError(f"{spell(name)} is given without {' or '.join(map(spell, others))}{other}")
     lowest, highest, ciphers = _versions(given, spell)
@@ -200,7 +200,7 @@ def _key(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOptions 
 
 
 def _chain(given: Mapping[str, Any], spell: Callable[[str], str]) -> str:
-    # Beside the key, if `ssl_certfile` has both.
+    # If `ssl_certfile` is given alone, it has both the key and the chain.
     name = "ssl_certfile" if "ssl_keyfile" in given else "ssl_keystore_certificate_chain"
     return spell(name) if name in given else ""
 
@@ -262,7 +262,7 @@ def _versions(
 
 
 def words_of(name: str, value: Any) -> list[str]:
-    """Return a list that an option gives as a sequence of text, or as text with commas."""
+    """Parse a list that an option gives as a sequence of texts, or as text with commas."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value):
@@ -271,11 +271,11 @@ def words_of(name: str, value: Any) -> list[str]:
 
 
 def _path(name: str, value: Any) -> Path:
-    # PEM text in place of a file is a common mistake, and may be a private key.
+    # Refuse PEM text instead of a file, which is a common mistake. Don't show it, since it may be a private key.
     if isinstance(value, (str, os.PathLike)) and "-----BEGIN" in str(value):
         raise ConfigurationError(f"{name}: expected the path of a file; PEM text has options of its own")
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        # Without the value, for the same reason.
+        # Leave the value out for the same reason.
         got = "an empty text" if value == "" else type(value).__name__
         raise ConfigurationError(f"{name}: expected the path of a file, got {got}")
     return Path(value)

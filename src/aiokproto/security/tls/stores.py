@@ -1,7 +1,7 @@
-"""Certificates and private keys in files: PEM, PKCS#12, JKS and JCEKS (pure; a file is its bytes).
+"""Certificates and private keys in files: PEM, PKCS#12, JKS and JCEKS. Pure, since it takes the bytes of files.
 
-The content says what a file is. A type that was given is compared with it, except that JKS and PKCS12 stand for each
-other, as in Java (``keystore.type.compat``).
+The type of a file is recognised by its content. A type in the options is compared with it, except that JKS and PKCS12
+stand for each other, as in Java (``keystore.type.compat``).
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from aiokproto.security.tls.jks import JCEKS, JKS, FormatError, JavaKeyStore, Pa
 TYPES = ("PEM", "PKCS12", "JKS", "JCEKS")
 
 MAX_SIZE = 4 << 20
-"""Longest file in bytes. The system's bundle of all certificate authorities has a quarter of a megabyte."""
+"""Maximum length of a file, in bytes. The system's bundle of certificate authorities has a quarter of a megabyte."""
 
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
-# Nothing else is a label: of PEM that has lost its line ends the whole private key would be, and errors name labels.
+# Accept only such labels, since errors name them. In PEM that has lost its line ends, the whole private key would
+# otherwise be a label.
 _BEGIN_LINE = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,50})-----")
-_LONGEST_PATH = 4096
-# Of UTF-8, as editors of Windows write it; in the middle of files that were joined.
+_MAX_PATH = 4096
+# Editors on Windows write this mark of UTF-8. It's in the middle of files that were joined.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# The object identifier of PBES2 (RFC 8018), and the version of every PKCS#12 (RFC 7292), in DER.
+# These are the object identifier of PBES2 (RFC 8018), and the version of every PKCS#12 (RFC 7292), in DER.
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 _VERSION_3 = b"\x02\x01\x03"
 
@@ -34,7 +35,7 @@ Subject = Literal["file", "type", "password", "key password"]
 
 
 class StoreError(ValueError):
-    """A file cannot be used.
+    """A file can't be used.
 
     Attributes:
         subject: What has to be corrected: the file, its type, its password, or the password of the private key.
@@ -46,7 +47,7 @@ class StoreError(ValueError):
 
 
 class Block(NamedTuple):
-    """One part of a PEM file: its label (``CERTIFICATE``), and all its lines."""
+    """A part of a PEM file: its label (``CERTIFICATE``), and all its lines."""
 
     label: str
     text: bytes
@@ -58,8 +59,8 @@ class PrivateKey(NamedTuple):
     Attributes:
         pem: The key.
         encrypted: Whether it needs a password.
-        outdated: Whether it is encrypted in a way (PBES1) that OpenSSL 3 mostly cannot decrypt.
-        chain: Certificates in DER, the key's own first; none if the file has the key alone.
+        outdated: Whether its encryption (PBES1) is one that OpenSSL 3 mostly can't decrypt.
+        chain: The certificates in DER, the key's own first; empty if the file has only the key.
     """
 
     pem: bytes
@@ -72,7 +73,7 @@ def blocks(data: bytes) -> list[Block]:
     """Return the parts of a PEM file (RFC 7468).
 
     Raises:
-        StoreError: A part has no end: the file is incomplete.
+        StoreError: A part has no end, so the file is incomplete.
     """
     return list(_blocks(data))
 
@@ -91,12 +92,13 @@ def _blocks(data: bytes) -> Iterator[Block]:
                 yield Block(label, b"\n".join(lines) + b"\n")
                 label = ""
     if label:
-        # Not skipped, as OpenSSL does: the file may still be written, and half of its certificates would be missing.
+        # Raise an error, although OpenSSL skips such a part: the file may be half-written, and half of its certificates
+        # would be missing.
         raise StoreError(f"it is incomplete: {label} has no end")
 
 
 def type_of(data: bytes) -> str:
-    """Return which of :data:`TYPES` a file is, or ``"DER"`` for a certificate or key in it; ``""`` for none."""
+    """Return the file's type (:data:`TYPES`), or ``"DER"`` for a certificate or key in DER; ``""`` if it's unknown."""
     if data.startswith(JKS):
         return "JKS"
     if data.startswith(JCEKS):
@@ -105,13 +107,13 @@ def type_of(data: bytes) -> str:
         return "PEM"
     if not data.startswith(b"\x30"):
         return ""
-    # What follows the length, which has one byte, or so many more as that says.
-    begin = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] > 0x80 else 0)
-    return "PKCS12" if _VERSION_3.startswith(data[begin : begin + len(_VERSION_3)]) else "DER"
+    # Skip the length, which has one byte, or as many more as that byte says.
+    start = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] > 0x80 else 0)
+    return "PKCS12" if _VERSION_3.startswith(data[start : start + len(_VERSION_3)]) else "DER"
 
 
 def read_certificates(data: bytes, kind: str | None, password: str | None) -> list[bytes]:
-    """Return the certificates (DER) in a file: certificate authorities, mostly.
+    """Return the certificates (DER) in a file. Mostly these are certificate authorities.
 
     Args:
         data: The file.
@@ -119,7 +121,7 @@ def read_certificates(data: bytes, kind: str | None, password: str | None) -> li
         password: The file's password. Without one, Java's formats are read unchecked.
 
     Raises:
-        StoreError: The file is of another type, damaged, or has no certificates.
+        StoreError: The file has another type, is damaged, or has no certificates.
     """
     found = _checked_type(data, kind)
     if found == "PEM":
@@ -129,11 +131,11 @@ def read_certificates(data: bytes, kind: str | None, password: str | None) -> li
         return certificates
     if found == "PKCS12":
         store = _pkcs12(data, password)
-        every = ([store.cert] if store.cert else []) + list(store.additional_certs)
-        certificates = [_der(each.certificate) for each in every]
+        entries = ([store.cert] if store.cert else []) + list(store.additional_certs)
+        certificates = [_der(entry.certificate) for entry in entries]
     else:
         parsed = _java(data, password)
-        # As in Java, the certificate of a private key is trusted too.
+        # As in Java, the certificate of a private key is trusted, too.
         certificates = [*parsed.certificates, *(entry.chain[0] for entry in parsed.keys if entry.chain)]
     if not certificates:
         raise StoreError("it has no certificates")
@@ -150,7 +152,7 @@ def read_private_key(data: bytes, kind: str | None, password: str | None, key_pa
         key_password: The key's own password; None for the file's.
 
     Raises:
-        StoreError: The file is of another type, damaged, has no private key or several, or a password is wrong.
+        StoreError: The file has another type, is damaged, has no private key or several, or a password is wrong.
     """
     found = _checked_type(data, kind)
     if found == "PEM":
@@ -180,7 +182,7 @@ def read_revocations(data: bytes) -> bytes:
     """Return the certificate revocation lists in a file, in PEM.
 
     Raises:
-        StoreError: It has none.
+        StoreError: The file has none.
     """
     _checked_type(data, "PEM")
     lists = [block.text for block in blocks(data) if block.label == "X509 CRL"]
@@ -190,8 +192,8 @@ def read_revocations(data: bytes) -> bytes:
 
 
 def to_pem(certificates: list[bytes]) -> bytes:
-    """Return certificates, given in DER, in PEM."""
-    return b"".join(_pem("CERTIFICATE", each) for each in certificates)
+    """Convert certificates from DER to PEM."""
+    return b"".join(_pem("CERTIFICATE", certificate) for certificate in certificates)
 
 
 def _checked_type(data: bytes, kind: str | None) -> str:
@@ -224,7 +226,7 @@ def _pem_certificates(found: list[Block]) -> list[bytes]:
 
 
 def _pem_content(text: bytes) -> bytes:
-    """Return what is between the first and the last line; nothing if it is damaged."""
+    """Return the content between the first and the last line; empty if it's damaged."""
     try:
         return binascii.a2b_base64(b"".join(text.splitlines()[1:-1]))
     except binascii.Error:
@@ -255,8 +257,8 @@ def _pkcs12_key(data: bytes, password: str) -> PrivateKey:
     if store.key is None:
         raise StoreError("it has no private key")
     pem = store.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    every = ([store.cert] if store.cert else []) + list(store.additional_certs)
-    return PrivateKey(pem, encrypted=False, chain=[_der(each.certificate) for each in every])
+    entries = ([store.cert] if store.cert else []) + list(store.additional_certs)
+    return PrivateKey(pem, encrypted=False, chain=[_der(entry.certificate) for entry in entries])
 
 
 def _pkcs12(data: bytes, password: str | None) -> Any:
@@ -267,7 +269,7 @@ def _pkcs12(data: bytes, password: str | None) -> Any:
     try:
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
-        # One error for all causes. A file that is no PKCS#12 would hardly begin like one.
+        # The library has one error for all causes. Blame the password, since a file that starts like PKCS#12 mostly is.
         if password is None:
             raise StoreError("its password is missing, or it is no PKCS#12", "password") from None
         raise StoreError("its password is wrong, or it is no PKCS#12, or damaged", "password") from None
@@ -289,10 +291,8 @@ def _der(certificate: Any) -> bytes:
 
 
 def _of_text(data: bytes) -> str:
-    """Say what is wrong with text that should be PEM, if it looks like the path of a file."""
-    path = (
-        len(data) <= _LONGEST_PATH and b"\n" not in data.strip() and (b"/" in data or b"\\" in data or b".pem" in data)
-    )
+    """Return a hint if text that should be PEM looks like the path of a file."""
+    path = len(data) <= _MAX_PATH and b"\n" not in data.strip() and (b"/" in data or b"\\" in data or b".pem" in data)
     return ": for a file that has it, pass a pathlib.Path" if path else ""
 
 
@@ -300,7 +300,7 @@ def _labels(data: bytes) -> str:
     found = ", ".join(dict.fromkeys(block.label for block in blocks(data)))
     if found:
         return f"only {found}"
-    # As in environment variables: with the escapes of JSON, or from a shell that made one line of several.
+    # Environment variables can have PEM with the escapes of JSON, or from a shell that joined its lines.
     if rb"\n" in data:
         return "as its line ends are written as '\\n': pass real ones"
     return "as '-----BEGIN …-----' and '-----END …-----' are not lines of their own"

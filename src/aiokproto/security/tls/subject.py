@@ -1,4 +1,4 @@
-"""The subject of a certificate, as ACLs name it: in the form of RFC 2253 that Java's ``X500Principal`` has (pure)."""
+"""The subject of a certificate as ACLs have it: in the form of RFC 2253, like Java's ``X500Principal``. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VERSION = 0xA0
 """The tag of a certificate's version. Certificates of version 1 have no such element."""
 
 _TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
-"""Tags of texts. As in Java all are read as UTF-8, even if a character takes two bytes."""
+"""Tags of texts. As in Java, all are decoded as UTF-8, even if a character takes two bytes."""
 
 _KEYWORDS = {
     "2.5.4.3": "CN",
@@ -23,7 +23,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The keywords of RFC 2253 (section 2.3). Other attributes have their identifier, and a hexadecimal value."""
+"""The keywords of RFC 2253 (section 2.3). Other attributes are written as identifier and hexadecimal value."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 
@@ -38,7 +38,7 @@ def subject_of(certificate: bytes) -> str:
     fields = [element for element in _elements(body) if element[0] != _VERSION]
     if len(fields) < 5:
         raise ValueError("the certificate has no subject")
-    # Serial number, signature algorithm, issuer, validity, subject. The last part comes first.
+    # The fields are serial number, signature algorithm, issuer, validity and subject. The last part is written first.
     parts = [value for _, value in _elements(fields[4][1])]
     return ",".join("+".join(_attribute(value) for _, value in _elements(part)) for part in reversed(parts))
 
@@ -48,7 +48,7 @@ def _attribute(pair: bytes) -> str:
     name = _dotted(identifier)
     if name in _KEYWORDS and tag in _TEXTS:
         return f"{_KEYWORDS[name]}={_escaped(value.decode('utf-8', 'replace'))}"
-    # The element as a whole.
+    # Write the whole element, including its tag and length.
     return f"{_KEYWORDS.get(name, name)}=#{pair[value_bounds(pair, 0)[1] :].hex()}"
 
 
@@ -69,20 +69,20 @@ def _dotted(identifier: bytes) -> str:
         if byte < 0x80:
             numbers.append(number)
             number = 0
-    # The first two numbers are one (X.690, section 8.19.4).
+    # The first two numbers are encoded as one (X.690, section 8.19.4).
     first = min(numbers[0] // 40, 2) if numbers else 0
     return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]])) if numbers else ""
 
 
 def _value(element: bytes) -> bytes:
-    begin, end = value_bounds(element, 0)
-    return element[begin:end]
+    start, end = value_bounds(element, 0)
+    return element[start:end]
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the value of each element."""
     position = 0
     while position < len(data):
-        begin, end = value_bounds(data, position)
-        yield data[position], data[begin:end]
+        start, end = value_bounds(data, position)
+        yield data[position], data[start:end]
         position = end

@@ -1,6 +1,6 @@
 """Loads: append topics to an output of files with their offsets, each record once.
 
 The modules, from the bottom: :mod:`.manifest` (the description of a load), :mod:`.history` (the state of an output
-after a sequence of manifests) and :mod:`.commits` (the commit of a manifest) depend on neither Spark nor Kafka;
+after a sequence of manifests) and :mod:`.commits` (the commit of a manifest) depend on neither Spark nor Kafka.
 :mod:`.storage` accesses the files.
 """

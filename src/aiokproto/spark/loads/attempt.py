@@ -17,7 +17,7 @@ COMMITTED  the commit, which names the directory        a committed load; the ne
 UNCERTAIN  files, and a commit or not                   one or the other; the next load sees which
 ========== ============================================ ==============================================================
 
-After the first try to commit, files are removed on one condition only: another manifest has the number for certain.
+After the first try to commit, files are removed only if it's certain that another manifest has the number.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Counted(NamedTuple):
 
 
 DIRECTORY = re.compile(r"run=\d{8}T\d{6}Z-[0-9a-f]{12}")
-"""Names of attempts' directories."""
+"""The names of attempts' directories."""
 
 Write = Callable[[str], Written]
 """Writes the files of an attempt to the directory of this name."""
@@ -91,7 +91,7 @@ def run_attempt(
     Args:
         storage: The output.
         history: The history that the load was planned from.
-        manifest: The plan: the manifest without files and counts.
+        manifest: The plan, as a manifest without files and counts.
         write: See :data:`Write`.
         count: See :data:`Count`.
         validate: Raises if the counted manifest must not be committed.
@@ -101,11 +101,11 @@ def run_attempt(
 
     Raises:
         ConflictError: Another load of the same records, or another attempt at the same load, was committed meanwhile.
-        StorageError: The storage cannot be used for commits, or the files do not have the rows that were written.
-        CommitUncertainError: Whether it was committed is unknown.
+        StorageError: The storage can't be used for commits, or the files don't have the rows that were written.
+        CommitUncertainError: It's unknown whether the load was committed.
     """
     try:
-        # Checked before writing: a load that cannot be committed fails early.
+        # Check before writing, so that a load that can't be committed fails early.
         storage.check()
         history.then(manifest.numbered(history.number + 1))
         written = write(manifest.data)
@@ -142,6 +142,6 @@ def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -
 
 
 def _remove(storage: Storage, data: str) -> None:
-    # Files without a commit are not part of the output. The caller's error matters more than a failure to remove them.
+    # Ignore a failure: files without a commit aren't part of the output, and the caller's error matters more.
     with contextlib.suppress(Exception):
         storage.remove(data)

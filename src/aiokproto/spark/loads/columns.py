@@ -1,4 +1,4 @@
-"""Columns of an output, and the check whether Spark can read files with them together. Pure."""
+"""Columns of an output, and the check that Spark can read their files together. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Columns = Mapping[str, str]
-"""Names of columns with their types: Spark's JSON, reduced to the parts that must match among files."""
+"""The type of each column, by name: Spark's JSON, reduced to the parts that must match among files."""
 
 
 def columns_of(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a schema, which is given as Spark's JSON."""
+    """Return the columns of a schema in Spark's JSON."""
     return {field["name"]: json.dumps(_reduced(field["type"])) for field in schema["fields"]}
 
 
@@ -28,10 +28,10 @@ def _reduced(kind: Any) -> Any:
     return {"type": kind["type"], **{name: _reduced(kind[name]) for name in inner if name in kind}}
 
 
-def misfit(kind: str, others: Iterable[str]) -> str | None:
-    """Return one of the types that Spark cannot read together with this one; None if it can read all.
+def incompatible_type(kind: str, others: Iterable[str]) -> str | None:
+    """Return one of the types that Spark can't read together with this one; None if it can read all.
 
-    Spark does not widen types: int and bigint are incompatible. Structs may have different fields.
+    Spark doesn't widen types, so int and bigint are incompatible. Structs may have different fields.
     """
     mine = json.loads(kind)
     return next((other for other in others if not _compatible(mine, json.loads(other))), None)

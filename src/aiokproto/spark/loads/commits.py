@@ -1,17 +1,17 @@
 """The commit log of an output: its sequence of manifests, and the commit of the next one.
 
-Commit *n* is the file ``_aiokproto/commits/<n>.json``. It is created exclusively and completely, and never changed or
-removed: of all loads that try to be number *n* exactly one succeeds, and every reader sees the same one. Creating it is
-the only decision in a load: before it, none of the load's files are part of the output; after it, all are.
+Commit *n* is the file ``_aiokproto/commits/<n>.json``. It's created exclusively and completely, and never changed or
+removed, so exactly one of the loads that try to be number *n* succeeds, and every reader sees the same one. Creating it
+is the only decision in a load: before it, none of the load's files are part of the output; after it, all are.
 
-A call that fails may have taken effect. So the file is read back, and its token identifies the load that wrote it.
-While the file can be neither created nor read, the outcome is unknown: :class:`CommitUncertainError` reports it, and
-the files stay, because the commit may exist.
+A call that fails may have taken effect. So the load reads the file back, and its token identifies the load that wrote
+it. If the file can be neither created nor read, the outcome is unknown: :class:`CommitUncertainError` reports it, and
+the files stay because the commit may exist.
 
-The end of the log is not found by listing files, because a listing may be late. The hint ``_aiokproto/last.json`` names
-a checkpoint, which has the history up to it; the commits behind it are read one by one until one is missing. An old,
-lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the commits alone, so it
-is the same whichever load writes it.
+A listing of files may be late, so it isn't used to find the end of the log. The hint ``_aiokproto/last.json`` names a
+checkpoint, which has the history up to its number. The commits after it are read one by one until one is missing. An
+old, lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the commits alone, so
+it's the same whichever load writes it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ logger = logging.getLogger("aiokproto.spark")
 
 HINT = f"{FOLDER}/last.json"
 CHECKPOINT_EVERY = 10
-"""Number of commits between checkpoints. A checkpoint has their manifests, so reading all takes one file for ten."""
+"""Number of commits between checkpoints. A checkpoint has their manifests, so reading all needs one file for ten."""
 
-DIGEST = 65
+DIGEST_LENGTH = 65
 """Length of the digest before a checkpoint: a SHA-256 in hex, and a newline."""
 
-TRIES = 4
+MAX_ATTEMPTS = 4
 """Number of times to create a commit, and to check whether it exists, before its outcome is uncertain."""
 
 
 class CommitUncertainError(StorageError):
-    """It is unknown whether a manifest was committed. The next load, or :func:`runs`, sees if the commit exists."""
+    """It's unknown whether a manifest was committed. The next load, or :func:`runs`, sees whether the commit exists."""
 
 
 class Committed(NamedTuple):
@@ -75,14 +75,14 @@ class CommitLog:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # Manifests after the last checkpoint that were read or committed: the next checkpoint needs them.
+        # The manifests that were read or committed after the last checkpoint, which the next checkpoint needs.
         self._recent: dict[int, Manifest] = {}
 
     def latest(self) -> History:
         """Return the history up to the last commit.
 
         Raises:
-            ManifestError: A manifest cannot be read, or contradicts those before it.
+            ManifestError: A manifest can't be read, or contradicts the earlier ones.
         """
         history = self._last_checkpoint()
         while (manifest := self._read(history.number + 1)) is not None:
@@ -94,7 +94,7 @@ class CommitLog:
         """Return the manifest of a commit.
 
         Raises:
-            ManifestError: It does not exist, or cannot be read.
+            ManifestError: It doesn't exist, or can't be read.
         """
         manifest = self._read(number)
         if manifest is None:
@@ -102,10 +102,10 @@ class CommitLog:
         return manifest
 
     def manifests(self) -> Iterator[Manifest]:
-        """Yield all manifests, in order; those up to the last checkpoint are read from checkpoints.
+        """Yield all manifests, in order. Up to the last checkpoint they're read from checkpoints.
 
         Raises:
-            ManifestError: A manifest cannot be read, or contradicts those before it.
+            ManifestError: A manifest can't be read, or contradicts the earlier ones.
         """
         history = History()
         while following := list(self._following(history.number)):
@@ -118,7 +118,7 @@ class CommitLog:
 
         Raises:
             ConflictError: Another load committed the same records, or replaced the same attempt, meanwhile.
-            CommitUncertainError: The storage failed, and whether the manifest is committed is unknown.
+            CommitUncertainError: The storage failed, and it's unknown whether the manifest is committed.
         """
         while True:
             manifest = manifest.numbered(history.number + 1)
@@ -131,17 +131,17 @@ class CommitLog:
             history = history.then(committed)
 
     def _create(self, manifest: Manifest) -> Manifest:
-        """Create the commit, and return the manifest that has its number: this one, or another."""
+        """Create the commit, and return the manifest that has the number: this one, or another."""
         name, data = commit_name(manifest.number), manifest.to_text()
         failure: object = "the storage neither creates nor finds it"
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             try:
                 if self._storage.create(name, data):
                     return manifest
             except Exception as error:  # noqa: BLE001 - a storage raises its library's errors
                 logger.warning("commit %s in %s failed: %r; checking whether it exists", name, self._storage.uri, error)
                 failure = error
-            # The file may be ours: a call that failed, this one or an earlier one, may have taken effect.
+            # Read the file, which may be ours: a call that failed, now or before, may have taken effect.
             try:
                 if (existing := self._read(manifest.number)) is not None:
                     return existing
@@ -156,14 +156,14 @@ class CommitLog:
         )
 
     def _write_checkpoint(self, history: History) -> None:
-        """Write a checkpoint and the hint after every tenth commit. They only save later loads some reads."""
+        """Write a checkpoint and the hint after every tenth commit. They only save reads for later loads."""
         number = history.number
         if number % CHECKPOINT_EVERY:
             return
         try:
             numbers = range(number - CHECKPOINT_EVERY + 1, number + 1)
-            manifests = [self._recent.get(one) or self.manifest(one) for one in numbers]
-            fields = {"history": history.as_json(), "manifests": [one.as_json() for one in manifests]}
+            manifests = [self._recent.get(found) or self.manifest(found) for found in numbers]
+            fields = {"history": history.as_json(), "manifests": [manifest.as_json() for manifest in manifests]}
             text = json.dumps(fields).encode()
             self._storage.write(checkpoint_name(number), _digest(text) + text)
             self._storage.write(HINT, json.dumps({"checkpoint": number}).encode())
@@ -191,17 +191,17 @@ class CommitLog:
         return History() if checkpoint is None else checkpoint.history
 
     def _checkpoint(self, number: int) -> _Checkpoint | None:
-        """Return a checkpoint; None if it does not exist or cannot be read, as the commits have the same content."""
+        """Return a checkpoint; None if it doesn't exist or can't be read, because the commits have the same content."""
         name = checkpoint_name(number)
         data = self._storage.read(name)
         if data is None:
             return None
         try:
-            text = data[DIGEST:]
-            if data[:DIGEST] != _digest(text):
+            text = data[DIGEST_LENGTH:]
+            if data[:DIGEST_LENGTH] != _digest(text):
                 raise ManifestError(f"checkpoint {name} is damaged")
             fields = json.loads(text)
-            manifests = [Manifest.of_json(one, name) for one in fields["manifests"]]
+            manifests = [Manifest.of_json(entry, name) for entry in fields["manifests"]]
             history = History.of_json(fields["history"])
             numbers = [manifest.number for manifest in manifests]
             if history.number != number or numbers != [*range(number - CHECKPOINT_EVERY + 1, number + 1)]:

@@ -1,7 +1,7 @@
-"""The state of an output after a sequence of manifests, and the rules which manifest may follow. Pure.
+"""The state of an output after a sequence of manifests, and the rules for the manifest that may follow. Pure.
 
-A manifest that :meth:`History.then` accepts has, of every partition, only records that no earlier manifest has. So a
-load checks it before each try to commit, also after another load has committed first.
+A manifest that :meth:`History.then` accepts has only records that no earlier manifest has. So a load checks it before
+each try to commit, and checks it again if another load has committed first.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokproto.spark.loads.columns import describe, misfit
+from aiokproto.spark.loads.columns import describe, incompatible_type
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
 from aiokproto.spark.positions import Epochs, Position, as_epochs
 from aiokproto.types import TopicPartition
 
 FORMAT = 2
 
-EPOCHS = 16
-"""Number of leader epochs that are kept per partition: a truncation is in the last ones."""
-
+MAX_EPOCHS = 16
+"""Number of leader epochs that are kept per partition. A truncation happens in the last ones."""
 
 NO_ID = "0" * 32
-"""The id of topics with brokers before 2.8. A topic gets a real one when the cluster is upgraded."""
+"""The id of topics with brokers before 2.8. A topic gets a real id when the cluster is upgraded."""
 
 
 class ConflictError(ManifestError):
-    """A manifest conflicts with one that another load has committed. It was not committed."""
+    """A manifest conflicts with one that another load has committed. It wasn't committed."""
 
 
 class SchemaError(ManifestError):
@@ -57,9 +56,9 @@ class History:
         """Return the history with one more manifest.
 
         Raises:
-            ConflictError: Some of its records are loaded already, or the attempt that it replaces is not the current
-                one, or it is of another cluster or topic.
-            ManifestError: Its number is not the next one.
+            ConflictError: Some of its records are loaded already, or the attempt that it replaces isn't the current
+                one, or its cluster or a topic is another one.
+            ManifestError: Its number isn't the next one.
             SchemaError: See :meth:`with_columns`.
         """
         if manifest.number != self.number + 1:
@@ -71,34 +70,34 @@ class History:
                 f"{manifest.title} has records of cluster {manifest.cluster_id}, expected {self.cluster_id}"
             )
         topic_ids, positions = dict(self.topic_ids), dict(self.positions)
-        for one in manifest.partitions:
-            known = topic_ids.setdefault(one.topic, one.topic_id)
-            if NO_ID not in (known, one.topic_id) and known != one.topic_id:
+        for loaded in manifest.partitions:
+            known = topic_ids.setdefault(loaded.topic, loaded.topic_id)
+            if NO_ID not in (known, loaded.topic_id) and known != loaded.topic_id:
                 raise ConflictError(
-                    f"{manifest.title} has records of another topic {one.topic}: its id is {one.topic_id}, "
+                    f"{manifest.title} has records of another topic {loaded.topic}: its id is {loaded.topic_id}, "
                     f"expected {known}"
                 )
             if known == NO_ID:
-                topic_ids[one.topic] = one.topic_id
-            if one.after is not None and one.start == one.end:
+                topic_ids[loaded.topic] = loaded.topic_id
+            if loaded.after is not None and loaded.start == loaded.end:
                 # An empty range conflicts with no other load of the partition.
                 continue
-            self._check_start(manifest, one)
-            positions[one.topic_partition] = Position(one.end, _join_epochs(one))
+            self._check_start(manifest, loaded)
+            positions[loaded.topic_partition] = Position(loaded.end, _join_epochs(loaded))
         columns = self.with_columns(manifest)
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current, columns)
 
-    def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
-        # Positions are compared, not offsets: after a truncation other records have the same offsets.
-        if one.after != (before := self.positions.get(one.topic_partition)):
-            loaded = "not loaded at all" if one.after is None else f"loaded up to offset {one.after.offset}"
+    def _check_start(self, manifest: Manifest, loaded: LoadedPartition) -> None:
+        # Compare positions, not offsets: after a truncation other records have the same offsets.
+        if loaded.after != (before := self.positions.get(loaded.topic_partition)):
+            then = "not loaded at all" if loaded.after is None else f"loaded up to offset {loaded.after.offset}"
             now = f"offset {before.offset} of leader epoch {before.epoch}" if before else "nothing"
             raise ConflictError(
-                f"{manifest.title} was planned when {one.topic_partition} was {loaded}, "
+                f"{manifest.title} was planned when {loaded.topic_partition} was {then}, "
                 f"and now it is loaded up to {now}: another load was committed meanwhile"
             )
-        if before is not None and one.start < before.offset and one.diverged is None:
-            raise ConflictError(f"{manifest.title} has offsets of {one.topic_partition} that are loaded already")
+        if before is not None and loaded.start < before.offset and loaded.diverged is None:
+            raise ConflictError(f"{manifest.title} has offsets of {loaded.topic_partition} that are loaded already")
 
     def _replaced(self, manifest: Manifest) -> History:
         if manifest.replaces != (current := self.current_number(manifest.run_id)):
@@ -110,10 +109,10 @@ class History:
         return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, numbers, columns)
 
     def with_columns(self, manifest: Manifest) -> dict[str, dict[str, int]]:
-        """Return the columns with those of one more manifest.
+        """Return the columns, including the ones of one more manifest.
 
         Raises:
-            SchemaError: Spark cannot read the type of a column together with the types in the output.
+            SchemaError: Spark can't read the type of a column together with the types in the output.
         """
         found = {name: dict(types) for name, types in self.columns.items()}
         for name, kind in manifest.replaced_columns.items():
@@ -124,7 +123,7 @@ class History:
                 del found[name][kind]
         for name, kind in manifest.columns.items():
             types = found.setdefault(name, {})
-            if kind not in types and (other := misfit(kind, types)) is not None:
+            if kind not in types and (other := incompatible_type(kind, types)) is not None:
                 raise SchemaError(
                     f"{manifest.title}: column {name!r} is {describe(kind)}, but {describe(other)} in the output. "
                     "Spark cannot read files with different types together: cast the column in transform, rerun the "
@@ -164,7 +163,7 @@ class History:
         """Create a history from JSON values.
 
         Raises:
-            ManifestError: They are not a history, or have another format.
+            ManifestError: The values aren't a history, or have another format.
         """
         try:
             if fields["format"] != FORMAT:
@@ -186,8 +185,8 @@ class History:
             raise ManifestError(f"a history cannot be read: {error!r}") from error
 
 
-def _join_epochs(one: LoadedPartition) -> Epochs:
-    """Return the leader epochs up to the end of a range: those before its start, then its own."""
-    before = () if one.after is None else one.after.cut(one.start).epochs
-    new = [entry for entry in one.epochs if not before or entry[0] > before[-1][0]]
-    return (*before, *new)[-EPOCHS:]
+def _join_epochs(loaded: LoadedPartition) -> Epochs:
+    """Return the leader epochs up to the end of a range: the ones before its start, then its own."""
+    before = () if loaded.after is None else loaded.after.cut(loaded.start).epochs
+    new = [entry for entry in loaded.epochs if not before or entry[0] > before[-1][0]]
+    return (*before, *new)[-MAX_EPOCHS:]

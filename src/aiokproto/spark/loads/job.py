@@ -31,12 +31,12 @@ POSITION_COLUMNS = {"topic": "string", "partition": "int", "offset": "bigint"}
 """The columns that identify the record of a row, with their types. Every output has them."""
 
 OBSERVATION_SECONDS = 30.0
-"""Maximum wait for the observations of a job that is done."""
+"""Maximum wait (s) for the observations of a job that is done."""
 
-# Version 2 moves a task's files before the job is committed: a retried task may leave duplicates.
+# Version 2 would move a task's files before the job is committed, so a retried task could leave duplicates.
 _COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 
-# A missing or damaged file is an error, whatever the session's defaults are.
+# With these a missing or damaged file is an error, whatever the session's defaults are.
 _STRICT = {"mergeSchema": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
@@ -79,7 +79,7 @@ class SparkJob:
         _check_schema(frame)
         copies = _copies(frame, self._partition_by)
         columns = columns_of(frame.schema.jsonValue())
-        # Checked before anything is written. The commit checks again, because other loads may commit meanwhile.
+        # Check before anything is written. The commit checks again: other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
         frame = _with_columns(
             frame.observe(written, count), {copy: functions.col(name) for copy, name in copies.items()}
@@ -96,21 +96,21 @@ class SparkJob:
         from pyspark.sql import functions
 
         uri, offset = self._uri(directory), functions.col("offset")
-        # The names and the counts come from one listing, so exactly the counted files are committed.
+        # Take the names and the counts from one listing, so that exactly the counted files are committed.
         frame = read_parquet(self._spark, uri)
         files = tuple(unquote(file.rpartition(f"/{directory}/")[2]) for file in frame.inputFiles())
         grouped = frame.groupBy("topic", "partition")
         rows = grouped.agg(functions.count(offset), functions.min(offset), functions.max(offset)).collect()
         found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}
         counted = []
-        for one in self._manifest.partitions:
-            count, first, last = found.pop((one.topic, one.partition), (0, None, None))
-            if first is not None and not one.start <= first <= last < one.end:
+        for planned in self._manifest.partitions:
+            count, first, last = found.pop((planned.topic, planned.partition), (0, None, None))
+            if first is not None and not planned.start <= first <= last < planned.end:
                 raise ConfigurationError(
-                    f"transform must not change offset: {one.topic_partition} has offsets {first} to {last} now, "
-                    f"but {one.start} to {one.end - 1} were read"
+                    f"transform must not change offset: {planned.topic_partition} has offsets {first} to {last} now, "
+                    f"but {planned.start} to {planned.end - 1} were read"
                 )
-            counted.append(replace(one, rows=count, first_offset=first, last_offset=last))
+            counted.append(replace(planned, rows=count, first_offset=first, last_offset=last))
         if found:
             raise ConfigurationError(
                 f"transform must not change topic and partition: it returned rows of {sorted(found)[:3]}, "
@@ -119,7 +119,7 @@ class SparkJob:
         return Counted(files, tuple(counted))
 
     def missing_records(self, manifest: Manifest) -> int:
-        """Return how many records of an earlier attempt's files the topics no longer have."""
+        """Return the number of records in an earlier attempt's files that the topics no longer have."""
         if not manifest.files:
             return 0
         loaded = read_parquet(self._spark, *map(self._uri, manifest.paths)).select(*POSITION_COLUMNS).distinct()
@@ -135,7 +135,7 @@ class SparkJob:
 
 
 def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) -> PartitionBy:
-    """Return the columns that files are divided by, each with its SQL expression, or ``""`` for one that exists.
+    """Return the columns that divide the files, each with its SQL expression, or ``""`` if the rows have the column.
 
     Raises:
         ConfigurationError: A name is empty, or there twice.
@@ -149,7 +149,7 @@ def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) ->
         if len(set(names)) < len(names):
             raise ConfigurationError(f"partition_by: a column is named twice in {', '.join(names)}")
         found = dict.fromkeys(names, "")
-    if not all(isinstance(one, str) for one in (*found, *found.values())) or "" in found:
+    if not all(isinstance(text, str) for text in (*found, *found.values())) or "" in found:
         raise ConfigurationError(
             f"partition_by={given!r}: must be names of columns, or a mapping of names to expressions"
         )
@@ -157,7 +157,7 @@ def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) ->
 
 
 def _copies(frame: DataFrame, partition_by: PartitionBy) -> dict[str, str]:
-    """Return the columns that name directories, and those which they copy.
+    """Return the columns that name directories, and the columns that they copy.
 
     Spark leaves the columns of directories out of files. The output is read file by file, so the files need them.
     """
@@ -174,15 +174,15 @@ def _copies(frame: DataFrame, partition_by: PartitionBy) -> dict[str, str]:
 def pinned_options(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
     """Return options that make the data source read exactly the ranges and the topic ids of a manifest."""
     assignment: dict[str, list[int]] = {}
-    for one in manifest.partitions:
-        assignment.setdefault(one.topic, []).append(one.partition)
+    for loaded in manifest.partitions:
+        assignment.setdefault(loaded.topic, []).append(loaded.partition)
     lowered = {name.lower() for name in OFFSET_OPTIONS}
     return {
         **{name: value for name, value in options.items() if name.lower() not in lowered},
         "assign": json.dumps(assignment),
-        "startingOffsets": format_offsets({one.topic_partition: one.start for one in manifest.partitions}),
-        "endingOffsets": format_offsets({one.topic_partition: one.end for one in manifest.partitions}),
-        TOPIC_IDS: json.dumps({one.topic: one.topic_id for one in manifest.partitions}),
+        "startingOffsets": format_offsets({loaded.topic_partition: loaded.start for loaded in manifest.partitions}),
+        "endingOffsets": format_offsets({loaded.topic_partition: loaded.end for loaded in manifest.partitions}),
+        TOPIC_IDS: json.dumps({loaded.topic: loaded.topic_id for loaded in manifest.partitions}),
     }
 
 
@@ -210,7 +210,7 @@ def _check_schema(frame: DataFrame) -> None:
 
 
 def _observed_rows(observation: Observation) -> int | None:
-    """Return the number of rows that an observation counted; None if Spark does not report it."""
+    """Return the number of rows that an observation counted; None if Spark doesn't report it."""
     rows: futures.Future[int] = futures.Future()
 
     def get_rows() -> None:
@@ -219,14 +219,14 @@ def _observed_rows(observation: Observation) -> int | None:
         except Exception as error:  # noqa: BLE001 - the waiting thread raises it
             rows.set_exception(error)
 
-    # The optimizer removes the observations of a query that it proves empty: then `get` blocks forever in Spark 4.0,
-    # fails in later releases, and has no rows over Spark Connect.
+    # Wait in a thread: the optimizer removes the observations of a query that it proves empty. Then `get`
+    # blocks forever in Spark 4.0, fails in later releases, and has no rows over Spark Connect.
     threading.Thread(target=get_rows, name="aiokproto-observation", daemon=True).start()
     try:
         return rows.result(OBSERVATION_SECONDS)
     except (futures.TimeoutError, KeyError):
         return None
-    # Not py4j's class: clients of Spark Connect need no py4j.
+    # Don't name py4j's class: clients of Spark Connect need no py4j.
     except Exception as error:
         if "toPyRow" not in str(error):
             raise

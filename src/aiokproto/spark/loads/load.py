@@ -56,7 +56,7 @@ class LoadResult:
     """The result of a load.
 
     Attributes:
-        run_id: The name of the load, for :func:`rerun`; None if there were no new records, and nothing was written.
+        run_id: The name of the load, for :func:`rerun`; None if there were no new records, so nothing was written.
         rows: Rows written.
         partitions: The ranges that were read, one per partition.
     """
@@ -80,34 +80,34 @@ def load(
 ) -> LoadResult:
     """Append the new records of the topics, up to now, to an output.
 
-    Several loads may write to an output at a time. Of loads that read the same partitions one is committed, and the
-    others fail with :class:`ConflictError`.
+    Several loads may write to an output at a time. If loads read the same partitions, one is committed, and the others
+    fail with :class:`ConflictError`.
 
     Args:
         spark: The session.
         topics: The topics; loads into one output may have different topics.
         out: A directory, as a path or URI. Read it with :func:`read`: it can have files without a commit.
         bootstrap_servers: Bootstrap servers, ``"host:port,host:port"`` or a list.
-        from_timestamp: Where to start in partitions that no load of this output has read: at the first record that is
-            not before this time (an aware datetime, or milliseconds since the epoch); None for the earliest record.
-            Pass a fixed time: a load without records stores nothing, so with a moving time, such as now, the records
-            between two loads would be skipped.
+        from_timestamp: Where to start in partitions that no load of this output has read: at the first record that
+            isn't before this time (an aware datetime, or milliseconds since the epoch); None for the earliest record.
+            Pass a fixed time. A load without records stores nothing, so a moving time, such as now, would skip the
+            records between two loads.
         on_truncation: What to do if the log no longer has records that were loaded: ``"fail"``, or ``"continue"`` with
             the current records from the first offset that differs, and record the gap in the manifest.
         options: Further options of the data source, except those that define what to read and where to start.
         transform: Transforms the rows before they are written. It must keep the columns ``topic``, ``partition`` and
             ``offset``, and must not run queries on the rows.
-        partition_by: Columns by whose values files are divided, in directories ``by_<name>=<value>``: names, or a
-            mapping of new columns to SQL expressions: ``{"day": "to_date(timestamp)"}``. Files have them, too.
+        partition_by: Columns whose values divide the files among directories ``by_<name>=<value>``: names, or a mapping
+            of new columns to SQL expressions: ``{"day": "to_date(timestamp)"}``. The files have these columns, too.
 
     Raises:
         TopicChangedError: A topic was deleted and created again since the last load, or this is another cluster.
         TruncationError: The log no longer has records that were loaded.
         DataLossError: Records were deleted before a load has read them.
-        ConflictError: Another load of the same partitions was committed meanwhile, and this one was not.
+        ConflictError: Another load of the same partitions was committed meanwhile, and this one wasn't.
         SchemaError: A column has another type than in earlier loads.
-        CommitUncertainError: It is unknown whether the load was committed: see :func:`runs`.
-        ManifestError: The manifests cannot be read.
+        CommitUncertainError: It's unknown whether the load was committed: see :func:`runs`.
+        ManifestError: The manifests can't be read.
         ConfigurationError: An option or argument is invalid.
         KafkaError: The request of the offsets failed. A failure while tasks read or write is Spark's own error.
     """
@@ -128,7 +128,7 @@ def load(
             f"{output.uri} was loaded from cluster {history.cluster_id}, but bootstrap_servers is cluster "
             f"{plan.cluster_id}: its offsets belong to other records"
         )
-    if not any(one.end > one.start for one in plan.partitions):
+    if not any(loaded.end > loaded.start for loaded in plan.partitions):
         return LoadResult(None, 0, plan.partitions)
     data, token = new_directory(datetime.now(timezone.utc))
     manifest = Manifest(
@@ -175,15 +175,15 @@ def rerun(
         run_id: The load, as in :attr:`LoadResult.run_id` and :func:`runs`.
         bootstrap_servers: As for :func:`load`.
         allow_fewer_rows: Whether to commit even if the topics have fewer records in these offsets than before, as after
-            compaction or retention. Rows that only the output has are lost then.
-        options: As for :func:`load`. Isolation level and headers are those of the earlier load.
-        transform: As for :func:`load`. It is not stored, so pass it again.
-        partition_by: As for :func:`load`. It is not stored, either.
+            compaction or retention. The rows that only the output has are lost then.
+        options: As for :func:`load`. Isolation level and headers stay as in the earlier load.
+        transform: As for :func:`load`. It isn't stored, so pass it again.
+        partition_by: As for :func:`load`. It isn't stored, either.
 
     Raises:
-        DataLossError: There are fewer records than before. For records that are deleted while tasks read, Spark raises
-            its own error.
-        ConflictError: Another attempt at the same load was committed meanwhile, and this one was not.
+        DataLossError: There are fewer records than before. If records are deleted while tasks read, Spark raises its
+            own error.
+        ConflictError: Another attempt at the same load was committed meanwhile, and this one wasn't.
         TopicChangedError, TruncationError, SchemaError, CommitUncertainError, ManifestError, ConfigurationError,
             KafkaError: As for :func:`load`.
     """
@@ -198,7 +198,7 @@ def rerun(
     if allow_fewer_rows:
         given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
-    # Finds records that are deleted already: if a task found them, the error would be Spark's.
+    # Look for deleted records now. If a task found them, the error would be Spark's.
     try:
         plan_now(pinned)
     except DataLossError as error:
@@ -222,8 +222,8 @@ def rerun(
                 f"run {run_id} has rows of {missing} records that the topics no longer have: compaction or "
                 "retention deleted them (allow_fewer_rows=True replaces the rows anyway)"
             )
-        # Records that the earlier transform dropped may be missing, too. Spark's count of source rows is not exact if
-        # transform reads only some of the rows, or reads them twice.
+        # Compare the source rows, too, because records that the earlier transform dropped may be missing. Spark's count
+        # isn't exact if transform reads only some of the rows, or reads them twice.
         if counted.source_rows < before.source_rows and not allow_fewer_rows:
             raise DataLossError(
                 f"run {run_id} had {before.source_rows} records, but its offsets have {counted.source_rows} now: "
@@ -250,18 +250,18 @@ def check_arguments(
     parse_partition_by(partition_by)
     given = _options(bootstrap_servers, options) | _starting(from_timestamp)
     for payload in parse_read_options(given | {"subscribe": ",".join(topics)}).payloads:
-        # Others have theirs in a registry.
+        # The schema of the other payloads is in a registry.
         if payload.schema is not None:
             column_type(payload)
 
 
 def check_run(out: str | Path, run_id: str) -> None:
-    """Check that an output has this load, without a session: for outputs that are not on HDFS.
+    """Check that an output has this load. It needs no session, so the output must not be on HDFS.
 
     Raises:
-        ManifestError: It does not, or the manifests cannot be read.
-        ConfigurationError: ``out`` is not a path or URI of an output.
-        FileNotFoundError: It is local, and there is no such directory.
+        ManifestError: The output doesn't have the load, or the manifests can't be read.
+        ConfigurationError: ``out`` isn't a path or URI of an output.
+        FileNotFoundError: The output is local, and there is no such directory.
     """
     check_directory(out)
     output = open_storage(out)
@@ -270,11 +270,11 @@ def check_run(out: str | Path, run_id: str) -> None:
 
 
 def check_directory(out: str | Path) -> None:
-    """Check that an output that is local exists.
+    """Check that an output exists if it's local.
 
     Raises:
         FileNotFoundError: There is no such directory.
-        ConfigurationError: ``out`` is not a path or URI of an output.
+        ConfigurationError: ``out`` isn't a path or URI of an output.
     """
     if (folder := local_directory(out)) is not None and not folder.exists():
         raise FileNotFoundError(f"{out}: there is no such directory")
@@ -292,7 +292,7 @@ def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
     """Return the current manifest of each committed load, in order. Only outputs on HDFS need ``spark``.
 
     Raises:
-        ManifestError: A manifest cannot be read, or they contradict each other.
+        ManifestError: A manifest can't be read, or they contradict each other.
     """
     return _current_manifests(open_storage(out, spark))
 
@@ -304,11 +304,11 @@ def _current_manifests(output: Storage) -> list[Manifest]:
 def read(spark: SparkSession, out: str | Path) -> DataFrame:
     """Return the rows of all committed loads. In columns that a later load added, earlier rows have null.
 
-    After a load with ``on_truncation="continue"`` the output has both the records that the log has lost and those that
-    replaced them, with the same offsets. ``runs(out)`` lists these ranges in ``diverged`` of a partition.
+    After a load with ``on_truncation="continue"`` the output has both the records that the log has lost and the records
+    that replaced them, with the same offsets. ``runs(out)`` lists these ranges in ``diverged`` of a partition.
 
     Raises:
-        ManifestError: There is no manifest yet; or manifests contradict each other, as when two have the same offsets.
+        ManifestError: There is no manifest yet; or manifests contradict each other, for instance with the same offsets.
     """
     output = open_storage(out, spark)
     paths = [f"{output.uri}/{path}" for manifest in _current_manifests(output) for path in manifest.paths]
@@ -325,7 +325,7 @@ def _result(manifest: Manifest) -> LoadResult:
 
 
 def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, object] | None) -> dict[str, str]:
-    """Return the options of the data source, with lower-case names and as text, as Spark's own readers pass them."""
+    """Return the options of the data source as text, with lower-case names, as Spark's own readers pass them."""
     servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
     given = {"kafka.bootstrap.servers": servers}
     for name, value in (options or {}).items():
@@ -344,5 +344,5 @@ def _starting(from_timestamp: int | datetime | None) -> dict[str, str]:
         from_timestamp = int(from_timestamp.timestamp() * 1000)
     if isinstance(from_timestamp, bool) or not isinstance(from_timestamp, int):
         raise ConfigurationError(f"from_timestamp={from_timestamp!r}: must be a datetime or milliseconds (int)")
-    # A partition without a record at or after this time is not an error: a later load reads its records.
+    # A partition without a record at or after this time isn't an error: a later load reads its records.
     return {"startingTimestamp": str(from_timestamp), "startingOffsetsByTimestampStrategy": "latest"}

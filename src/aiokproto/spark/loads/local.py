@@ -18,7 +18,7 @@ class LocalStorage:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        # Not decoded like the path of a URL: Hadoop does not decode escapes either.
+        # Don't decode it like the path of a URL. Hadoop doesn't decode escapes either.
         self._root = Path(uri.removeprefix(LOCAL))
 
     def check(self) -> None:
@@ -36,7 +36,7 @@ class LocalStorage:
             return None
 
     def create(self, name: str, data: bytes) -> bool:
-        """See :meth:`Storage.create`. A hard link creates the name: with the complete file, and only if it is free."""
+        """See :meth:`Storage.create`. A hard link creates the name with the complete file, and only if it's free."""
         path = self._root / name
         with self._hidden_file(path, data) as hidden:
             try:
@@ -54,7 +54,7 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def _hidden_file(self, path: Path, data: bytes) -> Iterator[Path]:
-        """Write the data to a hidden file beside ``path``, which is removed at the end."""
+        """Write the data to a hidden file beside ``path``. The file is removed at the end."""
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
@@ -88,7 +88,7 @@ class LocalStorage:
 
 def _folder(path: Path) -> Folder:
     newest, size = 0.0, 0
-    # The directory itself, too: an empty one has only its own modification time.
+    # Include the directory itself: an empty one has no other modification time.
     for file in (path, *path.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
             found = file.stat()
@@ -99,7 +99,7 @@ def _folder(path: Path) -> Folder:
 
 def _sync(path: Path) -> None:
     """Force a file's content, or a directory's names, to the disk."""
-    # Windows cannot open directories.
+    # Skip it on Windows, which can't open directories.
     if os.name == "posix":
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -22,13 +22,13 @@ _TYPES: dict[Any, tuple[type, ...]] = {
     "bool": (bool,),
     "Columns": (dict,),
 }
-"""By annotation, the types of values in JSON; fields with other annotations are parsed on their own."""
+"""The types of values in JSON, by annotation. Fields with other annotations have parsers of their own."""
 
 T = TypeVar("T", "Manifest", "LoadedPartition")
 
 
 class ManifestError(KafkaError):
-    """A manifest cannot be read, or does not follow the earlier ones."""
+    """A manifest can't be read, or doesn't follow the earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class LoadedPartition:
         topic_id: The topic's id, in hex.
         partition: The partition.
         start: The first offset to read.
-        end: The offset after the last one to read; the next load starts there.
+        end: The offset after the last one to read. The next load starts there.
         leader_epoch: The leader epoch of ``end``; -1 if unknown.
         epochs: The leader epochs of the records between ``start`` and ``end``.
         rows: Rows written.
-        first_offset: The smallest offset of the rows, None without rows.
-        last_offset: The largest offset of the rows, None without rows.
+        first_offset: The smallest offset of the rows; None without rows.
+        last_offset: The largest offset of the rows; None without rows.
         after: The position that the range was planned from; None if no load had read the partition. The load can be
             committed only while the partition has this position.
         diverged: The truncation, if ``start`` is before the end of the last load.
@@ -78,11 +78,11 @@ class Manifest:
         number: The number of its commit, from 1.
         run_id: The load's name, the same for each attempt: the number of its first manifest, a dash, and a token.
         attempt: The number of the attempt: 1, and one more for each rerun.
-        replaces: The number of the manifest that this one replaces, None for a first attempt.
+        replaces: The number of the manifest that this one replaces; None for a first attempt.
         cluster_id: The cluster's id.
         data: The directory of its files, relative to the output. No other attempt uses it.
         files: The names of its files in ``data``. Other files there are ignored.
-        created: The time of the load, ISO 8601, UTC; reruns keep it.
+        created: The time of the load, ISO 8601, UTC. Reruns keep it.
         read_committed: Whether only committed records were read.
         include_headers: Whether there is a column with the headers.
         source_rows: Records read, before any transformation.
@@ -108,13 +108,13 @@ class Manifest:
 
     @property
     def title(self) -> str:
-        """What errors call the load: before its commit the first attempt has no number."""
+        """The load's name in errors. Before its commit a first attempt has no number."""
         return "this load" if self.run_id.startswith("-") else f"run {self.run_id}"
 
     @property
     def rows(self) -> int:
-        """Rows written, of all partitions."""
-        return sum(one.rows for one in self.partitions)
+        """Rows written, in all partitions."""
+        return sum(loaded.rows for loaded in self.partitions)
 
     @property
     def paths(self) -> list[str]:
@@ -137,7 +137,7 @@ class Manifest:
         """Create a manifest from JSON values.
 
         Raises:
-            ManifestError: They are not a manifest, or have another format; ``name`` is the file, for the message.
+            ManifestError: The values aren't a manifest, or have another format. The message names the file, ``name``.
         """
         try:
             fields = dict(fields)
@@ -145,7 +145,7 @@ class Manifest:
             if found != FORMAT:
                 raise ManifestError(f"manifest {name} has format {found}; this version reads {FORMAT}")
             fields["files"] = tuple(fields["files"])
-            fields["partitions"] = tuple(_partition(dict(one)) for one in fields["partitions"])
+            fields["partitions"] = tuple(_partition(dict(partition)) for partition in fields["partitions"])
             return _checked(cls(**fields))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"manifest {name} cannot be read: {error!r}") from error
@@ -178,9 +178,9 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
 
 
 def _checked(found: T) -> T:
-    """Return an instance of a dataclass, whose fields of simple types have values of these."""
-    for one in fields_of(found):
-        value = getattr(found, one.name)
-        if type(value) not in _TYPES.get(one.type, (type(value),)):
-            raise ValueError(f"{one.name} is {value!r}, expected {one.type}")
+    """Return an instance of a dataclass, after a check that the fields of simple types have values of their types."""
+    for spec in fields_of(found):
+        value = getattr(found, spec.name)
+        if type(value) not in _TYPES.get(spec.type, (type(value),)):
+            raise ValueError(f"{spec.name} is {value!r}, expected {spec.type}")
     return found

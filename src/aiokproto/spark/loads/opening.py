@@ -9,20 +9,20 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.storage import LOCAL, Storage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""A scheme has more than one letter: one letter is a drive of Windows."""
+"""A scheme has more than one letter; a single one is a drive on Windows."""
 
 
 def open_storage(out: str | Path, spark: object | None = None) -> Storage:
-    """Return the storage of an output: a path (a local one, whatever Spark's default file system is), or a URI.
+    """Return the storage of an output, by its path or URI. A path is local, whatever Spark's default file system is.
 
-    ``hdfs://`` and ``viewfs://`` use the file system classes of ``spark``'s Hadoop, other schemes use fsspec.
+    ``hdfs://`` and ``viewfs://`` use the file system classes of ``spark``'s Hadoop. Other schemes use fsspec.
 
     Raises:
-        ConfigurationError: It is not a path or URI, or Spark would resolve it differently.
+        ConfigurationError: It isn't a path or URI, or Spark would resolve it differently.
         StorageError: The package or the session for this scheme is missing.
     """
     scheme, uri = _normalize(out)
-    # Imported on use: each needs another library.
+    # Import each module on use: each needs another library.
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
 
@@ -39,10 +39,10 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
 
 
 def local_directory(out: str | Path) -> Path | None:
-    """Return the directory of an output on a local file system, which need not exist; None for others.
+    """Return the directory of an output on a local file system, which needn't exist; None for other outputs.
 
     Raises:
-        ConfigurationError: It is not a path or URI, or Spark would resolve it differently.
+        ConfigurationError: It isn't a path or URI, or Spark would resolve it differently.
     """
     scheme, uri = _normalize(out)
     return Path(uri.removeprefix(LOCAL)) if scheme == "file" else None
@@ -54,7 +54,7 @@ def _normalize(out: str | Path) -> tuple[str, str]:
         raise ConfigurationError(f"out must be a path or a URI, got {type(out).__name__}")
     text = str(out)
     if not text or text.startswith("~"):
-        # An empty variable, or one that no shell has expanded, would create a directory in an unexpected place.
+        # Refuse an empty variable, or one that no shell has expanded. It would create an unexpected directory.
         raise ConfigurationError(f"out={text!r}: it must be a path or a URI, without ~")
     if found := re.search(r"[*?\[\]{}\\^]", text):
         raise ConfigurationError(f"out={text!r}: Spark reads {found[0]!r} as a pattern")

@@ -1,4 +1,4 @@
-"""Planning of a load: the new records since the last one, and the check that the log was not truncated."""
+"""Planning of a load: the new records since the last load, and the check that the log wasn't truncated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("aiokproto.spark")
 
 T = TypeVar("T")
 
-NOTHING = History()
+NO_HISTORY = History()
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
     """Plan a load, for synchronous callers.
 
     Raises:
-        TruncationError: A log no longer has the loaded records, and ``allow_truncation`` is not set.
+        TruncationError: A log no longer has the loaded records, and ``allow_truncation`` isn't set.
         KafkaError: See :func:`aiokproto.spark.planning.plan`.
     """
 
@@ -61,17 +61,17 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
         epochs = await request_epochs(cluster, read_plan.ranges, options)
         loaded = [
             LoadedPartition(
-                one.topic,
-                one.topic_id.hex(),
-                one.partition,
-                one.start,
-                one.end,
-                one.leader_epoch,
-                epochs.get(one.topic_partition, ()),
-                after=history.positions.get(one.topic_partition),
-                diverged=found.get(one.topic_partition),
+                offsets.topic,
+                offsets.topic_id.hex(),
+                offsets.partition,
+                offsets.start,
+                offsets.end,
+                offsets.leader_epoch,
+                epochs.get(offsets.topic_partition, ()),
+                after=history.positions.get(offsets.topic_partition),
+                diverged=found.get(offsets.topic_partition),
             )
-            for one in read_plan.ranges
+            for offsets in read_plan.ranges
         ]
         return LoadPlan(read_plan.cluster_id, tuple(loaded))
 
@@ -81,24 +81,25 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
 def check_log(
     options: ReadOptions,
     partitions: Collection[LoadedPartition],
-    history: History = NOTHING,
+    history: History = NO_HISTORY,
     cluster_id: str | None = None,
 ) -> None:
-    """Check that the log was not truncated since it was planned, up to the ends of these ranges.
+    """Check that the log wasn't truncated since the plan, up to the ends of these ranges.
 
-    A truncated log does not get its old records back. So one check after all tasks have read covers all earlier
-    requests and reads: they saw the same log.
+    A truncated log doesn't get its old records back. So one check after all tasks have read proves that all earlier
+    requests and reads saw the same log.
 
     Raises:
-        TopicChangedError: It is another topic, or another cluster.
+        TopicChangedError: It's another topic, or another cluster.
         TruncationError: The log no longer has the records.
         KafkaError: The requests to the cluster failed.
     """
-    ends = {one.topic_partition: Position(one.end, one.epochs) for one in partitions}
+    ends = {loaded.topic_partition: Position(loaded.end, loaded.epochs) for loaded in partitions}
     starts = {one: history.positions[one] for one in ends.keys() & history.positions.keys()}
-    for one in partitions:
-        if one.diverged is not None and one.topic_partition in starts:
-            starts[one.topic_partition] = starts[one.topic_partition].cut(one.diverged.offset)
+    for loaded in partitions:
+        partition = loaded.topic_partition
+        if loaded.diverged is not None and partition in starts:
+            starts[partition] = starts[partition].cut(loaded.diverged.offset)
 
     async def checked(cluster: ClusterClient) -> None:
         await find_partitions(cluster, options)
@@ -115,7 +116,7 @@ def check_log(
 
 
 def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
+    """Run ``work`` with a new client in a new thread: a notebook's thread has a running event loop."""
 
     async def run() -> T:
         REPORTED_ELSEWHERE.set(True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 
-# Hadoop's names of schemes → fsspec's names.
+# Maps Hadoop's names of schemes to fsspec's names.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 
 _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
@@ -19,8 +19,8 @@ _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
 class RemoteStorage:
     """A bucket, or a directory in one.
 
-    Files are created on the condition that they do not exist: ``If-None-Match`` on S3, a generation of 0 on Google
-    Cloud Storage. Nothing is renamed: stores rename by copying and deleting, which is not atomic.
+    Files are created on the condition that they don't exist: ``If-None-Match`` on S3, a generation of 0 on Google Cloud
+    Storage. Nothing is renamed: stores rename by copying and deleting, which isn't atomic.
     """
 
     def __init__(self, uri: str) -> None:
@@ -36,8 +36,8 @@ class RemoteStorage:
         url = f"{scheme}://{rest}"
         try:
             kind: Any = get_filesystem_class(scheme)
-            # A URL may have more than the path, such as the Azure account of a container. Listings are not cached,
-            # because other processes write, too.
+            # Get the arguments from the URL, which may have more than the path, such as the Azure account of a
+            # container. Other processes write, too, so don't cache listings.
             self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
             self._root: str = kind._strip_protocol(url)
             self._in_bucket = scheme in _OBJECT_STORES
@@ -50,8 +50,8 @@ class RemoteStorage:
             )
 
     def check(self) -> None:
-        """See :meth:`Storage.check`. Some stores accept the condition, and ignore it."""
-        # Twice, because the probe does not exist the first time.
+        """See :meth:`Storage.check`. Some stores accept the condition, but ignore it."""
+        # The probe may not exist the first time, so try twice.
         if self.create(PROBE, b"") and self.create(PROBE, b""):
             raise StorageError(
                 f"{self.uri}: loads cannot be committed here: the store overwrites an existing file that must be "
@@ -83,13 +83,14 @@ class RemoteStorage:
             self._fs.pipe_file(path, data, mode=mode)
         except FileNotFoundError:
             if self._in_bucket:
-                # Object stores need no directories, and makedirs() would create the bucket of a misspelt name.
+                # Don't call makedirs(): object stores need no directories, and it would create a bucket of a misspelt
+                # name.
                 raise StorageError(f"{self.uri}: there is no such bucket or container") from None
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, mode=mode)
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. A store has stored a file when it acknowledges it."""
+        """See :meth:`Storage.settle`. There is nothing to do: a store acknowledges a file once it's stored."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""
@@ -116,7 +117,7 @@ class RemoteStorage:
 
 
 def _creates(fs: Any) -> bool:
-    """Whether a file system's package has its own ``pipe_file``; fsspec's checks first, so two calls can succeed."""
+    """Return whether a file system's package has its own ``pipe_file``. With fsspec's, two calls can both succeed."""
     from fsspec import AbstractFileSystem
 
     own = getattr(type(fs), "_pipe_file" if fs.async_impl else "pipe_file", None)
@@ -124,7 +125,7 @@ def _creates(fs: Any) -> bool:
 
 
 def _modified(file: dict[str, Any]) -> datetime | None:
-    """Return the modification time of a file; its key differs between file systems."""
+    """Return the modification time of a file, whose key differs between file systems."""
     for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
         found = file.get(key)
         if isinstance(found, str):

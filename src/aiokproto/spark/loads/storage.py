@@ -1,4 +1,4 @@
-"""The storage of an output: the operations that the commit protocol needs of a file system."""
+"""The storage of an output: the file operations that the commit protocol needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from aiokproto.errors import KafkaError
 
 FOLDER = "_aiokproto"
-"""The directory of manifests and checkpoints. Spark ignores names that begin with an underscore."""
+"""The directory of manifests and checkpoints. Spark ignores names that start with an underscore."""
 
 PROBE = f"{FOLDER}/probe"
 """The file that :meth:`Storage.check` creates."""
@@ -19,7 +19,7 @@ LOCAL = "file://"
 
 
 class StorageError(KafkaError):
-    """The file system cannot be used for loads, or failed. A failed call may have taken effect."""
+    """The file system can't be used for loads, or failed. A failed call may have taken effect."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Folder:
 
     Attributes:
         name: Its name, relative to the output.
-        modified: The modification time of its newest file; None if it has none, or the file system does not report it.
+        modified: The modification time of its newest file; None if there is no file, or the file system doesn't report
+            it.
         size: Bytes in its files.
     """
 
@@ -38,7 +39,7 @@ class Folder:
 
 
 class Storage(Protocol):
-    """The files of an output; names are relative to it, with slashes.
+    """The files of an output. Names are relative to it, with slashes.
 
     Any call may raise any error of its file system, before or after it took effect.
     """
@@ -52,20 +53,20 @@ class Storage(Protocol):
         """Check that :meth:`create` is exclusive on this storage.
 
         Raises:
-            StorageError: It is not, so loads cannot be committed.
+            StorageError: It isn't, so loads can't be committed.
         """
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's content; None if it does not exist. Sees all writes that returned before the call."""
+        """Return a file's content; None if it doesn't exist. It sees all writes that returned before the call."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Create a file, atomically; return False if it exists. Of several concurrent calls exactly one succeeds."""
+        """Create a file atomically; return False if it exists. Exactly one of several concurrent calls succeeds."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write or replace a file, atomically: readers see the old content or the new."""
+        """Write or replace a file atomically, so that readers see the old content or the new."""
         ...
 
     def settle(self, names: Sequence[str]) -> None:
@@ -73,7 +74,7 @@ class Storage(Protocol):
         ...
 
     def folders(self) -> Iterator[Folder]:
-        """Yield the output's directories whose names do not begin with ``_`` or ``.``; new ones may be missing."""
+        """Yield the output's directories whose names don't start with ``_`` or ``.``. New ones may be missing."""
         ...
 
     def remove(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Removal of directories that are not part of the output."""
+"""Removal of directories that aren't part of the output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiokproto.spark")
 
-OLD = timedelta(days=7)
+DEFAULT_AGE = timedelta(days=7)
 
 
 def vacuum(
-    out: str | Path, *, older_than: timedelta = OLD, dry_run: bool = False, spark: SparkSession | None = None
+    out: str | Path, *, older_than: timedelta = DEFAULT_AGE, dry_run: bool = False, spark: SparkSession | None = None
 ) -> list[Folder]:
     """Remove the directories of attempts that failed, were killed, or were replaced.
 
@@ -42,7 +42,7 @@ def vacuum(
 
     Raises:
         ConfigurationError: ``older_than`` is negative, or not a timedelta.
-        ManifestError: The manifests cannot be read, or there are none; nothing is removed then.
+        ManifestError: The manifests can't be read, or there are none. Nothing is removed then.
     """
     if not isinstance(older_than, timedelta):
         raise ConfigurationError(f"older_than={older_than!r}: must be a timedelta, such as timedelta(days=7)")
@@ -50,13 +50,13 @@ def vacuum(
         raise ConfigurationError(f"older_than={older_than}: must not be negative")
     output = open_storage(out, spark)
     now = datetime.now(timezone.utc)
-    # Listed before the commits are read: a directory in the list that is committed meanwhile is seen as committed.
+    # List the directories before reading the commits, so that one that is committed meanwhile is seen as committed.
     folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
     commits = CommitLog(output)
     manifests = list(commits.manifests())
     last = commits.latest().number
     if not manifests or len(manifests) != last:
-        # Not an output of loads, or the storage does not show all of its manifests.
+        # It isn't an output of loads, or the storage doesn't show all of its manifests.
         raise ManifestError(f"{output.uri} {_lacking(len(manifests), last, folders)}")
     needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
     orphans = [
@@ -76,6 +76,6 @@ def _lacking(manifests: int, last: int, folders: Sequence[Folder]) -> str:
         return f"has {manifests} manifests up to number {last}"
     if not folders:
         return "has no manifest: nothing was loaded"
-    # Whoever lost the manifests must not lose the rows, too.
+    # A user who lost the manifests must not lose the rows, too, so refuse.
     names = ", ".join(folder.name for folder in folders[:3]) + (", …" if len(folders) > 3 else "")
     return f"has no manifest, but {names}: if no load was ever committed, remove that by hand"

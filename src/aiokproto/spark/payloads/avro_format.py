@@ -1,4 +1,4 @@
-"""Avro columns to typed ones: what is before a value, the writer's schema, and the resolution to the reader's."""
+"""From Avro to typed columns: the framing of a value, the writer's schema, and its resolution to the reader's."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ MAGIC = b"\0"
 SINGLE_OBJECT = b"\xc3\x01"
 _ID = struct.Struct(">I")
 HEAD = 5
-"""Bytes before a value with Confluent's framing: 0, and the id of the schema, 4 bytes."""
+"""Bytes before a value with Confluent's framing: 0, and the 4-byte id of the schema."""
 SINGLE_OBJECT_HEAD = 10
-"""Bytes before a value with single-object encoding: C3 01, and the fingerprint of the schema, 8 bytes."""
+"""Bytes before a value with single-object encoding: C3 01, and the 8-byte fingerprint of the schema."""
 
 WriterSchema = Callable[[int], AvroSchema]
-"""Returns the schema with an id; raises :class:`RegistryError`."""
+"""Returns the schema with an id. Raises :class:`RegistryError`."""
 
 _Reader = Callable[[bytes], Any]
 
 
 class MalformedError(Exception):
-    """A value is not what its format says; the text says why."""
+    """A value doesn't have its format. The text says why."""
 
 
 class AvroDecoder:
     """Decodes a column of bytes in Avro."""
 
     def __init__(self, option: str, schema: AvroSchema, framing: str, writer_schema: WriterSchema | None) -> None:
-        """``writer_schema`` is needed for the framing ``confluent``; raises :class:`ConfigurationError`."""
+        """The framing ``confluent`` needs ``writer_schema``. Raises :class:`ConfigurationError`."""
         self._fastavro = require_fastavro()
         self._option = option
         self._reader = parse_avro(option, schema)
@@ -53,7 +53,7 @@ class AvroDecoder:
         """Return the column's values, and what is wrong with the malformed rows.
 
         Raises:
-            RegistryError: A writer's schema cannot be found out.
+            RegistryError: A writer's schema can't be requested.
         """
         import pyarrow as pa
 
@@ -68,8 +68,8 @@ class AvroDecoder:
         try:
             return Decoded(self._column(found), malformed)
         except (pa.ArrowInvalid, OverflowError):
-            # Avro has values that their types do not: a decimal with more digits, a time in milliseconds that is too
-            # late for microseconds.
+            # Find the rows with values that Avro has but Arrow's type hasn't: a decimal with more digits, or a time in
+            # milliseconds that is too late for microseconds.
             for row, value in enumerate(found):
                 try:
                     self._column([value])
@@ -99,7 +99,7 @@ class AvroDecoder:
     def _single_object(self, data: bytes) -> Any:
         if data[:2] != SINGLE_OBJECT or len(data) < SINGLE_OBJECT_HEAD:
             raise MalformedError("it does not begin with C3 01 and the fingerprint of a schema")
-        # In little endian, where fastavro's text has the bytes as they are written.
+        # The bytes are in little-endian order, and fastavro's text has them in that order, too.
         if data[2:SINGLE_OBJECT_HEAD].hex() != self._fingerprint:
             raise MalformedError(f"its schema is another one than {self._option}")
         return self._own(data[SINGLE_OBJECT_HEAD:])
@@ -131,15 +131,15 @@ class AvroDecoder:
             source = io.BytesIO(data)
             try:
                 found = read(source, *schemas, return_named_type=named)
-                left = len(data) - source.tell()
-                if left:
-                    raise MalformedError(f"{left} bytes follow a value of {name}")
+                rest = len(data) - source.tell()
+                if rest:
+                    raise MalformedError(f"{rest} bytes follow a value of {name}")
                 return found if shape is None else shape(found)
             except MalformedError:
                 raise
             except RegistryError:
                 raise
-            # fastavro raises what its code happens to, as IndexError, for bytes that are no Avro.
+            # Catch everything: fastavro raises any error, such as IndexError, for bytes that aren't Avro.
             except Exception as error:  # noqa: BLE001
                 raise MalformedError(f"it is no Avro of {name}: {type(error).__name__}: {error}") from None
 

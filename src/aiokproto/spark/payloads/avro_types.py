@@ -1,8 +1,8 @@
-"""Avro schemas to Arrow types, as Spark has them. Needs fastavro.
+"""From Avro schemas to Arrow types, as Spark has them. Needs fastavro.
 
-A schema is read without its logical types, except decimals: numbers are faster than objects of Python, and do not end
-with the year 9999. So there are two types: what fastavro's values are put into (``values``), and what these are seen as
-(``seen``), with the same layout. The cast from there to the type of the column is Arrow's.
+fastavro reads a schema without its logical types, except decimals: numbers are faster than Python objects, and
+don't end with the year 9999. So there are two types with the same layout: fastavro's values are put into an array of
+the first (``values``), which is then viewed as the second (``seen``). Arrow casts it to the type of the column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def require_fastavro() -> Any:
     """Return fastavro.
 
     Raises:
-        ConfigurationError: It is not installed.
+        ConfigurationError: It isn't installed.
     """
     try:
         import fastavro
@@ -38,11 +38,11 @@ class AvroTypes(NamedTuple):
     """The Arrow types of a schema.
 
     Attributes:
-        values: For the values as they are read.
+        values: The type of the values as fastavro reads them.
         seen: The same, with the units of dates and times.
         column: The type of the column.
-        shape: Makes structs of unions in what is read; None if there are no such unions. It takes named types in unions
-            as pairs of name and value.
+        shape: Makes structs of unions in the values; None if there are no such unions. It expects values of named types
+            in unions as pairs of name and value.
     """
 
     values: pa.DataType
@@ -64,10 +64,10 @@ class ParsedSchema(NamedTuple):
 
 
 def parse_avro(option: str, schema: AvroSchema) -> ParsedSchema:
-    """Parse a schema and those that it refers to, without logical types other than decimals.
+    """Parse a schema and the schemas that it refers to, without logical types other than decimals.
 
     Raises:
-        ConfigurationError: A schema is malformed, or fastavro is not installed.
+        ConfigurationError: A schema is malformed, or fastavro isn't installed.
     """
     fastavro = require_fastavro()
     named: dict[str, Any] = {}
@@ -84,20 +84,21 @@ def parse_avro(option: str, schema: AvroSchema) -> ParsedSchema:
         raise ConfigurationError(f"{option} is no Avro schema: {problem}") from None
 
 
-_KEPT = "aiokproto.logicalType"
+_LOGICAL_TYPE = "aiokproto.logicalType"
+"""The property that keeps a logical type from fastavro."""
 
 
 def _plain(schema: Any) -> Any:
-    """Return a schema whose logical types are properties that fastavro ignores, except decimals."""
+    """Return a schema whose logical types, except decimals, are properties that fastavro ignores."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     found = {name: _plain(value) if name in ("type", "items", "values") else value for name, value in schema.items()}
     if "fields" in schema:
-        found["fields"] = [_plain(one) for one in schema["fields"]]
+        found["fields"] = [_plain(entry) for entry in schema["fields"]]
     if found.get("logicalType", "decimal") != "decimal":
-        found[_KEPT] = found.pop("logicalType")
+        found[_LOGICAL_TYPE] = found.pop("logicalType")
     return found
 
 
@@ -105,7 +106,7 @@ def arrow_types(option: str, parsed: ParsedSchema) -> AvroTypes:
     """Return the types of a schema.
 
     Raises:
-        ConfigurationError: Spark has no such type: it is recursive, or a decimal is too long.
+        ConfigurationError: Spark has no such type: it's recursive, or a decimal is too long.
     """
     try:
         types = _Mapper(parsed.named, with_names=False).types(parsed.schema, ())
@@ -146,7 +147,7 @@ def _temporal(kind: str, logical: object) -> tuple[pa.DataType, pa.DataType] | N
 
 class _Mapper:
     def __init__(self, named: Mapping[str, Any], *, with_names: bool) -> None:
-        """``with_names``: values of named types in unions are pairs of name and value."""
+        """With ``with_names``, values of named types in unions are pairs of name and value."""
         self._named = named
         self._with_names = with_names
         self._primitives = _primitives()
@@ -168,7 +169,7 @@ class _Mapper:
             return AvroTypes(list_of(item.values), list_of(item.seen), list_of(item.column), _each(item.shape))
         if kind == "map":
             item = self.types(schema["values"], (*within, ""))
-            values, seen, column = (map_of(self._primitives["string"], one) for one in item[:3])
+            values, seen, column = (map_of(self._primitives["string"], kind) for kind in item[:3])
             return AvroTypes(values, seen, column, _each_value(item.shape))
         return self._primitive(kind, schema) if kind in self._primitives else self._name(kind, within)
 
@@ -180,39 +181,42 @@ class _Mapper:
             found = decimal(int(schema["precision"]), int(schema.get("scale", 0)))
             return AvroTypes(found, found, found, None)
         values = self._primitives[kind]
-        seen, column = _temporal(kind, schema.get(_KEPT)) or (values, values)
+        seen, column = _temporal(kind, schema.get(_LOGICAL_TYPE)) or (values, values)
         return AvroTypes(values, seen, column, None)
 
     def _record(self, schema: Mapping[str, Any], within: tuple[str, ...]) -> AvroTypes:
         name = str(schema["name"])
         if name in within:
             raise ValueError(f"{name} has itself in it: Spark has no recursive types")
-        fields = [(str(one["name"]), self.types(one["type"], (*within, name))) for one in schema["fields"]]
+        fields = [(str(entry["name"]), self.types(entry["type"], (*within, name))) for entry in schema["fields"]]
         return self._struct(fields, _fields({field: types.shape for field, types in fields if types.shape}))
 
     def _struct(self, fields: list[tuple[str, AvroTypes]], shape: Shaper | None) -> AvroTypes:
         import pyarrow as pa
 
         checked_names([(name, types.column) for name, types in fields])
-        values, seen, column = (pa.struct([(name, types[place]) for name, types in fields]) for place in range(3))
+        values, seen, column = (pa.struct([(name, types[index]) for name, types in fields]) for index in range(3))
         return AvroTypes(values, seen, column, shape)
 
     def _union(self, schema: list[Any], within: tuple[str, ...]) -> AvroTypes:
-        branches = [one for one in schema if one not in ("null", {"type": "null"})]
+        branches = [branch for branch in schema if branch not in ("null", {"type": "null"})]
         if len(branches) == 1:
             types = self.types(branches[0], within)
             paired = self._with_names and self._full_name(branches[0])
             return types._replace(shape=_present(types.shape)) if paired or types.shape else types
-        kinds = {one if isinstance(one, str) else json.dumps(one, sort_keys=True, default=str) for one in branches}
+        kinds = {
+            branch if isinstance(branch, str) else json.dumps(branch, sort_keys=True, default=str)
+            for branch in branches
+        }
         if not branches:
             return self._primitive("null", {})
         if kinds <= {"int", "long"}:
             return self._primitive("long", {})
         if kinds <= {"float", "double"}:
             return self._primitive("double", {})
-        members = [self.types(one, (*within, "")) for one in branches]
+        members = [self.types(branch, (*within, "")) for branch in branches]
         pairs = zip(branches, members, strict=True)
-        shape = _branch([(self._python(one), self._full_name(one), types.shape) for one, types in pairs])
+        shape = _branch([(self._python(branch), self._full_name(branch), types.shape) for branch, types in pairs])
         return self._struct([(f"member{number}", types) for number, types in enumerate(members)], shape)
 
     def _full_name(self, schema: Any) -> str:
@@ -240,11 +244,11 @@ class _Mapper:
 
 
 def _each(shape: Shaper | None) -> Shaper | None:
-    return None if shape is None else lambda values: [shape(one) for one in values]
+    return None if shape is None else lambda values: [shape(value) for value in values]
 
 
 def _each_value(shape: Shaper | None) -> Shaper | None:
-    return None if shape is None else lambda values: {name: shape(one) for name, one in values.items()}
+    return None if shape is None else lambda values: {name: shape(value) for name, value in values.items()}
 
 
 def _fields(shapes: Mapping[str, Shaper | None]) -> Shaper | None:
@@ -255,7 +259,7 @@ def _fields(shapes: Mapping[str, Shaper | None]) -> Shaper | None:
 
 
 def _present(shape: Shaper | None) -> Shaper:
-    """Return a shaper for what can be null, or a pair of name and value."""
+    """Return a shaper for a value that can be null, or a pair of name and value."""
 
     def unwrap(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.spark.payloads.avro_format import AvroDecoder
@@ -18,38 +17,30 @@ from aiokproto.spark.payloads.registry import AvroSchema, Registry
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
+    from aiokproto.spark.worker import Worker
 
 
 class PayloadError(KafkaError):
-    """A key or value is not what its format says; the text has topic, partition and offset."""
+    """A key or value doesn't have its format. The text has topic, partition and offset."""
 
 
-class Loop(Protocol):
-    """What runs coroutines for a thread without an event loop."""
-
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine."""
-        ...
-
-
-def with_schemas(loop: Callable[[], Loop], payloads: Sequence[Payload]) -> tuple[Payload, ...]:
-    """Return payloads with their schemas, which are requested from the registry where options do not give them.
+def with_schemas(get_worker: Callable[[], Worker], payloads: Sequence[Payload]) -> tuple[Payload, ...]:
+    """Return payloads with their schemas, and request schemas that options don't have from the registry.
 
     Raises:
         ConfigurationError: There is no schema.
-        RegistryError: The registry does not have it, or does not respond.
+        RegistryError: The registry doesn't have the schema, or doesn't respond.
     """
-    return tuple(_with_schema(loop, one) for one in payloads)
+    return tuple(_with_schema(get_worker, payload) for payload in payloads)
 
 
-def _with_schema(loop: Callable[[], Loop], payload: Payload) -> Payload:
+def _with_schema(get_worker: Callable[[], Worker], payload: Payload) -> Payload:
     if payload.schema is not None:
         return payload
     if payload.registry is None or payload.subject is None:
         raise ConfigurationError(f"{payload.option('schema')} is required for format {payload.format}")
     registry = Registry(payload.registry)
-    found = loop().start(registry.of_subject(payload.subject, payload.version)).result()
+    found = get_worker().start(registry.of_subject(payload.subject, payload.version)).result()
     return replace(payload, schema=found.to_text())
 
 
@@ -82,8 +73,8 @@ class DecodedBatch(NamedTuple):
     """Rows whose columns were decoded.
 
     Attributes:
-        rows: The rows, without those that shall be dropped.
-        malformed: The numbers of the malformed rows, before any was dropped, each with what is wrong.
+        rows: The rows, without the dropped ones.
+        malformed: What is wrong with each malformed row, by its index before any row was dropped.
     """
 
     rows: pa.RecordBatch
@@ -93,31 +84,31 @@ class DecodedBatch(NamedTuple):
 class PayloadDecoder:
     """Decodes the columns of batches, in a task."""
 
-    def __init__(self, loop: Loop, payloads: Sequence[Payload]) -> None:
-        """Raises :class:`ConfigurationError` as :func:`column_type`."""
-        self._payloads = {one.column: one for one in payloads}
-        self._decoders = {one.column: _decoder(loop, one) for one in payloads}
+    def __init__(self, worker: Worker, payloads: Sequence[Payload]) -> None:
+        """Raises :class:`ConfigurationError` as :func:`column_type` does."""
+        self._payloads = {payload.column: payload for payload in payloads}
+        self._decoders = {payload.column: _decoder(worker, payload) for payload in payloads}
 
     def decode(self, batch: pa.RecordBatch, offsets: Any, partition: object) -> DecodedBatch:
-        """Return a batch with typed columns, and without the rows that shall be dropped; and which are malformed.
+        """Return a batch with typed columns, without the dropped rows, and the malformed rows.
 
         Args:
             batch: The rows.
-            offsets: The offset of each, by its number, for errors.
+            offsets: The offset of each row, by its index, for errors.
             partition: Topic and partition, for errors.
 
         Raises:
             PayloadError: A row is malformed, and its column's mode is ``failfast``.
-            RegistryError: A writer's schema cannot be found out.
+            RegistryError: A writer's schema can't be requested.
         """
         import pyarrow as pa
 
         arrays, dropped, malformed = batch.columns, set[int](), dict[int, str]()
-        for place, name in enumerate(batch.schema.names):
+        for index, name in enumerate(batch.schema.names):
             payload = self._payloads.get(name)
             if payload is None:
                 continue
-            decoded = self._decoders[name](arrays[place])
+            decoded = self._decoders[name](arrays[index])
             if decoded.malformed and payload.mode == "failfast":
                 row, problem = next(iter(decoded.malformed.items()))
                 raise PayloadError(
@@ -129,18 +120,18 @@ class PayloadDecoder:
             for row, problem in decoded.malformed.items():
                 before = f"{malformed[row]}; " if row in malformed else ""
                 malformed[row] = f"{before}the {name} is malformed: {problem}"
-            arrays[place] = decoded.column
+            arrays[index] = decoded.column
         found = pa.RecordBatch.from_arrays(arrays, batch.schema.names)
-        return DecodedBatch(found.filter(_kept(len(batch), dropped)) if dropped else found, malformed)
+        return DecodedBatch(found.filter(_mask_of_kept(len(batch), dropped)) if dropped else found, malformed)
 
 
-def _kept(count: int, dropped: set[int]) -> pa.Array:
+def _mask_of_kept(count: int, dropped: set[int]) -> pa.Array:
     import pyarrow as pa
 
     return pa.array([row not in dropped for row in range(count)], pa.bool_())
 
 
-def _decoder(loop: Loop, payload: Payload) -> Callable[[pa.Array], Decoded]:
+def _decoder(worker: Worker, payload: Payload) -> Callable[[pa.Array], Decoded]:
     kind = column_type(payload)
     if payload.format == "json":
         return _json(payload, kind)
@@ -149,7 +140,7 @@ def _decoder(loop: Loop, payload: Payload) -> Callable[[pa.Array], Decoded]:
 
     def writer_schema(schema_id: int) -> AvroSchema:
         assert registry is not None, "only a framing with ids has a registry"
-        return schema if schema_id == schema.id else loop.start(registry.by_id(schema_id)).result()
+        return schema if schema_id == schema.id else worker.start(registry.by_id(schema_id)).result()
 
     return AvroDecoder(payload.option("schema"), schema, payload.framing, writer_schema).decode
 
@@ -158,10 +149,10 @@ def _json(payload: Payload, kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
     import pyarrow as pa
 
     fields = list(kind)
-    place = next((number for number, field in enumerate(fields) if field.name == payload.corrupt), None)
-    if place is None:
+    corrupt = next((index for index, field in enumerate(fields) if field.name == payload.corrupt), None)
+    if corrupt is None:
         return json_decoder(kind)
-    others = [field for number, field in enumerate(fields) if number != place]
+    others = [field for index, field in enumerate(fields) if index != corrupt]
     if not others:
         raise ConfigurationError(f"{payload.option('schema')} has no field besides {payload.corrupt}")
     decode = json_decoder(pa.struct(others))
@@ -169,8 +160,8 @@ def _json(payload: Payload, kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
     def with_text(values: pa.Array) -> Decoded:
         decoded = decode(values)
         texts = _texts(values, decoded.malformed)
-        columns = [decoded.column.field(number) for number in range(len(others))]
-        columns.insert(place, texts)
+        columns = [decoded.column.field(index) for index in range(len(others))]
+        columns.insert(corrupt, texts)
         mask = decoded.column.is_null() if decoded.column.null_count else None
         return Decoded(pa.StructArray.from_arrays(columns, fields=fields, mask=mask), decoded.malformed)
 

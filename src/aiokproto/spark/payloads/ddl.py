@@ -1,6 +1,6 @@
-"""Schemas as text: Spark's DDL (``a INT, b ARRAY<STRING>``) and the JSON of a ``StructType``, to Arrow types. Pure.
+"""From schemas as text to Arrow types: Spark's DDL (``a INT, b ARRAY<STRING>``) and the JSON of a ``StructType``. Pure.
 
-Spark parses DDL in its JVM, which the process that runs a Python data source does not have.
+Spark parses DDL in its JVM, which the process that runs a Python data source doesn't have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DEPTH = 50
-"""Most types within each other."""
+"""Maximum depth of types within each other."""
 
 _TOKEN = re.compile(
     r"""\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")|([<>(),:])|([^\s<>(),:`'"]+))"""
@@ -61,7 +61,7 @@ def decimal(precision: int, scale: int) -> pa.DataType:
     """Return a decimal type.
 
     Raises:
-        ValueError: Spark does not have it.
+        ValueError: Spark doesn't have it.
     """
     import pyarrow as pa
 
@@ -71,10 +71,10 @@ def decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def parse_schema(option: str, text: str) -> pa.DataType:
-    """Parse the schema of a struct. All fields are nullable, as those of Spark's ``from_json``.
+    """Parse the schema of a struct. All fields are nullable, as in Spark's ``from_json``.
 
     Raises:
-        ConfigurationError: It is malformed, or has a type that payloads cannot have.
+        ConfigurationError: The schema is malformed, or has a type that payloads can't have.
     """
     import pyarrow as pa
 
@@ -109,7 +109,7 @@ def _of_json(kind: Any, depth: int) -> pa.DataType:
     if isinstance(kind, str):
         return _named(kind)
     if kind["type"] == "struct":
-        fields = [(str(one["name"]), _of_json(one["type"], depth + 1)) for one in kind["fields"]]
+        fields = [(str(entry["name"]), _of_json(entry["type"], depth + 1)) for entry in kind["fields"]]
         return pa.struct(checked_names(fields))
     if kind["type"] == "array":
         return list_of(_of_json(kind["elementType"], depth + 1))
@@ -119,10 +119,10 @@ def _of_json(kind: Any, depth: int) -> pa.DataType:
 
 
 def checked_names(fields: list[tuple[str, pa.DataType]]) -> list[tuple[str, pa.DataType]]:
-    """Return the fields.
+    """Return the fields after a check of their names.
 
     Raises:
-        ValueError: There is none, or a name is there twice, in any case: Spark could not tell them apart.
+        ValueError: There is no field, or a name is there twice, in any case, so Spark couldn't tell the fields apart.
     """
     seen: set[str] = set()
     for name, _ in fields:
@@ -143,23 +143,23 @@ _END = _Token("end", "the end")
 
 
 class _Parser:
-    """Parses DDL; names of types and keywords are in any case."""
+    """Parses DDL. Names of types and keywords can be in any case."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[_Token] = []
-        at, text = 0, text.rstrip()
-        while at < len(text):
-            found = _TOKEN.match(text, at)
+        position, text = 0, text.rstrip()
+        while position < len(text):
+            found = _TOKEN.match(text, position)
             if found is None:
-                raise ValueError(f"a quote does not end at character {at}")
+                raise ValueError(f"a quote does not end at character {position}")
             quoted, literal, mark, word = found.groups()
             if quoted is not None:
                 self._tokens.append(_Token("name", quoted[1:-1].replace("``", "`")))
             else:
                 kind = "literal" if literal is not None else "mark" if mark is not None else "word"
                 self._tokens.append(_Token(kind, literal or mark or word))
-            at = found.end()
-        self._at = 0
+            position = found.end()
+        self._position = 0
 
     def schema(self) -> pa.DataType:
         import pyarrow as pa
@@ -180,17 +180,17 @@ class _Parser:
             if name.kind not in ("word", "name"):
                 raise ValueError(f"expected the name of a field, got {name.text!r}")
             if self._peek() == _Token("mark", ":"):
-                self._at += 1
+                self._position += 1
             fields.append((name.text, self._type(depth + 1)))
             self._attributes()
         return checked_names(fields)
 
     def _attributes(self) -> None:
         if self._peek().text.lower() == "not":
-            self._at += 1
+            self._position += 1
             self._take("null")
         if self._peek().text.lower() == "comment":
-            self._at += 1
+            self._position += 1
             if self._next().kind != "literal":
                 raise ValueError("expected a quoted text after COMMENT")
 
@@ -220,18 +220,18 @@ class _Parser:
                 if part == _END:
                     raise ValueError("a parenthesis does not end")
                 kind += part.text
-            # Of decimal(10) the scale is 0.
+            # The scale of decimal(10) is 0.
             kind = kind.replace("dec(", "decimal(").replace("numeric(", "decimal(") + ")"
             kind = re.sub(r"^decimal\((\d+)\)$", r"decimal(\1,0)", kind)
         return _named({"dec": "decimal", "numeric": "decimal"}.get(kind, kind))
 
     def _peek(self, ahead: int = 0) -> _Token:
-        at = self._at + ahead
-        return self._tokens[at] if at < len(self._tokens) else _END
+        index = self._position + ahead
+        return self._tokens[index] if index < len(self._tokens) else _END
 
     def _next(self) -> _Token:
         found = self._peek()
-        self._at += 1
+        self._position += 1
         return found
 
     def _take(self, text: str) -> None:

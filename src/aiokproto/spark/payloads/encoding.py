@@ -14,27 +14,28 @@ from typing import TYPE_CHECKING, Any
 from aiokproto.errors import ConfigurationError, InvalidRecordError
 from aiokproto.spark.payloads.avro_format import MAGIC
 from aiokproto.spark.payloads.avro_types import arrow_types, parse_avro, require_fastavro
-from aiokproto.spark.payloads.columns import Loop
 from aiokproto.spark.payloads.options import Payload
 from aiokproto.spark.payloads.registry import AvroSchema, Registry, UnknownSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from aiokproto.spark.worker import Worker
+
 Encoder = Callable[[Any], bytes]
 
 
-def with_writer_schemas(loop: Callable[[], Loop], payloads: Sequence[Payload]) -> tuple[Payload, ...]:
+def with_writer_schemas(get_worker: Callable[[], Worker], payloads: Sequence[Payload]) -> tuple[Payload, ...]:
     """Return payloads with the schemas that rows are written with, and their ids.
 
     Raises:
-        ConfigurationError: The format cannot be written, or there is no schema, or the registry does not have it.
-        RegistryError: The registry does not respond, or rejects the client or the schema.
+        ConfigurationError: The format can't be written, or there is no schema, or the registry doesn't have it.
+        RegistryError: The registry doesn't respond, or rejects the client or the schema.
     """
-    return tuple(_with_schema(loop, one) for one in payloads)
+    return tuple(_with_schema(get_worker, payload) for payload in payloads)
 
 
-def _with_schema(loop: Callable[[], Loop], payload: Payload) -> Payload:
+def _with_schema(get_worker: Callable[[], Worker], payload: Payload) -> Payload:
     option = payload.option("schema")
     if payload.format == "json":
         if payload.schema is not None:
@@ -49,14 +50,14 @@ def _with_schema(loop: Callable[[], Loop], payload: Payload) -> Payload:
     else:
         registry = Registry(payload.registry)
         if payload.schema is None:
-            found = loop().start(registry.of_subject(payload.subject, payload.version)).result()
+            found = get_worker().start(registry.of_subject(payload.subject, payload.version)).result()
         else:
             found = AvroSchema.from_text(payload.schema)
-            # A schema that cannot be written is not registered.
+            # Check it first, so that a schema that can't be written isn't registered.
             _check(option, found)
             request = registry.id_of(payload.subject, found, register=payload.register)
             try:
-                found = replace(found, id=loop().start(request).result())
+                found = replace(found, id=get_worker().start(request).result())
             except UnknownSchemaError as error:
                 raise ConfigurationError(
                     f"{option} is not registered in subject {payload.subject} "
@@ -75,32 +76,32 @@ class PayloadEncoder:
     """Encodes the columns of batches, in a task."""
 
     def __init__(self, payloads: Sequence[Payload]) -> None:
-        """Raises :class:`ConfigurationError`: a schema is malformed, or fastavro is not installed."""
-        self._payloads = {one.column: one for one in payloads}
-        self._avro = {one.column: _Avro(one) for one in payloads if one.format == "avro"}
+        """Raises :class:`ConfigurationError` if a schema is malformed, or fastavro isn't installed."""
+        self._payloads = {payload.column: payload for payload in payloads}
+        self._avro = {payload.column: _Avro(payload) for payload in payloads if payload.format == "avro"}
 
     def encode(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        """Return a batch whose keys and values are bytes; nulls stay null.
+        """Return a batch whose keys and values are bytes. Nulls stay null.
 
         Args:
             batch: The rows.
             first: The number of the first row in its task, for errors.
 
         Raises:
-            InvalidRecordError: A row cannot be written in the format.
+            InvalidRecordError: A row can't be written in the format.
         """
         import pyarrow as pa
 
         arrays, names = batch.columns, batch.schema.names
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             if (payload := self._payloads.get(name)) is None:
                 continue
             try:
-                values, encode = self._values(name, arrays[place])
-            # OverflowError: a year that Python's dates do not have.
+                values, encode = self._values(name, arrays[index])
+            # OverflowError means a year that Python's dates don't have.
             except (pa.ArrowException, ConfigurationError, OverflowError) as error:
                 raise InvalidRecordError(f"rows from {first} on: column {name}: {error}") from None
-            arrays[place] = pa.array(_encoded(payload, values, encode, first), pa.binary())
+            arrays[index] = pa.array(_encoded(payload, values, encode, first), pa.binary())
         return pa.RecordBatch.from_arrays(arrays, names)
 
     def _values(self, name: str, column: pa.Array) -> tuple[list[Any], Encoder]:
@@ -115,7 +116,7 @@ def _encoded(payload: Payload, values: list[Any], encode: Encoder, first: int) -
     for number, value in enumerate(values, first):
         try:
             found.append(None if value is None else encode(value))
-        # fastavro raises what its code happens to, as AttributeError, for values that its schema does not have.
+        # Catch everything: fastavro raises any error, such as AttributeError, for values that don't match.
         except Exception as error:  # noqa: BLE001
             problem = f"{type(error).__name__}: {error}"
             raise InvalidRecordError(
@@ -139,16 +140,16 @@ class _Avro:
         types = self._types
         found = arranged(column, types.column)
         if types.seen != types.column:
-            # Microseconds are cut to milliseconds, as Spark does.
+            # Cut microseconds to milliseconds, as Spark does.
             found = found.cast(types.seen, safe=False)
         if types.values != types.seen:
             found = found.view(types.values)
         values: list[Any] = found.to_pylist()
         convert = self._as_dicts
-        return values if convert is None else [None if one is None else convert(one) for one in values]
+        return values if convert is None else [None if value is None else convert(value) for value in values]
 
     def encode(self, value: Any) -> bytes:
-        """Return a value in Avro, behind what its framing has."""
+        """Return a value in Avro, after the bytes of its framing."""
         target = io.BytesIO()
         target.write(self._head)
         self._write(target, self._schema, value)
@@ -156,11 +157,11 @@ class _Avro:
 
 
 def arranged(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column with the fields of a type, in its order; fields that it does not have are null.
+    """Return a column with the fields of a type, in the type's order. Fields that the column lacks are null.
 
     Raises:
-        ConfigurationError: A field of the column is not in the type.
-        pa.ArrowInvalid, pa.ArrowNotImplementedError: A value is none of its type.
+        ConfigurationError: A field of the column isn't in the type.
+        pa.ArrowInvalid, pa.ArrowNotImplementedError: A value can't be cast to the type.
     """
     import pyarrow as pa
 
@@ -192,7 +193,7 @@ def _offsets(lengths: pa.Array) -> pa.Array:
 
 
 def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return a function that makes dicts of maps, which Arrow has as lists of pairs; None if there are none."""
+    """Return a function that makes dicts of maps, which Arrow has as lists of pairs; None if there are no maps."""
     import pyarrow as pa
 
     def optional(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
@@ -203,9 +204,9 @@ def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return (lambda pairs: dict(pairs)) if item is None else (lambda pairs: {k: item(v) for k, v in pairs})
     if pa.types.is_list(kind):
         element = optional(_with_dicts(kind.value_type))
-        return None if element is None else lambda values: [element(one) for one in values]
+        return None if element is None else lambda values: [element(value) for value in values]
     if pa.types.is_struct(kind):
-        fields = {field.name: one for field in kind if (one := optional(_with_dicts(field.type))) is not None}
+        fields = {field.name: to_dicts for field in kind if (to_dicts := optional(_with_dicts(field.type))) is not None}
         if not fields:
             return None
         return lambda value: {**value, **{name: convert(value[name]) for name, convert in fields.items()}}
@@ -213,14 +214,16 @@ def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
-    """Return a function that writes values of a type as JSON, as Spark's ``to_json``: without fields that are null."""
+    """Return a function that writes values of a type as JSON. Like Spark's ``to_json`` it leaves out null fields."""
     import pyarrow as pa
 
     types = pa.types
     if types.is_struct(kind):
         fields = [(field.name, json.dumps(field.name, ensure_ascii=False), json_writer(field.type)) for field in kind]
         return lambda value: (
-            "{" + ",".join(f"{key}:{w(one)}" for name, key, w in fields if (one := value[name]) is not None) + "}"
+            "{"
+            + ",".join(f"{key}:{write(item)}" for name, key, write in fields if (item := value[name]) is not None)
+            + "}"
         )
     if types.is_map(kind):
         item = _or_null(json_writer(kind.item_type))
@@ -256,7 +259,7 @@ def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
 def _float32(value: float) -> str:
     import numpy as np
 
-    # As few digits as tell it from other floats of 32 bits, where repr() has those of 64.
+    # Write as few digits as distinguish it from other floats of 32 bits. repr() would write the digits of 64 bits.
     return str(np.float32(value)) if math.isfinite(value) else f'"{_NOT_FINITE[repr(value)]}"'
 
 

@@ -1,7 +1,7 @@
-"""JSON rows to columns, for rows that Arrow's reader does not take: parsed by Python, converted column by column.
+"""JSON rows to columns, for rows that Arrow's reader rejects. Python parses them, and converts column by column.
 
-The values of a column mostly have one form, which is converted as a whole. A column in which one has another form is
-converted value by value (:mod:`.json_values`), with the same meaning.
+The values of a column mostly have one form, and are converted as a whole. If a value has another form, the column is
+converted value by value (:mod:`.json_values`), with the same result.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Column = Callable[[Sequence[Any]], "tuple[pa.Array, Collection[int]]"]
-"""Takes parsed values, and returns them with their type, and the numbers of those that are no values of it."""
+"""Converts parsed values to a type, and returns the indexes of values that don't have it."""
 
 Whole = Callable[[Sequence[Any]], "pa.Array"]
-"""Converts values of one form; any of :data:`_OTHERWISE` if they are of another."""
+"""Converts values of one form. Raises an error if a value has another form."""
 
 _NOTHING: Mapping[str, Any] = {}
 _SECOND = 1_000_000
 
 
 def columns_reader(kind: pa.DataType) -> Callable[[Sequence[bytes]], tuple[pa.Array, Collection[int]]]:
-    """Return a function that reads JSON of a struct, and returns the structs, and the numbers of malformed rows."""
+    """Return a function that reads JSON of a struct, and returns the structs and the indexes of malformed rows."""
     convert = _struct(kind)
 
     def read(rows: Sequence[bytes]) -> tuple[pa.Array, Collection[int]]:
@@ -61,11 +61,11 @@ def _column(kind: pa.DataType) -> Column:
     if types.is_timestamp(kind):
         return _whole_or(_timestamps(kind), one_by_one)
     if kind == pa.date32():
-        return _whole_or(lambda values: _of(values, str, pa.string()).cast(kind), one_by_one)
+        return _whole_or(lambda values: _array_of(values, str, pa.string()).cast(kind), one_by_one)
     if kind == pa.string():
-        return _whole_or(lambda values: _of(values, str, kind), one_by_one)
+        return _whole_or(lambda values: _array_of(values, str, kind), one_by_one)
     if kind == pa.bool_():
-        return _whole_or(lambda values: _of(values, bool, kind), one_by_one)
+        return _whole_or(lambda values: _array_of(values, bool, kind), one_by_one)
     return one_by_one
 
 
@@ -95,7 +95,7 @@ def _whole_or(whole: Whole, one_by_one: Column) -> Column:
     def convert(values: Sequence[Any]) -> tuple[pa.Array, Collection[int]]:
         try:
             return whole(values), ()
-        # pyarrow's errors are ValueErrors, and so is text that UTF-8 cannot have.
+        # pyarrow's errors are ValueErrors, and so is the error for text that UTF-8 can't encode.
         except (ValueError, TypeError, OverflowError, pa.ArrowException):
             return one_by_one(values)
 
@@ -119,8 +119,8 @@ def _one_by_one(convert: Converter, kind: pa.DataType) -> Column:
     return column
 
 
-def _of(values: Sequence[Any], python: type, kind: pa.DataType) -> pa.Array:
-    """Return values as they are, if all are of one type."""
+def _array_of(values: Sequence[Any], python: type, kind: pa.DataType) -> pa.Array:
+    """Return values unchanged if all have one type."""
     import pyarrow as pa
 
     if not set(map(type, values)) <= {python, type(None)}:
@@ -140,7 +140,7 @@ def _numbers(python: type[int] | type[float], kind: pa.DataType) -> Whole:
 
 
 def _timestamps(kind: pa.DataType) -> Whole:
-    """Texts of times; and numbers, which are seconds since 1970, where the type has a zone."""
+    """Convert texts of times, and, if the type has a zone, numbers, which are seconds since 1970."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -1,13 +1,13 @@
-"""JSON columns to typed ones: Arrow's reader for many rows at once, and :mod:`.json_columns` for what it does not take.
+"""From JSON to typed columns: Arrow's reader for many rows at once, :mod:`.json_columns` for rows that it rejects.
 
-Arrow's reader takes lines, and returns rows, not which line each is from. Rows are those of the lines if each line has
-one document. That is sure if each begins with ``{`` and ends with ``}``: no document can begin in one such line and end
-in the next, because ``}{`` is in no document, and JSON has no line breaks within strings. So each line has one document
-or more, and one exactly if there are as many rows as lines.
+Arrow's reader takes lines and returns rows, but doesn't say which line a row is from. The two correspond if each line
+has exactly one document. If each line starts with ``{`` and ends with ``}``, no document can start in one line and end
+in the next, because ``}{`` is in no document, and JSON has no line breaks in strings. So each line has at least one
+document, and exactly one if there are as many rows as lines.
 
-A batch that the reader rejects is first rewritten to forms that it takes (:mod:`.json_forms`), and then divided into
-blocks: those that it rejects again are parsed by Python. Halves, down to the rows that it does not take, would cost
-more: the reader itself takes as long as Python does for some tens of rows.
+If the reader rejects a batch, the batch is first rewritten to forms that the reader accepts (:mod:`.json_forms`), and
+then divided into blocks. Python parses the blocks that the reader rejects again. Halving a block down to the rejected
+rows would cost more, because a call of the reader takes as long as Python takes for some tens of rows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK = 1024
-"""Rows that Python parses, if Arrow's reader does not take one of them."""
+"""Number of rows that Python parses if Arrow's reader rejects one of them."""
 
 
 class Decoded(NamedTuple):
     """A column that was decoded.
 
     Attributes:
-        column: The values; of malformed rows, what there is of them.
-        malformed: The numbers of the malformed rows, each with what is wrong.
+        column: The values. A malformed row has the parts that could be read.
+        malformed: What is wrong with each malformed row, by its index.
     """
 
     column: pa.Array
@@ -61,7 +61,7 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
         parts = []
         for first in range(0, len(values), BLOCK):
             found = _fast(rewritten[first : first + BLOCK], transit, kind)
-            # As it was written: the text of an object for a STRING field has its numbers without quotes.
+            # Python parses the original text, in which an object for a STRING field has numbers without quotes.
             parts.append(parsed(values[first : first + BLOCK], malformed, first) if found is None else found)
         return parts
 
@@ -81,17 +81,17 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
 
 
 def _spread(values: pa.Array, present: pa.Array) -> pa.Array:
-    """Return an array with nulls where ``present`` is false, and the values in the other places."""
+    """Return an array with nulls where ``present`` is false, and the values at the other indexes."""
     import numpy as np
     import pyarrow as pa
 
     mask = present.to_numpy(zero_copy_only=False)
-    places = np.cumsum(mask) - 1
-    return values.take(pa.array(places, pa.int64(), mask=~mask))
+    indexes = np.cumsum(mask) - 1
+    return values.take(pa.array(indexes, pa.int64(), mask=~mask))
 
 
 def _transit(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow's reader gets: text for dates and times. None if it cannot read this type."""
+    """Return the type that Arrow's reader gets: text for dates and times. None if the reader can't read the type."""
     import pyarrow as pa
 
     types = pa.types
@@ -99,7 +99,7 @@ def _transit(kind: pa.DataType) -> pa.DataType | None:
         return None
     if types.is_struct(kind):
         inner = [(field.name, _transit(field.type)) for field in kind]
-        return None if any(one is None for _, one in inner) else pa.struct(inner)
+        return None if any(found is None for _, found in inner) else pa.struct(inner)
     if types.is_list(kind):
         element = _transit(kind.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
@@ -107,30 +107,30 @@ def _transit(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array | None:
-    """Read all rows with Arrow's reader; None if it does not take them."""
+    """Read all rows with Arrow's reader; None if it rejects them."""
     import pyarrow as pa
     from pyarrow import compute, json
 
     ends = compute.call_function("ends_with", [values], compute.MatchSubstringOptions("}"))
-    begins = compute.call_function("starts_with", [values], compute.MatchSubstringOptions("{"))
-    if not (all_true(begins) and all_true(ends)):
+    starts = compute.call_function("starts_with", [values], compute.MatchSubstringOptions("{"))
+    if not (all_true(starts) and all_true(ends)):
         return None
-    # A line break within a value is white space: it would part the value in two lines.
+    # A line break in a value, which is white space there, divides the value; then the numbers of rows and lines differ.
     lines = compute.call_function(
         "binary_join", [pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n"]
     )
     data = lines.buffers()[2]
     options = json.ParseOptions(explicit_schema=pa.schema(list(transit)), unexpected_field_behavior="ignore")
     try:
-        # Arrow's reader of JSON does not check that text is UTF-8, this cast does.
+        # Cast to check that the text is UTF-8. Arrow's reader of JSON doesn't check it.
         lines.cast(pa.string())
-        # In one piece, so that no row is longer than a block.
+        # Read it as one block, so that no row is longer than a block.
         reading = json.ReadOptions(use_threads=False, block_size=max(data.size, 1))
         table = json.read_json(pa.BufferReader(data), read_options=reading, parse_options=options)
         if len(table) != len(values):
             return None
         columns = [table.column(field.name).combine_chunks() for field in transit]
-        arrays = [_converted(_joined(one), field.type) for one, field in zip(columns, kind, strict=True)]
+        arrays = [_converted(_joined(column), field.type) for column, field in zip(columns, kind, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, KeyError):
         return None
@@ -144,10 +144,10 @@ def _joined(column: Any) -> pa.Array:
 
 
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column of Arrow's reader with the type that it shall have.
+    """Return a column of Arrow's reader, converted to its final type.
 
     Raises:
-        pa.ArrowInvalid: A text is no date or time, or of a form that Arrow does not know.
+        pa.ArrowInvalid: A text isn't a date or time, or has a form that Arrow doesn't know.
     """
     import pyarrow as pa
 

@@ -1,13 +1,14 @@
-"""Forms of JSON that Arrow's reader does not take, rewritten to forms with the same meaning that it does.
+"""Forms of JSON that Arrow's reader rejects, rewritten to forms with the same meaning that it accepts.
 
-White space around a value goes: Arrow's reader has a document in each line. Numbers and booleans for a STRING field get
-quotes: Arrow's reader takes no number for text, and the text of a number is what was written, as ``1.50``.
+White space around a value is removed: Arrow's reader expects a document in each line. Numbers and booleans for a STRING
+field get quotes: Arrow's reader doesn't accept a number as text. The text of a number stays as it was
+written, such as ``1.50``.
 
-The quotes are right because ``{`` or ``,``, white space and a quote are the begin of a name wherever a document is
-well-formed: in a string the quote would end the string, and what follows it here would make the document malformed with
-these quotes as well as without them.
+Adding quotes is safe: in a well-formed document ``{`` or ``,``, white space and a quote always start a name. In
+a string the quote would end the string, and the text that follows here would make the document malformed, with the new
+quotes as well as without them.
 
-Times lose what is beyond microseconds, as in Spark, and get the zone that they lack.
+Times lose digits beyond microseconds, as in Spark, and get a zone if they lack one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Rewrite = Callable[["pa.Array"], "pa.Array"]
 
 _AROUND = f"^[{WHITE_SPACE}]+|[{WHITE_SPACE}]+$"
-# RE2 has no lookahead. What can follow a number makes the document malformed, unless the number ends here.
+# RE2 has no lookahead to check that the number ends here, but if it doesn't, the document is malformed anyway.
 _SCALAR = r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\b|true\b|false\b)"
 _BEYOND_MICROSECONDS = r"(\.[0-9]{6})[0-9]+"
 _DATE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})$"
@@ -34,7 +35,7 @@ _WITHOUT_ZONE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}(?::[0-9]{2}){0,2}(?:\
 
 
 def rewriter(kind: pa.DataType) -> Rewrite:
-    """Return a function that rewrites a column of JSON, whose documents are structs of this type."""
+    """Return a function that rewrites a column of JSON documents, which are structs of this type."""
     names = _text_names(kind)
     if not names:
         return _without_white_space
@@ -49,7 +50,7 @@ def _without_white_space(values: pa.Array) -> pa.Array:
 
 
 def _text_names(kind: pa.DataType) -> set[str]:
-    """Return the names of fields that are text wherever they are: in which struct a name is, the rewriting ignores."""
+    """Return the names of fields that are text in every struct, because the rewriting can't tell structs apart."""
     import pyarrow as pa
 
     found = list(_fields(kind))
@@ -57,7 +58,7 @@ def _text_names(kind: pa.DataType) -> set[str]:
 
 
 def _fields(kind: pa.DataType) -> Iterator[pa.Field]:
-    """Yield the fields of a struct, and of all structs within."""
+    """Yield the fields of a struct, and of all structs in it."""
     import pyarrow as pa
 
     if pa.types.is_list(kind):
@@ -74,7 +75,7 @@ def _within_microseconds(texts: pa.Array) -> pa.Array:
 
 
 def _with_zone(texts: pa.Array) -> pa.Array:
-    """Return texts of times, in which those without a zone have UTC."""
+    """Return texts of times, and add UTC to the ones without a zone."""
     return _replaced(_replaced(texts, pattern=_DATE, by=r"\1T00:00:00Z"), pattern=_WITHOUT_ZONE, by=r"\1Z")
 
 
@@ -82,7 +83,7 @@ def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the times of texts.
 
     Raises:
-        pa.ArrowInvalid: A text is no time, or of a form that Arrow does not know.
+        pa.ArrowInvalid: A text isn't a time, or has a form that Arrow doesn't know.
     """
     import pyarrow as pa
 
@@ -94,21 +95,21 @@ def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _as_written(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times of texts, all with a zone if the type has one, and all without one otherwise."""
+    """Return the times of texts. All must have a zone if the type has one, and none otherwise."""
     import pyarrow as pa
     from pyarrow import compute
 
     found = texts.cast(kind)
     if not kind.tz or all_true(compute.call_function("ends_with", [texts], compute.MatchSubstringOptions("Z"))):
         return found
-    # Arrow reads offsets of more than 18 hours, and Spark does not.
+    # Reject offsets of more than 18 hours, which Arrow accepts, but Spark doesn't.
     if not all_true(compute.call_function("invert", [_matches(texts, r"[+-](1[89]|2\d)(:?\d\d)?$")])):
         raise pa.ArrowInvalid("an offset is too large")
     return found
 
 
 def all_true(flags: pa.Array) -> bool:
-    """Return whether all flags are true, of those that are not null."""
+    """Return whether all flags are true; nulls are ignored."""
     from pyarrow import compute
 
     return bool(compute.call_function("all", [flags], compute.ScalarAggregateOptions(min_count=0)).as_py())

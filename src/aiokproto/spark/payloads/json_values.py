@@ -1,8 +1,8 @@
-"""Parsed values of JSON to Python values of a type, as Spark's ``from_json`` converts them. Pure.
+"""From parsed JSON to Python values of a type, as Spark's ``from_json`` converts them. Pure.
 
-This is the slow way, for values of a form that is not the usual one of their type, and for types that Arrow's reader
-does not have. What is no value of its type becomes null, the rest of the row stays, and the row counts as malformed:
-this is Spark's ``spark.sql.json.enablePartialResults``, which is on by default.
+This is the slow path, for values with an unusual form, and for types that Arrow's reader doesn't have. A value that
+doesn't have its type becomes null, the rest of the row stays, and the row counts as malformed: this is Spark's
+``spark.sql.json.enablePartialResults``, which is on by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WHITE_SPACE = " \t\r\n"
-"""What JSON calls white space."""
+"""JSON's white space."""
 
 _DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ].*)?)?)?")
 _CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?"
@@ -73,17 +73,17 @@ _SHORT_ZONES = {
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
 }
-"""What Java's ``ZoneId.SHORT_IDS`` has, with which Spark reads zones."""
+"""Java's ``ZoneId.SHORT_IDS``, with which Spark reads zones."""
 
 
 class Number(str):
-    """A number as it is written, or NaN, or an infinity."""
+    """A number as it was written, or NaN, or an infinity."""
 
     __slots__ = ()
 
 
 class Malformed(Exception):
-    """What was read is no value of its type; ``partial`` is what there is of it."""
+    """A value doesn't have its type. ``partial`` has the parts that could be read."""
 
     def __init__(self, partial: Any = None) -> None:
         super().__init__()
@@ -104,12 +104,12 @@ def parse(data: bytes) -> Any:
     """Return the value of a row of JSON, with numbers as :class:`Number`; None if the row is blank.
 
     Raises:
-        ValueError, RecursionError: It is no JSON, or the constant null, which makes no column.
+        ValueError, RecursionError: It isn't JSON, or it's the constant null, which makes no column.
     """
     text = data.decode().lstrip(WHITE_SPACE)
     if not text:
         return None
-    # As with Spark, what follows the value does not matter.
+    # As in Spark, text after the value is ignored.
     value, _ = _DECODER.raw_decode(text)
     if value is None:
         raise ValueError
@@ -164,9 +164,9 @@ def _struct(converters: dict[str, Converter]) -> Converter:
             raise Malformed
         found: dict[str, Any] = {}
         whole = True
-        for name, one in converters.items():
+        for name, convert_field in converters.items():
             try:
-                found[name] = one(value.get(name))
+                found[name] = convert_field(value.get(name))
             except Malformed as error:
                 found[name] = error.partial
                 whole = False
@@ -207,7 +207,7 @@ def _map(item: Converter) -> Converter:
 
 
 def _each(values: list[Any], convert: Converter) -> tuple[list[Any], bool]:
-    """Convert values. As with Spark, structs stay in part; any other value that is malformed makes nothing of all."""
+    """Convert values. As in Spark, malformed structs stay in part; any other malformed value makes all of them null."""
     found: list[Any] = []
     whole = True
     for value in values:
@@ -246,21 +246,21 @@ def _float(value: Any) -> float:
 
 
 def _string(value: Any) -> str:
-    # What is no string becomes its text.
+    # A value that isn't a string becomes its text.
     return _unicode(value if type(value) is str else _text(value))
 
 
 def _unicode(text: str) -> str:
-    """Return a text that UTF-8 can have: half of a surrogate pair, which an escape can be, is ``?`` as with Java."""
+    """Return a text that UTF-8 can encode. As in Java, half of a surrogate pair, from an escape, becomes ``?``."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        # As with Spark, NaN and the infinities are text, which JSON can have.
+        # As in Spark, NaN and the infinities become quoted text, which is valid JSON.
         return value if isinstance(value, Number) and value[-1].isdigit() else _quoted(value)
     if isinstance(value, dict):
-        return "{" + ",".join([f"{_quoted(name)}:{_text(one)}" for name, one in value.items()]) + "}"
+        return "{" + ",".join([f"{_quoted(name)}:{_text(item)}" for name, item in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text, value)) + "]"
     return json.dumps(value)
@@ -268,7 +268,7 @@ def _text(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return the JSON of a text, with the escapes that Spark writes."""
-    # Where ASCII needs no escape it is as with Python, which has this in C: most names and texts.
+    # Try Python's own function first, which is in C. Its result is right if there is no escape, as in most texts.
     if "\\" not in (plain := encode_basestring_ascii(text)):
         return plain
     found = text.translate(_ESCAPES)
@@ -277,7 +277,7 @@ def _quoted(text: str) -> str:
 
 def _surrogates(match: re.Match[str]) -> str:
     codes = match[0].encode("utf-16-be", "surrogatepass").hex().upper()
-    return "".join(f"\\u{codes[at : at + 4]}" for at in range(0, len(codes), 4))
+    return "".join(f"\\u{codes[i : i + 4]}" for i in range(0, len(codes), 4))
 
 
 def _binary(value: Any) -> bytes:
@@ -317,7 +317,7 @@ def _date(value: Any) -> int:
     if match is None:
         return _days(value)
     year, month, day = (int(part or 1) for part in match.groups())
-    eras, year = _of_python(year)
+    eras, year = _in_python_range(year)
     days = date(year, month, day).toordinal() - _EPOCH_DAY + eras * _DAYS_OF_400_YEARS
     if not -(1 << 31) <= days < 1 << 31:
         raise OverflowError
@@ -325,18 +325,18 @@ def _date(value: Any) -> int:
 
 
 def _days(value: Any) -> int:
-    """Return days that are written as days since the epoch, in text, as Spark 1.5 did."""
+    """Parse a text with the number of days since the epoch, which Spark 1.5 wrote."""
     if not isinstance(value, str) or isinstance(value, Number) or not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
         raise ValueError
     days = int(value)
-    # Spark takes earlier ones for days of the Julian calendar.
+    # Reject earlier days, which Spark takes for days of the Julian calendar.
     if not _GREGORIAN_DAY <= days < 1 << 31:
         raise OverflowError
     return days
 
 
-def _of_python(year: int) -> tuple[int, int]:
-    """Return a year that Python's dates have, and how many times 400 years it is away. The calendar repeats then."""
+def _in_python_range(year: int) -> tuple[int, int]:
+    """Return a year that Python's dates have, and its distance in eras of 400 years. Each era has the same calendar."""
     eras = max((year - 9600) // 400, 0) + min((year - 1) // 400, 0)
     return eras, year - 400 * eras
 
@@ -350,7 +350,7 @@ def _timestamp_ntz(value: Any) -> int:
 
 
 def _micros(value: Any, default: tzinfo | None) -> int:
-    """Return microseconds since the epoch; without a default, for a time that must not have a zone."""
+    """Return microseconds since the epoch. ``default`` is the zone of times without one; None if none may have one."""
     if isinstance(value, Number) and default is not None:
         if len(value) > 30:
             raise OverflowError
@@ -363,7 +363,7 @@ def _micros(value: Any, default: tzinfo | None) -> int:
     hour, minute, second = (int(part or 0) for part in parts[3:])
     if zone and default is None:
         raise ValueError
-    eras, year = _of_python(year)
+    eras, year = _in_python_range(year)
     moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone) if zone else timezone.utc)
     micros = (moment - _EPOCH) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
     return _checked_micros(micros + eras * _DAYS_OF_400_YEARS * _DAY)
@@ -384,7 +384,7 @@ def _zone(text: str) -> tzinfo:
         if minutes > 59 or offset > _MAX_OFFSET:
             raise ValueError
         return timezone(-offset if match[1] == "-" else offset)
-    # Its keys are names of files.
+    # Check the text: the keys of ZoneInfo are names of files.
     if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){0,2}", text):
         raise ValueError
     return ZoneInfo(_SHORT_ZONES.get(text, text))

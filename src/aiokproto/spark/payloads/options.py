@@ -1,4 +1,4 @@
-"""The options of payload formats: ``value.format`` and what belongs to it, and the same for keys. Pure."""
+"""The options of payload formats: ``value.format`` and the options that go with it, and the same for keys. Pure."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ PAYLOAD_OPTIONS: Mapping[str, Option] = {
 
 @dataclass(frozen=True)
 class RegistryOptions:
-    """How a schema registry is reached. Texts may be references: see :mod:`aiokproto.spark.credentials`.
+    """The options of a schema registry. Texts may be references: see :mod:`aiokproto.spark.credentials`.
 
     Attributes:
         url: One or more URLs, separated by commas.
         user_info: ``user:password`` for basic authentication.
         token: A bearer token.
-        cafile: A PEM file with the certificate authorities to trust, in place of the system's.
+        cafile: A PEM file with the certificate authorities to trust instead of the system's.
         certfile: A PEM file with a client certificate.
-        keyfile: A PEM file with its key.
+        keyfile: A PEM file with the certificate's key.
         timeout: Longest time for a request (s). Default 30.
     """
 
@@ -108,15 +108,15 @@ class Payload:
     Attributes:
         column: ``"key"`` or ``"value"``.
         format: ``"json"`` or ``"avro"``.
-        schema: The schema as the option gives it, or that of the registry once the driver has found it.
+        schema: The schema from the option, or from the registry once the driver has requested it.
         mode: What becomes of malformed rows: ``"permissive"`` (null), ``"failfast"``, ``"dropmalformed"``.
         corrupt: The name of the field for the text of malformed rows, if the schema has it (JSON).
-        framing: What is before a value in Avro: ``"confluent"`` (a magic byte and the id of the schema), ``"none"``, or
-            ``"single-object"``.
+        framing: The bytes before a value in Avro: ``"confluent"`` (a magic byte and the id of the schema), ``"none"``,
+            or ``"single-object"``.
         registry: The registry; None without one.
-        subject: The subject whose schema is the reader's, or with which rows are written.
+        subject: The subject whose schema is the reader's, or the one that rows are written with.
         version: The version of the subject's schema: ``"latest"``, or a number.
-        register: Whether the sink registers a schema that its subject does not have.
+        register: Whether the sink registers a schema that its subject doesn't have.
     """
 
     column: str
@@ -136,18 +136,18 @@ class Payload:
 
 
 def parse_payloads(given: Mapping[str, Any], topics: Sequence[str] = ()) -> tuple[Payload, ...]:
-    """Return the formats of columns that are not raw.
+    """Return the formats of columns that aren't raw.
 
     Args:
         given: Options by name, with parsed values.
-        topics: The topics, if they are known by name; of a single one the subjects are ``<topic>-value`` and
+        topics: The topics, if they're known by name. For a single topic the default subjects are ``<topic>-value`` and
             ``<topic>-key``.
 
     Raises:
         ConfigurationError: An option is missing, or has no effect.
     """
-    payloads = [one for column in COLUMNS if (one := _parse(column, given, topics)) is not None]
-    if not any(one.registry for one in payloads):
+    payloads = [payload for column in COLUMNS if (payload := _parse(column, given, topics)) is not None]
+    if not any(payload.registry for payload in payloads):
         _refuse(given, _REGISTRY, "no column has format avro with framing confluent")
     return tuple(payloads)
 

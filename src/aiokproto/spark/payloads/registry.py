@@ -1,9 +1,10 @@
 """A client of schema registries, with the HTTP API of Confluent's.
 
-A process keeps what it has found by id or version, which never changes; the latest version of a subject is requested
-each time, and only by the driver. What is not there is not kept: it may be registered later.
+A process caches schemas by id or version, which never change. The driver alone requests the latest version of
+a subject, each time. A schema that isn't found isn't cached; it may be registered later.
 
-The ids come from records, and a response from whoever answers: both are checked before anything is kept.
+Ids come from records, and the server may not be a registry, so both ids and responses are checked before anything is
+cached.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ from aiokproto.spark.payloads.options import RegistryOptions
 from aiokproto.spark.permissions import check_url, steps_up
 
 ATTEMPTS = 4
-"""Requests to each URL, before a request fails."""
+"""Number of attempts at each URL, before a request fails."""
 BACKOFF = 0.2
-"""Wait before the second request (s); doubles with each further one."""
+"""Wait before the second attempt (s). It doubles with each further one."""
 MAX_REFERENCES = 200
-"""Most schemas that a schema may refer to, directly or not."""
-KEPT = 1000
-"""Most schemas that a process keeps; the oldest are dropped."""
+"""Maximum number of schemas that a schema may refer to, directly or not."""
+MAX_CACHED = 1000
+"""Maximum number of schemas that a process caches. The oldest are dropped."""
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class RegistryError(KafkaError):
-    """A schema registry does not respond, rejects the client, or does not have a schema."""
+    """A schema registry doesn't respond, rejects the client, or doesn't have a schema."""
 
 
 class UnknownSchemaError(RegistryError):
-    """The registry has no such schema, subject or version, or the schema is none of Avro."""
+    """The registry has no such schema, subject or version, or it isn't an Avro schema."""
 
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A schema with those that it refers to by name.
+    """A schema, and the schemas that it refers to by name.
 
     Attributes:
         schema: The schema, as JSON.
-        references: The others, each after those that it refers to itself.
-        id: The id in the registry; None for one that is not from there.
+        references: The other schemas, each after the ones that it refers to itself.
+        id: The id in the registry; None if the schema isn't from there.
     """
 
     schema: str
@@ -61,14 +62,14 @@ class AvroSchema:
     id: int | None = None
 
     def to_text(self) -> str:
-        """Return it as one text: the schema alone if it has no references."""
+        """Return it as one text, which is the schema alone if it has neither references nor an id."""
         if not self.references and self.id is None:
             return self.schema
         return json.dumps({"aiokproto": 1, "schema": self.schema, "references": self.references, "id": self.id})
 
     @classmethod
     def from_text(cls, text: str) -> AvroSchema:
-        """Parse what :meth:`to_text` returned, or what an option has."""
+        """Parse the result of :meth:`to_text`, or the value of an option."""
         try:
             found = json.loads(text)
         except ValueError:
@@ -82,14 +83,14 @@ class AvroSchema:
 
 
 class _Version(NamedTuple):
-    """The subject and the number of a version."""
+    """A version of a subject."""
 
     subject: str
     number: int
 
 
 class _Found(NamedTuple):
-    """What a registry has under an id, or as a version of a subject."""
+    """The registry's response for an id, or for a version of a subject."""
 
     kind: str
     schema: str
@@ -97,15 +98,15 @@ class _Found(NamedTuple):
     id: int | None
 
 
-_found: dict[tuple[str, str], _Found] = {}
-"""By registry and path, what never changes."""
+_cache: dict[tuple[str, str], _Found] = {}
+"""Responses that never change, by registry and path."""
 
 
 class Registry:
     """A schema registry."""
 
     def __init__(self, options: RegistryOptions) -> None:
-        """Raises :class:`ConfigurationError` for options that are invalid, or refer to what does not exist."""
+        """Raises :class:`ConfigurationError` if an option is invalid, or refers to something that doesn't exist."""
         values = {name: _resolved(name, value) for name, value in vars(options).items()}
         self._key = fingerprint(values)
         self._timeout = options.timeout
@@ -113,8 +114,9 @@ class Registry:
         secret = _authorization(values)
         if secret:
             self._headers["Authorization"] = secret
-        # A registry may repeat them in its errors.
-        self._hidden = [one for one in (secret.partition(" ")[2], values["user_info"], values["token"]) if one]
+        # Hide these texts, which a registry may repeat in its errors.
+        secrets = (secret.partition(" ")[2], values["user_info"], values["token"])
+        self._hidden = [text for text in secrets if text]
         if values["user_info"]:
             self._hidden.append(values["user_info"].partition(":")[2])
         texts = [text.strip() for text in values["url"].split(",") if text.strip()]
@@ -129,14 +131,14 @@ class Registry:
         """Return the schema with an id.
 
         Raises:
-            UnknownSchemaError: There is none, or it is none of Avro.
-            RegistryError: The registry does not respond, or rejects the client, or its response is malformed.
+            UnknownSchemaError: There is none, or it isn't an Avro schema.
+            RegistryError: The registry doesn't respond, or rejects the client, or its response is malformed.
         """
         found = await self._cached(f"/schemas/ids/{schema_id}")
         return await self._with_references(found, schema_id)
 
     async def of_subject(self, subject: str, version: str) -> AvroSchema:
-        """Return a version of a subject's schema; raises as :meth:`by_id`."""
+        """Return a version of a subject's schema. Raises the same errors as :meth:`by_id`."""
         path = _path(subject, version)
         found = await (self._schema(path) if version == "latest" else self._cached(path))
         if found.id is None:
@@ -144,7 +146,7 @@ class Registry:
         return await self._with_references(found, found.id)
 
     async def id_of(self, subject: str, schema: AvroSchema, *, register: bool) -> int:
-        """Return the id of a schema in a subject; ``register`` adds it. Raises as :meth:`by_id`."""
+        """Return the id of a schema in a subject; ``register`` adds it. Raises the same errors as :meth:`by_id`."""
         path = _subject(subject) + ("/versions" if register else "")
         found = _id(await self._request("POST", path, {"schema": schema.schema}))
         if found is None:
@@ -166,18 +168,18 @@ class Registry:
     async def _add_references(
         self, versions: Sequence[_Version], known: dict[_Version, str], within: tuple[_Version, ...]
     ) -> None:
-        for one in versions:
-            if one in known:
+        for version in versions:
+            if version in known:
                 continue
-            if one in within:
-                which = f"version {one.number} of subject {shown(repr(one.subject))} of {self._shown}"
+            if version in within:
+                which = f"version {version.number} of subject {shown(repr(version.subject))} of {self._shown}"
                 raise RegistryError(f"{which} refers to itself")
             if len(known) >= MAX_REFERENCES or len(within) >= MAX_REFERENCES:
                 raise RegistryError(f"a schema of {self._shown} refers to more than {MAX_REFERENCES} others")
-            found = await self._cached(_path(one.subject, one.number))
-            # Those that it refers to itself come first, for whoever reads them in order.
-            await self._add_references(found.references, known, (*within, one))
-            known[one] = found.schema
+            found = await self._cached(_path(version.subject, version.number))
+            # Schemas are parsed in order, so add the ones that it refers to first.
+            await self._add_references(found.references, known, (*within, version))
+            known[version] = found.schema
 
     async def _schema(self, path: str) -> _Found:
         found = await self._request("GET", path)
@@ -188,13 +190,13 @@ class Registry:
 
     async def _cached(self, path: str) -> _Found:
         key = (self._key, path)
-        if key not in _found:
+        if key not in _cache:
             found = await self._schema(path)
-            if len(_found) >= KEPT:
-                del _found[next(iter(_found))]
-            _found[key] = found
+            if len(_cache) >= MAX_CACHED:
+                del _cache[next(iter(_cache))]
+            _cache[key] = found
             return found
-        return _found[key]
+        return _cache[key]
 
     async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         problem = ""
@@ -251,27 +253,27 @@ def _path(subject: str, version: object) -> str:
 
 
 def _subject(subject: str) -> str:
-    # It comes from an option, or from the registry's references, and neither leads elsewhere on the server.
+    # It comes from an option or from the registry, and mustn't lead to another path of the server.
     if steps_up(subject):
         raise RegistryError(f"the subject {shown(repr(subject))} would be another path of the registry")
     return f"/subjects/{quote(subject, safe='')}"
 
 
 def _parsed(found: Mapping[str, Any]) -> _Found:
-    """Return what a response has; raises ``ValueError``."""
+    """Parse a response. Raises ``ValueError`` if it's malformed."""
     schema, kind, references = found.get("schema"), found.get("schemaType"), found.get("references")
     if not isinstance(schema, str):
         raise ValueError("the response has no schema")
     if not isinstance(references, list | None):
         raise ValueError("its references are malformed: expected a list")
-    versions = [_version(one) for one in references or ()]
+    versions = [_version(reference) for reference in references or ()]
     return _Found("AVRO" if kind is None else str(kind), schema, versions, _id(found))
 
 
 def _version(reference: Any) -> _Version:
     fields = reference if isinstance(reference, dict) else {}
     subject, number = fields.get("subject"), fields.get("version")
-    # JSON can have a lone surrogate; a URL cannot.
+    # Refuse a lone surrogate, which JSON can have but a URL can't.
     if type(subject) is str and type(number) is int and subject.encode(errors="ignore").decode() == subject:
         return _Version(subject, number)
     raise ValueError("its references are malformed: expected subjects and versions")
@@ -279,7 +281,7 @@ def _version(reference: Any) -> _Version:
 
 def _id(found: Mapping[str, Any]) -> int | None:
     value = found.get("id")
-    # Not a bool, which is an int to isinstance().
+    # Don't use isinstance(), for which a bool is an int.
     return value if type(value) is int and 0 <= value < 1 << 32 else None
 
 
@@ -292,7 +294,7 @@ def _authorization(values: Mapping[str, Any]) -> str:
         data = (values["token"] or values["user_info"]).encode()
         found = f"Bearer {data.decode('ascii')}" if values["token"] else f"Basic {base64.b64encode(data).decode()}"
     except UnicodeError:
-        # The error has all of the text.
+        # Drop the error, which has the text.
         found = ""
     if not (found and found.isprintable()):
         raise ConfigurationError(f"schema.registry.{option} has characters that HTTP cannot send")
@@ -316,7 +318,7 @@ def _resolved(name: str, value: Any) -> Any:
         found = resolve(option, value)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{option} cannot be resolved: {error}") from None
-    # Like a missing option it would mean: no login, or the system's certificate authorities.
+    # Refuse an empty value, which would act like a missing option: no login, or the system's authorities.
     if not found and refers(value):
         raise ConfigurationError(f"{option} is empty: {value} has nothing in it")
     return found
@@ -344,7 +346,7 @@ def _context(values: Mapping[str, Any]) -> ssl.SSLContext:
         if certfile:
             used = f"schema.registry.ssl.certfile={certfile}"
             used += f", schema.registry.ssl.keyfile={keyfile}" if keyfile else ""
-            # Never without a password: OpenSSL would ask for it on the terminal.
+            # Always pass a password; otherwise OpenSSL would ask for it on the terminal.
             context.load_cert_chain(certfile, keyfile, password="")
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{used} cannot be used: {error}") from None

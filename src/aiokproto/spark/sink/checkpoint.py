@@ -1,12 +1,12 @@
-"""The identity of a streaming query, by its checkpoint.
+"""The identity of a streaming query, taken from its checkpoint.
 
-It is the query's id, which Spark writes into a new checkpoint before the first batch. A path is none: two machines can
-have checkpoints of the same path, and a checkpoint that is moved still belongs to its query.
+The identity is the query's id, which Spark writes into a new checkpoint before the first batch. The path isn't enough,
+because two machines can have checkpoints with the same path, and a checkpoint that is moved still belongs to its query.
 
-On file systems that this process cannot open, the path has to do. Spark has the id in its Java process, and in the
-properties of tasks (``writers``), and sends only schema, options and mode to the process that plans a batch;
-the prefix is needed there, before there are tasks, to fence the plan before. Packages that read some of these file
-systems (fsspec) would make the prefix depend on what is installed, and on access that Spark has and they may not.
+If this process can't open the file system, the path has to be enough. Spark has the id in its Java process, and in the
+properties of tasks (``writers``), but it sends only schema, options and mode to the process that plans a batch. That
+process needs the prefix before there are tasks, to fence the plan before. Packages that read some of these file systems
+(fsspec) would make the prefix depend on what is installed, and on access that Spark may have and they may lack.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?(
 
 
 def query_id(location: str) -> str | None:
-    """Return the id of the query with this checkpoint; None if it is on no file system of this machine.
+    """Return the id of the query with this checkpoint; None if it's on no file system of this machine.
 
     Raises:
-        ConfigurationError: The checkpoint's metadata cannot be read, or have no id.
+        ConfigurationError: The checkpoint's metadata can't be read, or has no id.
     """
     if (path := _folder(location)) is None:
         return None
@@ -47,14 +47,14 @@ def query_id(location: str) -> str | None:
 def last_offsets(location: str) -> str | None:
     """Return a digest of the offsets of a query's last batch; None if its checkpoint is on no local file system.
 
-    Spark writes them before it plans the batch, and plans it from them each time that it runs it: so with other offsets
-    it is another batch, even with the same number.
+    Spark writes the offsets before it plans the batch, and plans the batch from them each time that it runs it. So a
+    batch with other offsets is another batch, even if it has the same number.
     """
     if (path := _folder(location)) is None:
         return None
     try:
         numbers = [int(file.name) for file in (path / "offsets").iterdir() if file.name.isdecimal()]
-        # A line for each source, after the version and the metadata, which have the time of the batch.
+        # Each source has a line. Skip version and metadata, which have the time of the batch.
         sources = (path / "offsets" / str(max(numbers))).read_bytes().splitlines()[2:]
     except (OSError, ValueError):
         return None
@@ -71,13 +71,13 @@ def _folder(location: str) -> Path | None:
 def prefix_of(location: str, query: str | None) -> str:
     """Return the prefix of the transactional ids of a query.
 
-    Without its id it follows from the location, which on other file systems is the same for all machines.
+    Without the query's id it's computed from the location, which is the same for all machines on remote file systems.
     """
     if query is not None:
         return f"spark-{query}"
     match = _URI.fullmatch(location.strip())
     if match is None:
-        where = posixpath.normpath(location.strip())
+        normalized = posixpath.normpath(location.strip())
     else:
-        where = f"{match['scheme'].lower()}:{match['authority'] or ''}{posixpath.normpath(match['path'])}"
-    return f"spark-{hashlib.sha256(where.encode()).hexdigest()[:24]}"
+        normalized = f"{match['scheme'].lower()}:{match['authority'] or ''}{posixpath.normpath(match['path'])}"
+    return f"spark-{hashlib.sha256(normalized.encode()).hexdigest()[:24]}"

@@ -1,7 +1,7 @@
 """The options of the sink, with the names of Spark's own Kafka connector. Pure, but for the id of a stream's query.
 
-As for reading, each option of the connector and of the Java clients is honoured, without effect, or refused, and any
-other is an error. Options that are for reading have no effect here, so that a job can use one set for both.
+As for reading, each option of the connector and of the Java clients is honoured, accepted without effect, or refused;
+any other name is an error. Options for reading have no effect here, so a job can use one set for both.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BUFFER_MEMORY = 32 * 1024 * 1024
 """Default of ``kafka.buffer.memory``, as in Java."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
-"""Default of ``kafka.transaction.timeout.ms``: the most that brokers allow by default. A transaction is open until all
-tasks of a batch have ended."""
+"""Default of ``kafka.transaction.timeout.ms``: the maximum that brokers allow by default. A transaction is open
+until all tasks of a batch have ended."""
 
 STATE_TOPIC = "aiokproto-spark-state"
 """Default of ``stateTopic``."""
@@ -228,11 +228,12 @@ class TransactionOptions:
         prefix: The prefix of all transactional ids.
         state_topic: The topic with the state.
         timeout_ms: The transaction timeout, without two-phase commit.
-        two_phase: Whether to use two-phase commit; None: if the brokers grant it.
+        two_phase: Whether to use two-phase commit; None for "if the brokers grant it".
         on_loss: What to do about a batch that is partly lost: "fail", "rewrite" or "skip".
-        run: The id of the query or job; None if a job has none, or that of the query is not known.
-        job_version: The number of a job's batch: those of a job increase.
-        offsets: Which records the batch of a stream has: see :func:`aiokproto.spark.sink.checkpoint.last_offsets`.
+        run: The id of the query or job; None if the job has none, or the id of the query is unknown.
+        job_version: The number of a job's batch, which increases from batch to batch.
+        offsets: A digest that identifies the records of a stream's batch: see
+            :func:`aiokproto.spark.sink.checkpoint.last_offsets`.
     """
 
     connection: Mapping[str, Any]
@@ -253,7 +254,7 @@ class WriteOptions:
     Attributes:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
-        payloads: The formats of keys and values that are not raw.
+        payloads: The formats of keys and values that aren't raw.
         transactions: The options of ``semantics=exactly_once``; None at least once.
     """
 
@@ -273,14 +274,14 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
     check_providers(given)
     producer: dict[str, Any] = {"batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
     producer |= {entry.own: given[name] for name, entry in _PRODUCER.items() if name in given}
-    # In Java 0 means one record in a batch, which is what the smallest batch has here.
+    # Java takes 0 for one record in a batch, which is the smallest batch here, too.
     producer["batch_size"] = max(producer["batch_size"], 1)
     connection = connection_options(given)
     producer |= connection
     producer |= _compression_level(given)
     transactions = _transactions(given, connection, stream=stream)
     try:
-        # It checks the options together, and connects to nothing before its start.
+        # The producer checks the options together. It doesn't connect before its start.
         if (known := checkable(producer)) is not None:
             Producer(**known, transactional_id=None if transactions is None else transactions.prefix)
     except ConfigurationError as error:
@@ -325,8 +326,8 @@ def _transactions(
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the level of the codec that is used: as in Java, those of others do not count."""
+    """Return the level of the codec that is used. As in Java, the levels of other codecs don't count."""
     codec = given.get("kafka.compression.type")
     level = given.get(f"kafka.compression.{codec}.level")
-    # -1 is gzip's own word for its default, and a level of zstd.
+    # The level -1 means the default for gzip, but it's a real level for zstd.
     return {} if level is None or (codec == "gzip" and level == -1) else {"compression_level": level}

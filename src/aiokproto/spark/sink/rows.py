@@ -1,4 +1,4 @@
-"""Rows of Spark as tables of the producer. Needs pyarrow; nothing is copied unless rows go to several topics."""
+"""Rows of Spark as tables for the producer. Needs pyarrow. Rows are copied only if they go to several topics."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ TYPES: Mapping[str, tuple[str, ...]] = {
     "topic": ("string",),
     "partition": ("int",),
 }
-"""The columns, and the types that each may have, as in Spark's own connector. Only ``value`` is required."""
+"""The columns and their valid types, as in Spark's own connector. Only ``value`` is required."""
 
 ROWS = 10_000
-"""The rows of a batch that is made of Python rows: as many as Spark's batches have by default."""
+"""The rows in a batch that is built from Python rows: as many as Spark's batches have by default."""
 
 
 def check_schema(columns: Sequence[tuple[str, str]], topic: str | None, typed: Collection[str] = ()) -> None:
-    """Check names and types of the columns; as in the official connector, others than those of a record are ignored.
+    """Check names and types of the columns. As in the official connector, columns that a record doesn't have are
+    ignored.
 
     Args:
         columns: Pairs of name and type, in Spark's notation (``simpleString()``).
-        topic: The option of this name.
-        typed: Columns that have a format, and so any type.
+        topic: The option ``topic``.
+        typed: Columns that have a format, and so may have any type.
 
     Raises:
         ConfigurationError: A column is missing, has a wrong type, or is there twice.
@@ -82,20 +83,20 @@ class TopicRows:
         """Check the column ``partition``.
 
         Raises:
-            InvalidRecordError: A row names a partition that is not in a topic with ``count`` of them.
+            InvalidRecordError: A row names a partition that a topic with ``count`` partitions doesn't have.
         """
         if "partition" not in self.table.schema.names:
             return
         numbers = self.table.column("partition").fill_null(0).to_numpy()
-        for place in ((numbers < 0) | (numbers >= count)).nonzero()[0][:1].tolist():
+        for row in ((numbers < 0) | (numbers >= count)).nonzero()[0][:1].tolist():
             has = "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
             raise InvalidRecordError(
-                f"row {self.numbers[place]}: partition {numbers[place]} does not exist: topic {self.topic} has {has}"
+                f"row {self.numbers[row]}: partition {numbers[row]} does not exist: topic {self.topic} has {has}"
             )
 
 
 def by_topic(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[TopicRows]:
-    """Divide rows among their topics, each time in their order.
+    """Divide rows among their topics, and keep their order.
 
     Args:
         batch: The rows, with the columns that :func:`check_schema` accepts.
@@ -108,7 +109,7 @@ def by_topic(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[T
     import numpy as np
     import pyarrow.compute as pc
 
-    # Without the columns that are none of a record: Kafka has no place for them.
+    # Drop the columns that a record doesn't have.
     table = batch.select([name for name in batch.schema.names if name in TYPES and name != "topic"])
     if topic is not None:
         yield TopicRows(topic, table, range(first, first + len(table)))
@@ -117,13 +118,13 @@ def by_topic(batch: pa.RecordBatch, topic: str | None, first: int) -> Iterator[T
     if column.null_count:
         row = first + pc.index(column.is_null(), True).as_py()
         raise InvalidRecordError(f"row {row}: the topic is null; the option topic would name one for all rows")
-    words = column.dictionary_encode()
-    if len(words.dictionary) == 1:
-        yield TopicRows(words.dictionary[0].as_py(), table, range(first, first + len(table)))
+    encoded = column.dictionary_encode()
+    if len(encoded.dictionary) == 1:
+        yield TopicRows(encoded.dictionary[0].as_py(), table, range(first, first + len(table)))
         return
-    places = words.indices.to_numpy()
-    for word, name in enumerate(words.dictionary.to_pylist()):
-        (chosen,) = np.nonzero(places == word)
+    indexes = encoded.indices.to_numpy()
+    for index, name in enumerate(encoded.dictionary.to_pylist()):
+        (chosen,) = np.nonzero(indexes == index)
         yield TopicRows(name, table.take(chosen), chosen + first)
 
 
@@ -133,11 +134,11 @@ def from_rows(rows: Iterable[tuple[Any, ...]], columns: Sequence[tuple[str, str]
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     kinds = {"binary": pa.binary(), "string": pa.string(), "int": pa.int32()}
-    named = [(place, name, kind) for place, (name, kind) in enumerate(columns) if name in TYPES]
-    chosen = [(place, name, kinds.get(kind, pa.list_(header))) for place, name, kind in named]
+    named = [(index, name, kind) for index, (name, kind) in enumerate(columns) if name in TYPES]
+    chosen = [(index, name, kinds.get(kind, pa.list_(header))) for index, name, kind in named]
     left = iter(rows)
     while chunk := list(islice(left, ROWS)):
         yield pa.record_batch(
-            [pa.array([row[place] for row in chunk], kind) for place, _, kind in chosen],
+            [pa.array([row[index] for row in chunk], kind) for index, _, kind in chosen],
             names=[name for _, name, _ in chosen],
         )

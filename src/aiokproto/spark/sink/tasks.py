@@ -2,11 +2,11 @@
 
 The task's thread reads batches from Spark, while the event loop of its process appends the batch before to the
 producer's buffer and sends it. Rows are appended strictly in order, one batch after the other, so the rows of a
-partition keep it.
+partition keep their order.
 
-Memory is bounded: the batch that is read, the one that is appended, the producer's ``kafka.buffer.memory`` for what is
-not acknowledged, and 16 bytes for each of at most :data:`UNACKNOWLEDGED` rows. If the brokers are slow, appending waits
-for memory, reading waits for appending, and Spark waits for reading.
+Memory is bounded: it holds the batch being read, the one being appended, ``kafka.buffer.memory`` bytes of
+unacknowledged records in the producer, and 16 bytes for each of at most :data:`MAX_UNACKNOWLEDGED` rows. If the brokers
+are slow, appending waits for memory, reading waits for appending, and Spark waits for reading.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from aiokproto.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-UNACKNOWLEDGED = 1_000_000
-"""The most rows whose outcome is awaited, before further rows are appended: a slow partition holds back the outcomes of
-the rows that were appended after its own."""
+MAX_UNACKNOWLEDGED = 1_000_000
+"""Maximum number of rows whose outcome is unknown when further rows are appended. A slow partition holds back the
+outcomes of all rows that were appended after its own."""
 
 
 class WriteError(KafkaError):
-    """A row could not be written: its task fails."""
+    """A row couldn't be written, so its task fails."""
 
 
 def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
     """Write the rows of a task, and wait until each is acknowledged.
 
-    If it raises, rows that were not sent yet are dropped; some of the others may be in the log.
+    If it raises, rows that weren't sent yet are dropped. Some of the others may be in the log.
 
     Returns:
-        The number of rows, and of bytes in their keys and values.
+        The number of rows, and the bytes of their keys and values.
 
     Raises:
-        WriteError: A row was not written; the text has its number in the task, its topic, and the reason.
-        KafkaError: No broker can be reached, or they reject this client.
+        WriteError: A row wasn't written. The text has its number in the task, its topic, and the reason.
+        KafkaError: No broker can be reached, or the brokers reject this client.
     """
     producer = worker.producer(options.producer)
     writing = Writing(producer, producer, options)
     try:
         writing.write_all(worker, batches)
-    # Also when Spark interrupts the task. The producer has rows that nobody waits for any more.
+    # Discard the producer even if Spark interrupts the task: nothing waits for its rows any more.
     except BaseException:
         worker.discard(producer)
         raise
@@ -63,7 +63,7 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
 
 @dataclass(frozen=True)
 class _Pending:
-    """Rows of a topic in the producer's buffer; ``numbers`` are theirs in the task."""
+    """Rows of a topic in the producer's buffer; ``numbers`` are their numbers in the task."""
 
     topic: str
     numbers: Sequence[int]
@@ -71,15 +71,15 @@ class _Pending:
 
 
 class Writing:
-    """The rows of a task on their way. Its coroutines run on the producer's event loop.
+    """Writes the rows of a task. Its coroutines run on the producer's event loop.
 
     Attributes:
-        rows: How many were taken.
+        rows: The number of rows that were passed to the producer.
         size: The bytes of their keys and values.
     """
 
     def __init__(self, producer: Producer, sender: RecordSender[bytes, bytes], options: WriteOptions) -> None:
-        """``sender`` takes the rows: the producer or its transaction."""
+        """``sender`` takes the rows. It's the producer or its transaction."""
         self._producer = producer
         self._sender = sender
         self._topic = options.topic
@@ -93,7 +93,7 @@ class Writing:
         """Write the rows from the task's thread, and wait until each is acknowledged.
 
         Raises:
-            WriteError: A row was not written.
+            WriteError: A row wasn't written.
         """
         appending: Future[None] | None = None
         read = 0
@@ -115,7 +115,7 @@ class Writing:
             raise
 
     async def append(self, batch: pa.RecordBatch) -> None:
-        """Buffer rows, once there is memory for them."""
+        """Buffer rows once there is memory for them."""
         try:
             parts = list(by_topic(batch, self._topic, self.rows))
         except InvalidRecordError as error:
@@ -123,12 +123,12 @@ class Writing:
         self.rows += len(batch)
         for part in parts:
             await self._append(part)
-        while self._pending and (self._unacknowledged > UNACKNOWLEDGED or self._pending[0].delivery.done()):
+        while self._pending and (self._unacknowledged > MAX_UNACKNOWLEDGED or self._pending[0].delivery.done()):
             await self._check_oldest()
 
     async def finish(self) -> None:
         """Wait until all rows are acknowledged."""
-        # What is not full yet has no more rows to wait for.
+        # No more rows will come, so send the batches that aren't full.
         await self._producer.flush()
         while self._pending:
             await self._check_oldest()
@@ -146,7 +146,7 @@ class Writing:
     async def _check_oldest(self) -> None:
         pending = self._pending.popleft()
         errors = (await pending.delivery).errors
-        for place, error in errors.items():
+        for row, error in errors.items():
             others = f" ({counted(len(errors) - 1, 'more row')} failed with it)" if len(errors) > 1 else ""
-            raise WriteError(f"row {pending.numbers[place]}, topic {pending.topic}: {error}{others}")
+            raise WriteError(f"row {pending.numbers[row]}, topic {pending.topic}: {error}{others}")
         self._unacknowledged -= len(pending.numbers)

@@ -1,8 +1,8 @@
 """Commits of a stream's offsets to a consumer group, so that lag monitors see the query.
 
-The checkpoint decides where a query continues: what the group has is for others to look at, and never read. Nothing is
-committed by the source itself, since Spark reports the end of a batch to it only when the next one is planned, and of
-the last batch never. A listener hears of every batch as soon as it is done.
+The checkpoint decides where a query continues. The group's offsets are for monitors, and the query never reads them.
+The source itself doesn't commit because Spark reports the end of a batch to it only when it plans the next one, and
+never reports the end of the last batch. A listener hears of every batch as soon as it's done.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class GroupOffsets(StreamingQueryListener):
 
     async def _commit(self, offset: StreamOffset) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for one, end in sorted(offset.offsets.items()):
-            topics.setdefault(one.topic, []).append(
+        for partition, end in sorted(offset.offsets.items()):
+            topics.setdefault(partition.topic, []).append(
                 OffsetCommitRequestPartition(
-                    partition_index=one.partition,
+                    partition_index=partition.partition,
                     committed_offset=end,
-                    committed_leader_epoch=offset.position(one).epoch,
+                    committed_leader_epoch=offset.position(partition).epoch,
                     committed_metadata="",
                 )
             )
@@ -84,7 +84,7 @@ class GroupOffsets(StreamingQueryListener):
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         REPORTED_ELSEWHERE.set(True)
-        # A client for each commit: batches may be hours apart, and Spark never says that it needs no more.
+        # Batches may be hours apart, and Spark never says when it needs no more commits, so use a new client for each.
         async with ClusterClient(client_config(self._connection)) as cluster:
             response = await cluster.request(request)
         for result in response.topics:
@@ -106,7 +106,7 @@ def commit_group_offsets(
     """Commit the offsets of the session's streams to a consumer group, after every batch, for lag monitors.
 
     Queries continue where their checkpoint says, not where the group does. The group must have no members. Only streams
-    of this source are committed. A failure to commit is logged as a warning, and does not disturb the query.
+    of this source are committed. A failure to commit is logged as a warning, and doesn't disturb the query.
 
     Args:
         spark: The session.
@@ -123,7 +123,7 @@ def commit_group_offsets(
         ConfigurationError: An option or argument is invalid.
     """
     if not group_id:
-        raise ConfigurationError("group_id is empty: name the group that lag monitors shall show")
+        raise ConfigurationError("group_id is empty: name the group that lag monitors should show")
     servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
     connection = parse_connection({**(options or {}), "kafka.bootstrap.servers": servers})
     listener = GroupOffsets(group_id, connection, query)
@@ -132,7 +132,7 @@ def commit_group_offsets(
 
 
 def _end(text: str | None) -> StreamOffset | None:
-    """Return the offset of a source, or None if it is none of ours."""
+    """Return the offset of a source; None if it isn't one of this package."""
     try:
         found = json.loads(text or "null")
         return parse_offset(found) if isinstance(found, dict) and "aiokproto" in found else None

@@ -1,13 +1,13 @@
 """The offset of a stream, as Spark stores it in the query's checkpoint. Pure.
 
-Spark stores the end of each batch before it plans the batch, and nothing else of a Python source: not the initial
-offset. If the first batch fails, a query that is started again requests the initial offset again, and would miss what
-was written in between. So the end of a batch also has the *begin* of each partition that the offset before it does not
-have: of all in the first batch, and later of new ones. A retried batch then reads the same records. For the same reason
-a query has a first batch even if there are no records yet.
+Spark stores the end of each batch before it plans the batch. It stores nothing else for a Python source, not even the
+initial offset. If the first batch fails, a query that is started again requests the initial offset again, and would
+miss the records that were written in between. So the end of a batch also has the *start* of each partition that isn't
+in the offset before: of all partitions in the first batch, and later of new ones. A retried batch then reads the same
+records. For the same reason a query has a first batch even if there are no records yet.
 
-With topic ids and leader epochs, a query that is started again finds a topic that was created again, and a log that was
-truncated, instead of reading other records at the same offsets.
+Because of the topic ids and leader epochs, a query that is started again notices a topic that was created again, and a
+log that was truncated, instead of reading other records at the same offsets.
 
 ::
 
@@ -17,8 +17,8 @@ truncated, instead of reading other records at the same offsets.
      "epochs": {"flights": {"0": [[3, 100]]}},
      "ids": {"flights": "5f1c…"}}
 
-A checkpoint of Spark's own connector has ``{"flights": {"0": 120, "1": 80}}``, and is accepted: a query continues where
-it ended there.
+A checkpoint of Spark's own connector has ``{"flights": {"0": 120, "1": 80}}``. It's accepted, and the query continues
+where it ended there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEY = "aiokproto"
 
 
 class CheckpointError(KafkaError):
-    """A checkpoint has an offset that this version cannot read, or that belongs to another source."""
+    """A checkpoint has an offset that this version can't read, or that belongs to another source."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class StreamOffset:
     """The end of a batch.
 
     Attributes:
-        offsets: The offset after the last one of each partition.
-        begins: Where partitions begin that the offset before this one does not have.
-        moved: Where partitions begin in place of the offset before this one: records were lost there, and
-            ``failOnDataLoss`` is off.
-        epochs: The last leader epochs of the records before these offsets, each with its first offset, where known.
-        topic_ids: The topics' ids, in hex, where known.
-        initial: Whether it is where a query starts, not the end of a batch. Spark does not store such an offset, and
-            requests it again for a first batch that it repeats.
+        offsets: For each partition, the offset after its last one.
+        starts: Where the batch starts in partitions that the offset before doesn't have.
+        moved: Where the batch starts in partitions that lost records, instead of at the offset before. Only with
+            ``failOnDataLoss`` off.
+        epochs: The last leader epochs of the records before these offsets, each with its first offset, if known.
+        topic_ids: The topics' ids, in hex, if known.
+        initial: Whether it's where a query starts, not the end of a batch. Spark doesn't store such an offset, and
+            requests it again when it repeats the first batch.
     """
 
     offsets: Mapping[TopicPartition, int]
-    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     moved: Mapping[TopicPartition, int] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, Epochs] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class StreamOffset:
         """Return the position in a partition that this offset has."""
         return Position(self.offsets[partition], self.epochs.get(partition, ()))
 
-    def begin(self, partition: TopicPartition, before: StreamOffset) -> int | None:
-        """Return where a batch that ends here begins in a partition; None if neither offset says so.
+    def start_of(self, partition: TopicPartition, before: StreamOffset) -> int | None:
+        """Return where a batch that ends here starts in a partition; None if neither offset has it.
 
         Args:
             partition: The partition.
@@ -79,17 +79,17 @@ class StreamOffset:
             return self.moved[partition]
         if not before.initial and partition in before.offsets:
             return before.offsets[partition]
-        return self.begins.get(partition)
+        return self.starts.get(partition)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as Spark takes it. Equal offsets have equal texts: Spark compares these."""
+        """Return it as Spark takes it. Spark compares the texts, so equal offsets have equal ones."""
         parts: dict[str, Any] = {_KEY: VERSION, "topics": _by_topic(self.offsets)}
-        for name, begins in (("begins", self.begins), ("moved", self.moved)):
-            if begins:
-                parts[name] = _by_topic(begins)
+        for name, starts in (("begins", self.starts), ("moved", self.moved)):
+            if starts:
+                parts[name] = _by_topic(starts)
         if self.epochs:
             parts["epochs"] = _by_topic(
-                {one: [list(entry) for entry in epochs] for one, epochs in self.epochs.items() if epochs}
+                {partition: [list(entry) for entry in epochs] for partition, epochs in self.epochs.items() if epochs}
             )
         if self.topic_ids:
             parts["ids"] = dict(sorted(self.topic_ids.items()))
@@ -102,7 +102,7 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
     """Parse what :meth:`StreamOffset.as_json` returns, or an offset of Spark's own connector.
 
     Raises:
-        CheckpointError: It is neither.
+        CheckpointError: The text is neither.
     """
     if _KEY not in given:
         return StreamOffset(_parts("offset", given, _offset))
@@ -116,7 +116,7 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
         raise CheckpointError(f"the checkpoint has ids={shorten(ids)}: expected text for each topic")
     return StreamOffset(
         offsets=_parts("topics", given.get("topics"), _offset),
-        begins=_parts("begins", given.get("begins", {}), _offset),
+        starts=_parts("begins", given.get("begins", {}), _offset),
         moved=_parts("moved", given.get("moved", {}), _offset),
         epochs=_parts("epochs", given.get("epochs", {}), _epochs),
         topic_ids=ids,

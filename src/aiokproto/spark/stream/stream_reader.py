@@ -1,9 +1,10 @@
 """The class that Spark calls for a stream.
 
-Spark makes one in a process that lives as long as the query, and calls all methods but ``read`` there. It makes another
-one in a short process, pickles it, and calls ``read`` of its copies in tasks. ``stop`` may never be called.
+Spark creates a reader in a process that lives as long as the query, and calls all methods but ``read`` there. It
+creates another one in a short-lived process, pickles it, and calls ``read`` on its copies in tasks. It may never call
+``stop``.
 
-Before 4.2 Spark does not say where a batch begins when it requests an end: limits cannot work there, and are refused.
+Before 4.2 Spark doesn't say where a batch starts when it requests an end, so limits can't work there, and are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
         if LIMITS is None and (options.max_offsets is not None or options.min_offsets is not None):
             raise ConfigurationError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or later")
         self._options = options
-        # Not pickled: only the process that plans has one.
+        # Only the process that plans has a planner, so it isn't pickled.
         self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
         """Return the end of the next batch, or ``start`` if there is nothing for one."""
         planner = self._planning()
         before = None if start is None else parse_offset(start)
-        # ReadAllAvailable is Spark's own: it has neither, and the options' limits do not count then.
+        # Spark itself passes ReadAllAvailable, which has neither limit. The options' limits don't apply then.
         kind = type(limit).__name__
         end = planner.end(
             before,
@@ -117,21 +118,21 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
 
 
 class FailedStreamReader(DataSourceStreamReader):
-    """Raises the error of options that are no stream's, as soon as Spark calls it."""
+    """Raises the error in a stream's options, as soon as Spark calls it."""
 
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
     @without_traceback
     def initialOffset(self) -> NoReturn:
-        """Raise the error: Spark calls this when a query begins."""
+        """Raise the error. Spark calls this when a query starts."""
         raise ConfigurationError(self._problem)
 
     @without_traceback
     def latestOffset(self, start: Any = None, limit: Any = None) -> NoReturn:
-        """Raise the error: Spark calls this when a query continues."""
+        """Raise the error. Spark calls this when a query continues."""
         raise ConfigurationError(self._problem)
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error. Spark never calls this, because a query fails before."""
+        """Raise the error. Spark never calls this: a query fails before."""
         raise ConfigurationError(self._problem)

@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 public final class TokenClients {
     private static final String MODULES = "org.apache.kafka.common.security.";
-    private static final long PATIENCE = 60;
+    private static final long LONG_TIMEOUT = 60;
 
     public static void main(String[] arguments) throws Exception {
         String address = arguments[0];
@@ -33,15 +33,15 @@ public final class TokenClients {
         try (Admin admin = Admin.create(own)) {
             KafkaPrincipal renewer = new KafkaPrincipal(KafkaPrincipal.USER_TYPE, "renewer");
             var wanted = new CreateDelegationTokenOptions().renewers(List.of(renewer));
-            DelegationToken token = admin.createDelegationToken(wanted).delegationToken().get(PATIENCE, TimeUnit.SECONDS);
+            DelegationToken token = admin.createDelegationToken(wanted).delegationToken().get(LONG_TIMEOUT, TimeUnit.SECONDS);
             long expires =
-                    admin.renewDelegationToken(token.hmac()).expiryTimestamp().get(PATIENCE, TimeUnit.SECONDS);
+                    admin.renewDelegationToken(token.hmac()).expiryTimestamp().get(LONG_TIMEOUT, TimeUnit.SECONDS);
             if (expires < token.tokenInfo().expiryTimestamp()) {
                 throw new AssertionError("renewed until " + expires + ", before it expired anyhow");
             }
             var mine = new DescribeDelegationTokenOptions().owners(List.of(token.tokenInfo().owner()));
             System.out.println(
-                    admin.describeDelegationToken(mine).delegationTokens().get(PATIENCE, TimeUnit.SECONDS).equals(List.of(token)));
+                    admin.describeDelegationToken(mine).delegationTokens().get(LONG_TIMEOUT, TimeUnit.SECONDS).equals(List.of(token)));
             Properties delegated =
                     login(
                             address,
@@ -53,27 +53,27 @@ public final class TokenClients {
             System.out.println(work(delegated, topic));
             admin.expireDelegationToken(token.hmac(), new ExpireDelegationTokenOptions().expiryTimePeriodMs(-1))
                     .expiryTimestamp()
-                    .get(PATIENCE, TimeUnit.SECONDS);
+                    .get(LONG_TIMEOUT, TimeUnit.SECONDS);
             System.out.println(
-                    admin.describeDelegationToken().delegationTokens().get(PATIENCE, TimeUnit.SECONDS).size());
+                    admin.describeDelegationToken().delegationTokens().get(LONG_TIMEOUT, TimeUnit.SECONDS).size());
         }
     }
 
     private static String work(Properties options, String topic) throws Exception {
         try (var producer = new KafkaProducer<>(options, new StringSerializer(), new StringSerializer())) {
-            producer.send(new ProducerRecord<>(topic, 0, "key", "value")).get(PATIENCE, TimeUnit.SECONDS);
+            producer.send(new ProducerRecord<>(topic, 0, "key", "value")).get(LONG_TIMEOUT, TimeUnit.SECONDS);
         }
         try (var consumer = new KafkaConsumer<>(options, new StringDeserializer(), new StringDeserializer())) {
             TopicPartition partition = new TopicPartition(topic, 0);
             consumer.assign(List.of(partition));
             consumer.seekToBeginning(List.of(partition));
-            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE);
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONG_TIMEOUT);
             while (System.nanoTime() < end) {
                 for (var record : consumer.poll(Duration.ofSeconds(1))) {
                     return record.value();
                 }
             }
-            throw new AssertionError("nothing was read in " + PATIENCE + " s");
+            throw new AssertionError("nothing was read in " + LONG_TIMEOUT + " s");
         }
     }
 

@@ -16,7 +16,7 @@ import org.apache.kafka.streams.state.Stores;
  * the last two are other names for the topics.
  */
 public final class WordCount {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration LONG_TIMEOUT = Duration.ofSeconds(60);
 
     private WordCount() {
     }
@@ -39,7 +39,7 @@ public final class WordCount {
             while (System.in.read() >= 0) {
                 continue;
             }
-            System.out.println(streams.close(PATIENCE) ? "closed" : "not closed");
+            System.out.println(streams.close(LONG_TIMEOUT) ? "closed" : "not closed");
         }
     }
 

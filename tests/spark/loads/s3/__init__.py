@@ -15,7 +15,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from tests.fetching import fetched
-from tests.patience import PATIENCE
+from tests.timeouts import LONG_TIMEOUT
 
 BUCKET = "bucket"
 
@@ -24,7 +24,7 @@ class FakeS3:
     """A running server, which has one bucket.
 
     Attributes:
-        environment: The variables by which clients find it, and retry without long pauses.
+        environment: Variables with which clients find the server, and retry without long pauses.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -38,12 +38,12 @@ class FakeS3:
             "AWS_MAX_ATTEMPTS": "2",
             "AWS_RETRY_MODE": "standard",
         }
-        with urlopen(f"{self._url}/moto-api/", timeout=PATIENCE) as response:
+        with urlopen(f"{self._url}/moto-api/", timeout=LONG_TIMEOUT) as response:
             response.read()
 
     def inject(self, **faults: object) -> None:
         """Inject these faults, and no others, from the next request on, which is number 0; see the server."""
-        with urlopen(f"{self._url}/-/faults", json.dumps(faults).encode(), timeout=PATIENCE) as response:
+        with urlopen(f"{self._url}/-/faults", json.dumps(faults).encode(), timeout=LONG_TIMEOUT) as response:
             response.read()
 
     def clear_faults(self) -> None:
@@ -52,7 +52,7 @@ class FakeS3:
 
     def requests(self) -> list[Any]:
         """The requests since faults were set: method, path, and whether it was a copy."""
-        with urlopen(f"{self._url}/-/requests", timeout=PATIENCE) as response:
+        with urlopen(f"{self._url}/-/requests", timeout=LONG_TIMEOUT) as response:
             found: list[Any] = json.load(response)
         return found
 

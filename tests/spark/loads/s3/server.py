@@ -47,7 +47,7 @@ class FaultyS3:
         self._recent: set[str] = set()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        # One at a time: the number of a request says which it is.
+        # Handle one request at a time, because requests are identified by their number.
         with self._lock:
             return self._answer(environ, start_response)
 
@@ -85,7 +85,7 @@ class FaultyS3:
         return [body]
 
     def _outdated(self, body: bytes) -> bytes:
-        """A list without what was written since."""
+        """A list without the files that were written since."""
         text = body.decode()
         for key in map(quote, self._recent):
             text = re.sub(rf"<Contents>\s*<Key>{re.escape(key)}</Key>.*?</Contents>", "", text, flags=re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 
 ON_KAFKA_IN_EVERY_RUN = {
     "test_ids_are_used_again_and_a_shrinking_query_keeps_them[kafka-v2]",
-    "test_of_two_drivers_with_one_prefix_the_later_one_commits[kafka-v2]",
+    "test_the_later_one_of_two_drivers_with_one_prefix_commits[kafka-v2]",
     "test_what_was_decided_is_committed_by_the_next_run[kafka-v1-1]",
 }
 """Both versions of transactions, fencing, and recovery; that the two brokers agree is what all the others show."""

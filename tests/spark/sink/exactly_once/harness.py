@@ -1,7 +1,7 @@
 """The protocol without Spark: drivers that are killed at any request, and tasks that are real.
 
-A :class:`Job` does what Spark does: it plans a batch, runs its tasks, commits it, and runs a batch again, in a new
-process, of which it does not know that it was committed.
+A :class:`Job` does what Spark does: it plans a batch, runs its tasks, commits it, and runs a batch again, in a
+new process, if it doesn't know that it was committed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Kill:
     """Kills a driver before or after its n-th request, once.
 
     Attributes:
-        at: The number of the request; -1: never.
+        at: The number of the request; -1 for never.
         after: Whether the request is executed, and its response lost.
         only: The name of the requests that count; empty: all.
         requests: The names of the requests so far.
@@ -118,7 +118,7 @@ class Job:
             # A driver believes after some retries that there is no state topic: two seconds, with the usual pauses.
             "kafka.retry.backoff.ms": "10",
             "kafka.retry.backoff.max.ms": "20",
-            # Of its own, since others leave transactions open in it.
+            # Each job has a topic of its own, because others leave transactions open in theirs.
             "stateTopic": f"{self.prefix}-state",
             **self.options,
         }
@@ -176,7 +176,7 @@ class Job:
                 left.pop(0)
 
     async def committed(self, client: Client) -> list[bytes | None]:
-        """What readers of committed records see, once no transaction is open."""
+        """The records that readers of committed records see, once no transaction is open."""
 
         async def is_stable() -> bool:
             return await stable(client, self.topic, 0)

@@ -70,7 +70,7 @@ async def test_a_driver_killed_at_every_request(
     """In the first batch and in the second; and once more while it recovers."""
     given = batches(2)
     if after:
-        # So that each plan writes a snapshot.
+        # Each plan writes a snapshot with this.
         monkeypatch.setattr(state_topic, "SNAPSHOT_AFTER", -1)
     await cluster.create_topic(f"{topic}-state", config={"cleanup.policy": "compact"})
     at, seen = 0, set[str]()
@@ -121,7 +121,7 @@ async def test_a_failed_attempt_and_a_speculative_copy_are_not_committed(job: Jo
     await job.commit(plan, 1, [won, twice[1]])
     job.done = 1
     assert await job.committed(client) == sorted([*values(batches(1)), b"won", b"other"])
-    # What the attempts that lost have had is never given to anybody again.
+    # The ids of the attempts that lost are never given to another attempt.
     plan = await job.plan()
     names = {f"{job.prefix}-{free.name}" for free in plan.free}
     assert lost.transaction is not None
@@ -130,7 +130,7 @@ async def test_a_failed_attempt_and_a_speculative_copy_are_not_committed(job: Jo
 
 
 async def test_a_stage_that_runs_again_has_other_ids(job: Job, client: Client) -> None:
-    """Its attempts are first ones again, while those of before still run."""
+    """Its attempts are first ones again, while the earlier attempts still run."""
     await job.run(batches(1))
     plan = await job.plan()
     old = await job.task(plan, 0, [b"old"])
@@ -142,7 +142,7 @@ async def test_a_stage_that_runs_again_has_other_ids(job: Job, client: Client) -
     assert await job.committed(client) == sorted([*values(batches(1)), b"new"])
 
 
-async def test_of_two_drivers_with_one_prefix_the_later_one_commits(job: Job, client: Client, version: str) -> None:
+async def test_the_later_one_of_two_drivers_with_one_prefix_commits(job: Job, client: Client, version: str) -> None:
     await job.run(batches(1))
     first = await job.plan()
     written = await job.task(first, 0, [b"first"])
@@ -162,7 +162,7 @@ async def test_a_failed_batch_is_aborted_at_once(job: Job, client: Client) -> No
     assert await job.committed(client) == []
 
 
-async def test_prefixes_that_begin_alike_do_not_touch_each_other(
+async def test_prefixes_that_start_alike_do_not_interfere(
     cluster: BehaviourCluster, worker: Worker, client: Client, topic: str, job: Job
 ) -> None:
     other = Job(cluster, worker, topic, prefix=f"{job.prefix}-a", options={"stateTopic": f"{job.prefix}-state"})
@@ -188,10 +188,10 @@ async def test_a_transaction_that_timed_out_before_the_commit_fails_the_batch(
 
 
 async def decided(job: Job, committed: int, lost: int) -> None:
-    """Leave an intent of three transactions, of which so many are committed, and so many were aborted."""
+    """Leave an intent of three transactions, and commit some and abort some of them."""
     plan = await job.plan()
     messages = [await job.task(plan, place, [b"%d" % place]) for place in range(3)]
-    # The first EndTxn is that of the intent.
+    # The first EndTxn belongs to the intent.
     with pytest.raises(KilledError):
         await job.commit(plan, 0, messages, Kill(1 + committed, only="EndTxnRequest"))
     transactions = [one.transaction for one in messages if one.transaction is not None]
@@ -212,9 +212,7 @@ async def test_what_was_decided_is_committed_by_the_next_run(
     assert await job.committed(client) == [b"0", b"1", b"2"]
 
 
-async def test_a_batch_of_which_nothing_could_be_committed_is_written_again(
-    job: Job, client: Client, version: str
-) -> None:
+async def test_a_batch_without_any_committed_part_is_written_again(job: Job, client: Client, version: str) -> None:
     await decided(job, 0, 3)
     await job.run(batches(2))
     assert await job.committed(client) == values(batches(2))
@@ -234,7 +232,7 @@ async def test_an_intent_whose_transactions_have_timed_out_is_taken_back(
             return await tasks.still_open(transactions)
 
         assert await until(still_open, lambda found: not found) == []
-        # Decided just before.
+        # It was decided just before.
         options = job.parsed[1]
         state = StateTopic(cluster, options.connection, options.state_topic, job.prefix)
         await state.acquire(plan.token)
@@ -245,7 +243,7 @@ async def test_an_intent_whose_transactions_have_timed_out_is_taken_back(
 
 
 @pytest.mark.parametrize(("committed", "lost"), [(1, 1), (1, 2), (0, 1), (2, 1)])
-async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_somebody_decides(
+async def test_a_batch_that_is_partly_lost_fails_in_every_run_until_an_option_decides(
     job: Job, client: Client, version: str, committed: int, lost: int
 ) -> None:
     await decided(job, committed, lost)
@@ -280,7 +278,7 @@ async def test_a_state_topic_that_would_lose_state_is_refused(
 async def test_an_attempt_that_hangs_before_its_start_does_not_write_with_an_id_that_was_committed(
     job: Job, client: Client, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one has come in between, and its driver has died: what has become of it must still be found."""
+    """Another batch came in between, and its driver has died. Its outcome must still be found."""
     await job.run([[[b"first"]]])
     plan = await job.plan()
     came: list[HandedOver] = []

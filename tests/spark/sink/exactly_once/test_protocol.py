@@ -16,7 +16,7 @@ from aiokproto.producer.producer_id import ProducerId
 from aiokproto.spark.sink.checkpoint import last_offsets
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import (
-    KEPT,
+    MAX_RUNS,
     Batch,
     Ended,
     FreeId,
@@ -95,7 +95,7 @@ class MemoryLog:
     async def write(self, *records: Record) -> int:
         for key, value in records:
             self.reader.add(key, value)
-            # What compaction leaves.
+            # These are the keys that compaction leaves.
             (self.keys.discard if value is None else self.keys.add)(key)
         return -1
 
@@ -114,29 +114,34 @@ class MemoryLog:
     async def abort(self, names: Sequence[str]) -> None: ...
 
 
+def coordinator(log: MemoryLog) -> Coordinator:
+    fake: Any = log
+    return Coordinator("p", fake, fake, OnLoss.FAIL)
+
+
 async def batches(log: MemoryLog, jobs: Iterable[tuple[str, int]]) -> list[Plan]:
     """Plan and commit a batch of each of these jobs; the plans."""
     plans = []
     for run, number in jobs:
-        plans.append(await Coordinator("p", log, log, OnLoss.FAIL).plan(None, run))
+        plans.append(await coordinator(log).plan(None, run))
         transaction = HandedOver("p-a", 3, 4, True)
-        await Coordinator("p", log, log, OnLoss.FAIL).commit(log.token, run, number, [transaction])
+        await coordinator(log).commit(log.token, run, number, [transaction])
     return plans
 
 
-@pytest.mark.parametrize("count", [3 * KEPT, pytest.param(200_000, marks=pytest.mark.thorough)])
-async def test_of_many_jobs_the_newest_are_remembered(count: int) -> None:
+@pytest.mark.parametrize("count", [3 * MAX_RUNS, pytest.param(200_000, marks=pytest.mark.thorough)])
+async def test_only_the_newest_jobs_are_remembered(count: int) -> None:
     log = MemoryLog()
-    for begin in range(0, count, KEPT):
-        await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + KEPT)))
-    plan = await Coordinator("p", log, log, OnLoss.FAIL).plan(None)
-    assert list(plan.done) == [f"job-{number}" for number in range(count - KEPT, count)]
-    # One more for the free ids.
-    assert len(log.keys) == KEPT + 1
+    for begin in range(0, count, MAX_RUNS):
+        await batches(log, ((f"job-{number}", 0) for number in range(begin, begin + MAX_RUNS)))
+    plan = await coordinator(log).plan(None)
+    assert list(plan.done) == [f"job-{number}" for number in range(count - MAX_RUNS, count)]
+    # The free ids have one more.
+    assert len(log.keys) == MAX_RUNS + 1
 
 
 @pytest.mark.parametrize("count", [3000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
-async def test_of_a_job_with_versions_the_newest_one_is_remembered(count: int) -> None:
+async def test_only_the_newest_version_of_a_job_is_remembered(count: int) -> None:
     log = MemoryLog()
     await batches(log, (("job", 2 * version) for version in range(count)))
     (plan,) = await batches(log, [("job", 2 * count)])
@@ -161,7 +166,7 @@ def test_a_snapshot_replaces_what_is_before_it() -> None:
 
 
 def test_a_batch_that_is_to_be_committed_is_not_forgotten() -> None:
-    done = {f"{number}": Batch(f"{number}", 0, done=True) for number in range(KEPT + 5)}
+    done = {f"{number}": Batch(f"{number}", 0, done=True) for number in range(MAX_RUNS + 5)}
     assert list(State(done).kept().batches) == [*done][5:]
     assert list(State({**done, "1": Batch("1", 0)}).kept().batches) == ["1", *[*done][5:]]
 
@@ -198,7 +203,7 @@ def test_a_batch_of_the_last_number_with_other_records_is_of_an_old_checkpoint()
             plan.is_done("query", 3, "bb")
 
 
-def test_the_offsets_of_the_last_batch_are_those_of_its_sources(tmp_path: Path) -> None:
+def test_the_offsets_of_the_last_batch_come_from_its_sources(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     assert last_offsets(str(tmp_path)) is None
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What a batch reads of the state topic, and where it begins."""
+"""What a batch reads from the state topic, and where it starts."""
 
 from __future__ import annotations
 

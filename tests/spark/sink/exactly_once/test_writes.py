@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aiokproto.spark.sink.options import STATE_TOPIC
-from tests.patience import PATIENCE
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import some_records
+from tests.timeouts import LONG_TIMEOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def run_stream(spark: SparkSession, kafka: Kafka, source: str, target: str, chec
     written = kafka.options(topic=target, checkpointLocation=str(checkpoint), semantics="exactly_once", **options)
     query = rows.writeStream.format("aiokproto").options(**written).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(4 * int(PATIENCE)), "the query is stuck"
+        assert query.awaitTermination(4 * int(LONG_TIMEOUT)), "the query is stuck"
     finally:
         query.stop()
     return query
@@ -67,7 +67,7 @@ def test_a_stream_and_its_next_run(spark: SparkSession, kafka: Kafka, topic: str
     kafka.produce(source, 0, some_records(30))
     run_stream(spark, kafka, source, topic, tmp_path / "checkpoint")
     kafka.produce(source, 1, some_records(7))
-    # A checkpoint that is moved is still that of its query.
+    # A checkpoint that is moved still belongs to its query.
     (tmp_path / "checkpoint").rename(tmp_path / "moved")
     run_stream(spark, kafka, source, topic, tmp_path / "moved")
     assert committed(spark, kafka, topic) == committed(spark, kafka, source)
@@ -84,7 +84,7 @@ def test_a_stream_and_its_next_run(spark: SparkSession, kafka: Kafka, topic: str
 def test_a_copy_of_a_checkpoint_that_lacks_the_last_batch_alone_is_refused(
     spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
-    """It would plan a batch of this number with further records, which would count as written."""
+    """It would plan a batch with this number and further records, which would then count as written."""
     source = f"{topic}-source"
     kafka.create_topic(source, 2)
     kafka.create_topic(topic)

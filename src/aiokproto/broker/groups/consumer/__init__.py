@@ -10,13 +10,13 @@ the subscription or the topics changed, compute a new target assignment if the g
 epoch, and reconcile this one member with its target.
 
 Who writes what. Only ``ConsumerGroup`` changes the target assignment and what members own; ``classic_protocol`` sets
-what is specific to classic members. A heartbeat changes its own member only: the others are reconciled with the new
+what is specific to classic members. A heartbeat changes only its own member: the others are reconciled with the new
 target at their own next heartbeats.
 
 What can never happen:
 
-- A partition is owned by two members: it is assigned to the next only after the previous owner has reported, by a
-  heartbeat without it, that it has revoked it.
+- A partition is owned by two members: the next member gets it only after the previous owner has reported, with a
+  heartbeat that no longer contains it, that it has revoked it.
 - A member with an old epoch commits an offset for a partition that has been reassigned: STALE_MEMBER_EPOCH.
 - A member blocks the group forever: it has its rebalance timeout to revoke partitions, and is then removed.
 """

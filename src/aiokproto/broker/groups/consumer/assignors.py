@@ -28,8 +28,9 @@ Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, T
 def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
     """Assign as evenly as the subscriptions allow, and move as few partitions as possible (sticky).
 
-    Four steps: retain the last target as far as it is still valid; if all subscriptions are the same, take what exceeds
-    a member's share; assign the rest to the members with the fewest partitions; balance what is left uneven.
+    It takes four steps: retain what is still valid of the last target; if all subscriptions are the same, take from
+    members what exceeds their share; assign the rest to the members with the fewest partitions; balance what is left
+    uneven.
     """
     targets: dict[str, set[TopicIdPartition]] = {
         member_id: {
@@ -40,19 +41,20 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
         for member_id, spec in specs.items()
     }
     subscribers = _subscribers(specs)
-    # With different subscriptions no member has a fixed share; _balance() moves what is uneven.
+    # No member has a fixed share if subscriptions differ. _balance() moves what is uneven.
     if len({spec.topics for spec in specs.values()}) == 1:
         _shrink_to_share(targets, sum(sizes.get(topic_id, 0) for topic_id in subscribers))
     taken = {partition for target in targets.values() for partition in target}
-    # Topics with the fewest subscribers first: members with more subscriptions can be balanced with other topics later.
+    # Topics with the fewest subscribers come first: members with more subscriptions can be balanced with other topics
+    # later.
     order = sorted((topic_id for topic_id in sizes if topic_id in subscribers), key=lambda each: len(subscribers[each]))
-    # Topics with the same subscribers at once.
+    # Topics with the same subscribers are assigned together.
     for _, topic_ids in groupby(order, lambda topic_id: id(subscribers[topic_id])):
-        places = [(topic_id, index) for topic_id in topic_ids for index in range(sizes[topic_id])]
-        free = [place for place in places if place not in taken]
+        partitions = ((topic_id, index) for topic_id in topic_ids for index in range(sizes[topic_id]))
+        free = [partition for partition in partitions if partition not in taken]
         if free:
             _give(free, subscribers[free[0][0]], targets)
-    # Each move lowers the difference between two members, so that the loop ends.
+    # The loop ends because each move lowers the difference between two members.
     _balance(targets, subscribers)
     return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
 
@@ -63,7 +65,7 @@ def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -
     for target in sorted(targets.values(), key=lambda each: -len(each)):
         if len(target) <= share:
             break
-        # A fixed order, so that the result does not depend on the order of a set.
+        # The order is fixed so that the result doesn't depend on the order of a set.
         target.difference_update(sorted(target)[share + (remainder > 0) :])
         remainder -= 1
 
@@ -71,10 +73,11 @@ def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -
 def _give(
     free: Sequence[TopicIdPartition], members: Sequence[str], targets: Mapping[str, set[TopicIdPartition]]
 ) -> None:
-    """Give each partition to the member that has the fewest then, of several to the first."""
+    """Give each partition to the member that has the fewest at that moment, and to the first of several."""
     left = iter(free)
     while True:
-        # All that have so many, one after the other: looking for each partition's member would cost the product.
+        # All members with the fewest get one, one after the other. Searching for each partition's member would take the
+        # product of both numbers.
         fewest = min(map(len, map(targets.__getitem__, members)))
         for member_id in members:
             if len(targets[member_id]) == fewest:
@@ -86,8 +89,8 @@ def _give(
 def _balance(targets: Mapping[str, set[TopicIdPartition]], subscribers: Mapping[bytes, Sequence[str]]) -> None:
     """Move single partitions from the member with the most to members with at least two fewer.
 
-    A member may have the most and nothing to give away: all other subscribers of its topics have one partition fewer at
-    least. That changes only when one of these gives away, or the member is given another partition.
+    A member may have the most and nothing to give away: all other subscribers of its topics have at most one partition
+    fewer. That changes only when one of these gives a partition away, or the member is given another partition.
     """
     held = {member_id: _Held(partitions) for member_id, partitions in targets.items()}
     count = {member_id: len(partitions) for member_id, partitions in targets.items()}
@@ -134,7 +137,7 @@ class _Held:
         insort(self._indexes[topic_id], index)
 
     def take(self, topic_id: bytes) -> TopicIdPartition:
-        """Remove a partition of a topic. Any would do; the highest keeps the result deterministic."""
+        """Remove a partition of a topic. Any would do; taking the highest keeps the result deterministic."""
         index = self._indexes[topic_id].pop()
         if not self._indexes[topic_id]:
             del self._indexes[topic_id]
@@ -154,9 +157,9 @@ def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[
     for topic_id, size in sizes.items():
         candidates = subscribers.get(topic_id, ())
         start = 0
-        # Of more members than partitions the last ones get none.
-        for at, member_id in enumerate(candidates[:size]):
-            share = size // len(candidates) + (at < size % len(candidates))
+        # If there are more members than partitions, the last ones get none.
+        for position, member_id in enumerate(candidates[:size]):
+            share = size // len(candidates) + (position < size % len(candidates))
             targets[member_id].update((topic_id, index) for index in range(start, start + share))
             start += share
     return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
@@ -165,7 +168,7 @@ def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[
 def _subscribers(specs: Mapping[str, MemberSpec]) -> dict[bytes, list[str]]:
     """Return the subscribers of each topic, in order. Topics that have the same share one list."""
     names = list(specs)
-    # Members by number, those with the same subscription together.
+    # The members' numbers, grouped by subscription.
     kinds: dict[frozenset[bytes], list[int]] = {}
     for number, spec in enumerate(specs.values()):
         kinds.setdefault(spec.topics, []).append(number)

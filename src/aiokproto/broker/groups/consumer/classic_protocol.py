@@ -2,12 +2,12 @@
 
 To such a member the group looks like a classic group with cooperative rebalancing in which it is never the leader:
 
-- JoinGroup returns at once. It stands for a heartbeat that reports subscription and owned partitions; the generation is
-  the member epoch.
+- JoinGroup returns at once. It stands for a heartbeat that reports the subscription and the owned partitions. The
+  generation is the member epoch.
 - SyncGroup returns the member's current assignment. Assignments in the request are ignored.
 - Heartbeat returns REBALANCE_IN_PROGRESS while a JoinGroup is needed for the next step of the reconciliation.
 
-Cooperative rebalancing is what makes this work: the member revokes partitions, and joins again without them.
+Cooperative rebalancing makes this work: the member revokes partitions, and joins again without them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from aiokproto.runtime import current
 
 def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
     """Apply a JoinGroup."""
-    # A UUID, as members of the consumer protocol have: the client may be upgraded and keep it.
+    # The id is a UUID, as members of the consumer protocol have, because the client may be upgraded and keep it.
     member_id = request.member_id or str(current().uuid())
     try:
         group.check_not_full(member_id)
         if request.protocol_type != CONSUMER or not _has_common_protocol(group, request):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        # The first assignor's: the server assigns, so that the client's choice of assignor does not matter.
+        # The first assignor's metadata is enough: the server assigns, so the client's choice of assignor doesn't
+        # matter.
         subscription = decode_subscription(request.protocols[0][1])
-        # The id is not remembered, unlike in a classic group: nothing waits for members that have not joined.
+        # The id isn't remembered, unlike in a classic group: nothing waits for members that haven't joined.
         if request.requires_known_member_id and not request.member_id and request.instance_id is None:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         member = _get_or_add_member(group, request, member_id)
@@ -60,7 +61,7 @@ def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
         client_host=request.client_host,
     )
     group.advance(member, heartbeat, now)
-    # Until its SyncGroup, as in Kafka: the member must not keep an assignment that it does not fetch.
+    # The deadline lasts until its SyncGroup, as in Kafka: the member must not keep an assignment that it doesn't fetch.
     member.rebalance_deadline = now + request.rebalance_timeout
     return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0][0])
 
@@ -74,7 +75,7 @@ def sync(
         name, metadata = classic_metadata.protocols[0]
         if (protocol_type or CONSUMER) != CONSUMER or (protocol or name) != name:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        # A member that has to revoke must first get the smaller assignment by this SyncGroup; then it joins again
+        # A member that has to revoke must first get the smaller assignment by this SyncGroup. It joins again afterwards
         # anyway.
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             _expect_join(member, now)
@@ -94,7 +95,7 @@ def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode
     except BrokerError as error:
         return error.code
     member.session_deadline = now + classic_metadata.session_timeout
-    # Its missing partitions are free by now: JoinGroup fetches them.
+    # Its missing partitions are free by now. JoinGroup fetches them.
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     if member.epoch == group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS and not released:
         return ErrorCode.NONE
@@ -109,8 +110,8 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Erro
         member = group.find(member_id or (known.member_id if known else ""), instance_id)
     except BrokerError as error:
         return error.code
-    # A member of the consumer protocol leaves by its own heartbeat, and must not be removed by a request of the other
-    # one.
+    # A member of the consumer protocol leaves with its own heartbeat, and a request of the other protocol must not
+    # remove it.
     if member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     group.remove(member)
@@ -159,7 +160,6 @@ def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerM
 
 
 def _expect_join(member: ConsumerMember, now: float) -> None:
-    # Further heartbeats must not prolong the timeout in which the member has to join.
-    # The timeout runs from the first heartbeat that requires it.
+    # The timeout runs from the first heartbeat that requires a JoinGroup. Further heartbeats must not prolong it.
     if member.rebalance_deadline is None:
         member.rebalance_deadline = now + member.rebalance_timeout

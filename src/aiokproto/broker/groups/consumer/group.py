@@ -1,7 +1,7 @@
 """The consumer group: members, subscriptions, target assignment and owners (KIP-848).
 
-See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. The partitions are those of the topics that its members
-subscribe to by name or by regular expression.
+See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. The group assigns the partitions of the topics that its
+members subscribe to by name or by regular expression.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.settings = settings or GroupSettings()
         self.subscriptions = Subscriptions()
         # The owner of each partition that is assigned or pending revocation. A partition is assigned to another member
-        # only when it is not in here; see _register_owned and _unregister_owned.
+        # only when it isn't in here. _register_owned() and _unregister_owned() maintain it.
         self._owners: dict[TopicIdPartition, str] = {}
 
     # ---- requests
@@ -49,16 +49,16 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
                 INVALID_REQUEST, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION. The group is unchanged then.
         """
-        # First: a rejected request must leave the group as it was.
+        # These checks come first: a rejected request must leave the group as it was.
         self.check_not_full(heartbeat.member_id)
         self._check_pattern(heartbeat.regex)
         member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
-            # The client was upgraded and has joined with its old member id. The rebalance timeout was the one in which
-            # it had to send JoinGroup or SyncGroup.
+            # The client was upgraded and has joined with its old member id. The rebalance deadline was for its next
+            # JoinGroup or SyncGroup.
             member.classic, member.rebalance_deadline = None, None
             self._mark_dirty(member)
-        # A view of a dict that reconcile() replaces and never changes.
+        # This view stays valid: reconcile() replaces the dict, and never changes it.
         before = member.assigned.keys()
         self.advance(member, heartbeat, now)
         # Most heartbeats change nothing, and their responses have no assignment.
@@ -75,7 +75,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         return HeartbeatResult(member_id, epoch)
 
     def resolve(self) -> bool:
-        """Do one slice of resolving regular expressions. Returns whether that is complete: the next heartbeat of any
+        """Do one slice of resolving regular expressions. Return whether that is complete: the next heartbeat of any
         member then computes the new target."""
         complete = self.subscriptions.resolve()
         self.changed = self.changed or complete
@@ -85,16 +85,16 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         """Check that a member can commit offsets for these partitions.
 
         An older epoch is accepted for partitions that the member has owned since that epoch: no other member can have
-        committed for them meanwhile (KIP-1251). Without a member, only an empty group accepts commits.
+        committed for them meanwhile (KIP-1251). A request without a member is accepted only by an empty group.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION, UNSUPPORTED_VERSION.
         """
-        # An admin client, or a consumer with assigned partitions, may use the offsets of a group that nobody is in.
+        # An admin client, or a consumer with assigned partitions, may use the offsets of a group without members.
         if epoch < 0 and not self.members:
             return
         member = self.find(member_id)
-        # Before v9 a client takes the epoch for a generation, and does not know STALE_MEMBER_EPOCH.
+        # A client that uses a version before v9 takes the epoch for a generation, and doesn't know STALE_MEMBER_EPOCH.
         if member.classic is None and version < 9:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a consumer group commits with OffsetCommit v9")
         late = epoch < member.epoch and all(
@@ -128,7 +128,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             now: The time (s).
             matches: The topics that each regular expression matches.
         """
-        # Before the members: looking up their topics uses it, and no client has sent its pattern yet.
+        # The matches are restored before the members: looking up their topics uses them, and no client has sent its
+        # pattern yet.
         self.subscriptions.matches.update(matches or {})
         super().restore(members, targets, now)
 
@@ -136,9 +137,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members prefer, of those that state a preference."""
+        """The assignor that most members prefer; members without a preference don't vote."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        # Of equal votes the assignor named first wins, as long as the members stay: the order is that of joining.
+        # If votes are equal, the assignor named first wins. It stays the same as long as the members do, because their
+        # order is the order of joining.
         return votes.most_common(1)[0][0] if votes else next(iter(ASSIGNORS))
 
     def subscribed(self, topic: str) -> bool:
@@ -170,7 +172,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.subscriptions.update(self.members.values(), self.topics)
 
     def _is_replaceable(self, member: ConsumerMember) -> bool:
-        # A static member of the classic protocol sends no LeaveGroup when it restarts, and so never has epoch -2.
+        # A static member of the classic protocol sends no LeaveGroup when it restarts, so it never has epoch -2.
         return member.classic is not None or super()._is_replaceable(member)
 
     def _rebalance_timeout_applies(self, member: ConsumerMember) -> bool:
@@ -201,9 +203,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
-        # After computing the target, so that one heartbeat is enough for a member that has nothing to wait for.
+        # The member is reconciled after the target was computed, so one heartbeat is enough for a member that has
+        # nothing to wait for.
         self._reconcile(member, heartbeat.owned, now)
-        # Last, so that a request that fails does not prolong the session.
+        # This comes last so that a request that fails doesn't prolong the session.
         member.session_deadline = now + self._session_timeout(member)
 
     def _check_pattern(self, regex: str | None) -> None:
@@ -215,7 +218,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             )
 
     def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
-        """Update a member from its heartbeat; returns whether its subscription changed."""
+        """Update a member from its heartbeat, and return whether its subscription changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id

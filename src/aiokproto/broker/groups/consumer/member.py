@@ -12,7 +12,7 @@ from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, Reco
 
 @dataclass(frozen=True)
 class ClassicProtocolMetadata:
-    """What a member that uses the classic protocol sent in JoinGroup. The session timeout in seconds."""
+    """What a member that uses the classic protocol sent in JoinGroup. The session timeout is in seconds."""
 
     session_timeout: float
     protocols: Protocols
@@ -20,11 +20,12 @@ class ClassicProtocolMetadata:
 
 @dataclass(frozen=True)
 class ConsumerHeartbeat:
-    """A ConsumerGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts in seconds.
+    """A ConsumerGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts are in
+    seconds.
 
     Attributes:
-        describable: Whether the member is permitted to describe a topic; needed to resolve its regular expression. None
-            where the request cannot have one.
+        describable: Returns whether the member is permitted to describe a topic, which is needed to resolve its regular
+            expression. None if the request cannot contain one.
     """
 
     member_id: str

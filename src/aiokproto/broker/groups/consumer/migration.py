@@ -1,14 +1,14 @@
 """Conversion between classic and consumer groups while their members stay (KIP-848, online migration).
 
-Generation and group epoch are one sequence, so that a member's generation is its member epoch after the upgrade, and
-no fenced member is valid again.
+Generation and group epoch are one sequence. A member's generation therefore becomes its member epoch in the upgrade,
+and no fenced member becomes valid again.
 """
 
 from __future__ import annotations
 
 from aiokproto.broker.groups.assignment import TopicIdPartitions
 from aiokproto.broker.groups.classic_group import ClassicGroup
-from aiokproto.broker.groups.classic_member import ClassicMember
+from aiokproto.broker.groups.classic_member import ClassicMember, select_protocol
 from aiokproto.broker.groups.consumer.classic_protocol import to_partition_ids, to_topic_names
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
@@ -21,7 +21,6 @@ from aiokproto.broker.groups.consumer_protocol import (
     version_of,
 )
 from aiokproto.broker.groups.epoch_group import GroupSettings
-from aiokproto.broker.groups.protocols import select_protocol
 
 
 def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: float) -> ConsumerGroup:
@@ -31,7 +30,8 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
         BrokerError: INCONSISTENT_GROUP_PROTOCOL: a subscription or assignment is malformed.
     """
     upgraded = ConsumerGroup(group.group_id, topics, settings)
-    # Equal: the classic assignment is the target, until the member that causes the upgrade bumps the epoch.
+    # Both epochs are equal because the classic assignment is the target, until the member that causes the upgrade bumps
+    # the epoch.
     upgraded.epoch = upgraded.assignment_epoch = group.generation
     taken: set[tuple[bytes, int]] = set()
     members: list[ConsumerMember] = []
@@ -39,7 +39,7 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
         # A group without protocol has not completed a rebalance yet.
         metadata = member.metadata(group.protocol) or member.protocols[0][1]
         subscription = decode_subscription(metadata)
-        # A leader can assign a partition to two members. In a consumer group a partition has one owner.
+        # A classic leader can assign a partition to two members, but in a consumer group a partition has one owner.
         partitions = to_partition_ids(decode_assignment(member.assignment), topics) - taken
         taken |= partitions
         members.append(
@@ -69,7 +69,8 @@ def can_downgrade(group: ConsumerGroup) -> bool:
 def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: float) -> None:
     """Restore a new classic group, in a generation, with the members of a consumer group and their target assignments.
 
-    The targets rather than the current assignments: the classic group has no reconciliation that would finish it.
+    The members get their targets rather than their current assignments: the classic group has no reconciliation that
+    would finish it.
     """
     members = []
     for member in group.members.values():
@@ -94,8 +95,8 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: fl
         generation=generation,
         protocol_type=CONSUMER,
         protocol=select_protocol(members),
-        # Any will do: the rebalance after it, or the next one, elects again.
+        # Any leader will do: the rebalance after this, or the next one, elects again.
         leader=members[0].member_id,
     )
-    # The tombstones of the consumer group are written already; this record makes the members survive a crash.
+    # The consumer group's tombstones are already written. This record makes the members survive a crash.
     into.changed = True

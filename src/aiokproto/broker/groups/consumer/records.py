@@ -48,16 +48,16 @@ _MEMBER_KEYS = (
 _PATTERN_PREFIX = KEYS.prefix(ConsumerGroupRegularExpressionKey)
 
 
-def changes(group: ConsumerGroup, written: Image, wall: int) -> list[Record]:
+def changes(group: ConsumerGroup, written: Image, wall_ms: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
-        wall: The wall-clock time (ms).
+        wall_ms: The wall-clock time (ms).
     """
     members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
-    return update(written, [*_group_records(group), *members, *_pattern_records(group, written, wall)])
+    return update(written, [*_group_records(group), *members, *_pattern_records(group, written, wall_ms)])
 
 
 def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> None:
@@ -110,7 +110,7 @@ def _group_records(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
     )
 
 
-def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterable[Record]:
+def _pattern_records(group: ConsumerGroup, written: Image, wall_ms: int) -> Iterable[Record]:
     patterns: dict[bytes, bytes] = {}
     for pattern, names in group.subscriptions.matches.items():
         key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
@@ -121,7 +121,7 @@ def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterabl
         if before is not None and decode_value(ConsumerGroupRegularExpressionValue, before).topics == topics:
             patterns[key] = before
         else:
-            value = ConsumerGroupRegularExpressionValue(topics=topics, version=group.epoch, timestamp=wall)
+            value = ConsumerGroupRegularExpressionValue(topics=topics, version=group.epoch, timestamp=wall_ms)
             patterns[key] = encode_value(value)
     # Patterns that no member uses any more get a tombstone.
     yield from [(key, None) for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns]
@@ -209,9 +209,10 @@ def _encode_partitions(partitions: Mapping[TopicIdPartition, int]) -> list[Assig
 
 
 def _partition_epochs(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
-    """Return partitions with their assignment epochs. Records without them (before KIP-1251): the member epoch."""
+    """Return partitions with their assignment epochs. Records from before KIP-1251 have none; the member epoch takes
+    their place."""
     found: dict[TopicIdPartition, int] = {}
-    for each in topics:
-        epochs = with_epochs(each.partitions, each.assignment_epochs, epoch)
-        found.update({(each.topic_id, index): since for index, since in epochs})
+    for topic in topics:
+        epochs = with_epochs(topic.partitions, topic.assignment_epochs, epoch)
+        found.update({(topic.topic_id, index): since for index, since in epochs})
     return found

@@ -1,7 +1,7 @@
 """Resolves the regular expressions of a group to topics, in slices of bounded work.
 
-A pattern of the worst kind takes a quarter of a second for each topic name, and members may have as many as they like:
-no other connection may wait for that. What a pattern has matched is kept, so that a new topic costs one name.
+A pattern of the worst kind takes a quarter of a second for each topic name, and members may have as many patterns as
+they like. No other connection may wait for that. The matches of a pattern are kept, so that a new topic costs one name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from aiokproto.broker.patterns import compile_pattern
 
 MAX_PATTERNS = 100
-"""Most different regular expressions of a group: each has a list of topics, in memory and in the group's records."""
+"""The most regular expressions of a group: each has a list of topics, in memory and in the group's records."""
 
 SLICE = 20_000
-"""The work of one slice, in the units of :meth:`Pattern.matching`: some milliseconds. It is enough for 1000 topics with
+"""The work of one slice, in the units of :meth:`Pattern.matching`: some milliseconds. It's enough for 1000 topics with
 names of 20 characters."""
 
 _PERMISSION_COST = 50
@@ -25,7 +25,7 @@ _Matches = dict[str, frozenset[str]]
 
 
 class _Known(NamedTuple):
-    """What is known of a pattern: the topics that were tried, and those that match."""
+    """The result of a pattern so far: the topics that were tried, and those that match."""
 
     tried: frozenset[str]
     matched: frozenset[str]
@@ -35,7 +35,7 @@ _NOTHING = _Known(frozenset(), frozenset())
 
 
 class Resolution:
-    """What is known of a group's patterns, and the resolution that is under way."""
+    """The results of a group's patterns, and the resolution that is under way."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
@@ -54,19 +54,19 @@ class Resolution:
         """Forget all other patterns."""
         self._known = {pattern: self._known[pattern] for pattern in patterns if pattern in self._known}
 
-    def begin(self, patterns: Iterable[str], existing: frozenset[str], describable: Callable[[str], bool]) -> None:
-        """Begin to resolve patterns; they compile.
+    def start(self, patterns: Iterable[str], existing: frozenset[str], describable: Callable[[str], bool]) -> None:
+        """Start to resolve patterns. The caller has checked that they compile.
 
         Args:
             patterns: The patterns.
             existing: The names of all topics.
-            describable: Whether a topic that matches may be named.
+            describable: Returns whether a topic that matches may be named.
         """
         self._steps = self._resolve(sorted(patterns), existing, describable)
 
     def advance(self) -> Mapping[str, frozenset[str]] | None:
-        """Do one slice. Returns the topics of each pattern with the last slice, else None."""
-        assert self._steps is not None, "begin() was called"
+        """Do one slice. Return the topics of each pattern after the last slice, and None before."""
+        assert self._steps is not None, "start() was called"
         left = SLICE
         try:
             while left > 0:

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.groups.consumer.resolution import Resolution
 
+if TYPE_CHECKING:
+    from aiokproto.broker.metadata.cluster_state import ClusterState
+
 REFRESH_SECONDS = 600.0
-"""How often regular expressions are resolved again even if no topic was created or deleted: permissions change too."""
+"""How often regular expressions are resolved again even if no topic was created or deleted, because permissions change
+too."""
 
 PAUSE_SECONDS = 10.0
-"""Shortest time after a resolution that took more than one slice, as after all of them in Kafka."""
+"""The shortest pause after a resolution that took more than one slice. Kafka pauses after each resolution."""
 
 
-class Topics(Protocol):
+class Topics:
     """The cluster's topics, as groups look them up."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """Return a topic's id and number of partitions; None if it does not exist."""
-        ...
+        topic = self._state.topics.get(name)
+        return (topic.topic_id, len(topic.partitions)) if topic is not None else None
 
     def name(self, topic_id: bytes) -> str | None:
         """Return a topic's name; None if no topic has this id."""
-        ...
+        topic = self._state.topic_by_id(topic_id)
+        return topic.name if topic is not None else None
 
     def names(self) -> Iterable[str]:
         """Return the names of all topics."""
-        ...
+        return self._state.topics
 
 
 class Subscriptions:
@@ -37,7 +46,7 @@ class Subscriptions:
 
     Attributes:
         matches: The topics that each regular expression matches, without those that the member which sent the resolving
-            heartbeat is not permitted to describe. One that was not resolved yet is missing.
+            heartbeat is not permitted to describe. An expression that wasn't resolved yet is missing.
         sizes: The number of partitions of each subscribed topic that exists, by topic id.
         hash: A hash of these topics, to detect changes; 0 if there are none.
     """
@@ -54,25 +63,26 @@ class Subscriptions:
 
     @property
     def resolving(self) -> bool:
-        """Whether a resolution has begun that :meth:`resolve` must go on with."""
+        """Whether a resolution is under way, which :meth:`resolve` must continue."""
         return self._resolution.under_way
 
     def match(
         self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
     ) -> None:
-        """Begin to resolve regular expressions if one is new, topics were created or deleted, or after 10 minutes.
+        """Start to resolve regular expressions if one is new, topics were created or deleted, or after 10 minutes.
 
-        The usual patterns are resolved when it returns. Others take more slices (:meth:`resolve`), and the members get
-        their topics with a later heartbeat, as all do in Kafka.
+        The usual patterns are resolved when this returns. Others take more slices (:meth:`resolve`), and the members
+        get their topics with a later heartbeat, as all do in Kafka.
 
         Args:
             members: The members.
             topics: The cluster's topics.
             now: The time (s).
-            describable: Whether the member that sent this heartbeat is permitted to describe a topic. As in Kafka, its
-                permissions decide for all members with the same expression.
+            describable: Returns whether the member that sent this heartbeat is permitted to describe a topic. As in
+                Kafka, its permissions decide for all members with the same expression.
         """
-        # Not at each heartbeat: with thousands of topics this takes much longer than the rest of a heartbeat.
+        # This doesn't happen at each heartbeat: with thousands of topics it takes much longer than the rest of a
+        # heartbeat.
         patterns = {member.regex for member in members if member.regex}
         if not patterns or self.resolving or now < self._pause_until:
             return
@@ -82,29 +92,30 @@ class Subscriptions:
             self._known_topics, self._refreshed_at = existing, now
         elif all(self._resolution.knows(pattern) for pattern in patterns):
             return
-        self._resolution.begin(patterns, existing, describable)
+        self._resolution.start(patterns, existing, describable)
         self.resolve()
         if self.resolving:
             self._pause_until = now + PAUSE_SECONDS
 
     def resolve(self) -> bool:
-        """Do one slice of the resolution, which takes some milliseconds. Returns whether it is complete."""
+        """Do one slice of the resolution, which takes some milliseconds. Return whether the resolution is complete."""
         found = self._resolution.advance()
         if found is None:
             return False
-        # All at once, so that they cause one rebalance.
+        # All matches change at once, so that they cause one rebalance.
         self.matches.update(found)
         return True
 
     def update(self, members: Iterable[ConsumerMember], topics: Topics) -> None:
-        """Look up the topics that the members subscribe to. Does not resolve regular expressions: see :meth:`match`."""
+        """Look up the topics that the members subscribe to. :meth:`match` resolves regular expressions; this
+        doesn't."""
         names: set[str] = set()
         patterns: set[str] = set()
         for member in members:
             names |= member.topics
             if member.regex:
                 patterns.add(member.regex)
-        # Patterns that no member uses any more are dropped, and their records with them.
+        # Patterns that no member uses any more are dropped, together with their records.
         self.matches = {pattern: names for pattern, names in self.matches.items() if pattern in patterns}
         self._resolution.keep(patterns)
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}

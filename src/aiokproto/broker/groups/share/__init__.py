@@ -2,18 +2,18 @@
 
 The states of the records that are in flight to a group are in ``broker.share``.
 
-The parts: ``group`` is the state machine; ``member`` is a member and its heartbeat; ``assignor`` computes the target
+The parts: ``group`` is the state machine, with its members and their heartbeats; ``assignor`` computes the target
 assignment; ``state_metadata`` lists the partitions that have a state at the share coordinator; ``records`` stores all
 of it.
 
-A share group has a group epoch, an assignment epoch and member epochs like a consumer group, but nothing to reconcile:
-several members can read the same partition, so no member waits for another to revoke. A member's epoch and assignment
-become those of the target at its next heartbeat.
+A share group has a group epoch, an assignment epoch and member epochs like a consumer group, but there is nothing to
+reconcile: several members can read the same partition, so no member waits for another to revoke. A member gets the
+target's epoch and assignment with its next heartbeat.
 
 A partition is assigned only after its state is initialized at the share coordinator, which sets where the group starts.
 The group coordinator writes the intent first (``initializing_topics``), then calls the share coordinator, then writes
-the result (``initialized_topics``). After a crash in between, the next heartbeat initializes the partition again; that
-is harmless since nothing has been delivered yet.
+the result (``initialized_topics``). After a crash in between, the next heartbeat initializes the partition again, which
+is harmless because nothing has been delivered yet.
 
 What can never happen:
 

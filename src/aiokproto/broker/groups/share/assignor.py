@@ -1,8 +1,8 @@
 """The "simple" assignor of share groups: which members should read which partition.
 
-Unlike in consumer groups, several members can read a partition. Two rules decide: every partition that a member
+Several members can read a partition, unlike in consumer groups. Two rules decide: every partition that a member
 subscribes to has a reader, and both the partitions of each member and the readers of each partition are as even as
-possible. Within these, assignments stay as they were.
+possible. Within these rules, assignments stay as they were.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def simple(
     previous: Mapping[str, TopicIdPartitions],
     assignable: Mapping[bytes, Collection[int]],
 ) -> dict[str, TopicIdPartitions]:
-    """Assign partitions evenly: all at once if the subscriptions are the same, else topic by topic.
+    """Assign partitions evenly: all at once if the subscriptions are the same, otherwise topic by topic.
 
     Args:
         subscriptions: The ids of the topics that each member subscribes to.
@@ -28,7 +28,7 @@ def simple(
         assignable: The partitions of each topic that have a state at the share coordinator.
 
     Returns:
-        The target assignment. With at most as many members as partitions, a partition has one reader.
+        The target assignment. A partition has one reader if there are at most as many members as partitions.
     """
     if len(set(subscriptions.values())) <= 1:
         wanted = next(iter(subscriptions.values()), frozenset())
@@ -54,14 +54,15 @@ def simple(
 def _distribute(
     members: Sequence[str], partitions: Sequence[TopicIdPartition], previous: Mapping[str, TopicIdPartitions]
 ) -> dict[str, set[TopicIdPartition]]:
-    # Rounded up, so that no member is left without a partition.
+    # The number is rounded up so that no member is left without a partition.
     members_per_partition = -(-len(members) // len(partitions))
     quota = _quotas(members_per_partition * len(partitions), members)
     assigned_count: Counter[TopicIdPartition] = Counter()
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for member_id, own in assigned.items():
         for partition in sorted(previous.get(member_id, frozenset()).intersection(partitions)):
-            # Kept only within both limits: what is even now may be uneven after a member joined.
+            # A partition stays only within both limits, because an assignment that was even may be uneven after a
+            # member joined.
             if len(own) < quota[member_id] and assigned_count[partition] < members_per_partition:
                 own.add(partition)
                 assigned_count[partition] += 1
@@ -69,11 +70,11 @@ def _distribute(
     for partition in partitions:
         for _ in range(members_per_partition - assigned_count[partition]):
             chosen = _next_member(unfilled, assigned, partition)
-            # All members below their quota have this partition already. One reader fewer does no harm.
+            # All members below their quota already have this partition. One reader fewer does no harm.
             if chosen is None:
                 break
             assigned[chosen].add(partition)
-            # _next_member() has left it at the right end.
+            # _next_member() has moved the member to the right end.
             if len(assigned[chosen]) == quota[chosen]:
                 unfilled.pop()
     return assigned
@@ -82,7 +83,7 @@ def _distribute(
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
     """Return a quota for each member: they add up to ``total`` and differ by at most one."""
     ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
-    return {member_id: ends[at + 1] - ends[at] for at, member_id in enumerate(members)}
+    return {member_id: ends[index + 1] - ends[index] for index, member_id in enumerate(members)}
 
 
 def _next_member(

@@ -2,7 +2,7 @@
 
 There are a group epoch, an assignment epoch and member epochs as in a consumer group
 (:mod:`aiokproto.broker.groups.epoch_group`), but no reconciliation: several members can read a partition, so a member
-gets its whole target assignment at its next heartbeat.
+gets its whole target assignment with its next heartbeat.
 
 A partition needs a state at the share coordinator before it is assigned. A heartbeat therefore has three parts:
 
@@ -10,13 +10,13 @@ A partition needs a state at the share coordinator before it is assigned. A hear
 2. the caller initializes the states that :meth:`ShareGroup.missing` returns;
 3. :meth:`ShareGroup.advance` computes a new target if needed, and returns the member's assignment.
 
-The group does no I/O and has no clock: requests are passed with the time, and errors are raised.
+The group does no I/O and has no clock: the caller passes requests with the time, and errors are raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition, TopicIdPartitions
@@ -24,11 +24,46 @@ from aiokproto.broker.groups.consumer.subscriptions import Topics, metadata_hash
 from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, GroupSettings
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.share.assignor import simple
-from aiokproto.broker.groups.share.member import ShareHeartbeat, ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.texts import counted
+
+
+@dataclass(frozen=True)
+class ShareHeartbeat:
+    """A ShareGroupHeartbeat request. None in a field means unchanged since the last heartbeat."""
+
+    member_id: str
+    epoch: int
+    rack_id: str | None = None
+    topics: frozenset[str] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(eq=False)
+class ShareMember:
+    """A member of a share group.
+
+    Attributes:
+        topics: The topic names it subscribes to.
+        epoch: The assignment epoch of ``assigned``.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
+            may have been lost.
+        assigned: The partitions it reads: its target assignment as of its last heartbeat.
+        session_deadline: When it is removed unless it sends a heartbeat (s).
+    """
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: TopicIdPartitions = frozenset()
+    session_deadline: float | None = None
 
 
 class ShareGroup:
@@ -44,7 +79,8 @@ class ShareGroup:
         targets: The target assignment: what each member should read.
         states: Which partitions have a state at the share coordinator.
         metadata_hash: Hash of the subscribed topics as of ``epoch``.
-        changed: Whether something has to be written to the offsets topic. The store resets it, and ``dirty``.
+        changed: Whether something has to be written to the offsets topic. The store resets it after writing, and clears
+            ``dirty``.
         dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
     """
 
@@ -66,7 +102,7 @@ class ShareGroup:
     # ---- a heartbeat
 
     def update_member(self, heartbeat: ShareHeartbeat, now: float) -> None:
-        """Update the member of a heartbeat that joins or stays. ``now`` in seconds, on the group's clock.
+        """Update the member of a heartbeat that joins or stays. ``now`` is in seconds, on the group's clock.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
@@ -76,13 +112,13 @@ class ShareGroup:
         member.rack_id = heartbeat.rack_id or member.rack_id
         member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
         member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
-        # Before the session deadline is set, which is in no record.
+        # The members are compared before the session deadline is set: no record contains it.
         if vars(before) != vars(member):
             self._mark_dirty(member.member_id)
         member.session_deadline = now + self.settings.session_timeout
         self._refresh_topics()
         found = metadata_hash(self._subscribed_topics)
-        # Joining counts as a change of topics: a new member has none before.
+        # Joining counts as a change of topics: a new member had none before.
         if before.topics != member.topics or found != self.metadata_hash:
             self._bump(found)
 
@@ -93,16 +129,16 @@ class ShareGroup:
     def advance(self, heartbeat: ShareHeartbeat) -> HeartbeatResult:
         """Compute a new target assignment if needed, and return the member's assignment; None if it has it already."""
         member = self.members[heartbeat.member_id]
-        # States were initialized since the last assignment, perhaps by another member's heartbeat, and neither the
+        # States were initialized since the last assignment, perhaps by another member's heartbeat, while neither the
         # subscriptions nor the topics have changed.
         if self.epoch == self.assignment_epoch and self._readable() != frozenset().union(*self.targets.values()):
             self._bump(self.metadata_hash)
         if self.epoch > self.assignment_epoch:
             self._assign()
         before = member.assigned
-        # There is nothing to revoke, so that the member enters the new epoch with its whole target.
+        # The member enters the new epoch with its whole target, because there is nothing to revoke. In a consumer
+        # group, a member that revokes partitions is held back.
         if member.epoch != self.assignment_epoch:
-            # Unlike in a consumer group, where a member that revokes partitions is held back.
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
             member.assigned = self.targets[member.member_id]
             self._mark_dirty(member.member_id)
@@ -165,8 +201,8 @@ class ShareGroup:
             raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail=full)
         if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
             member = self._find(heartbeat.member_id)
-            # The response with the new epoch may have been lost. Unlike in consumer groups, what the member owns does
-            # not matter: a partition can have several readers.
+            # The response with the new epoch may have been lost. What the member owns doesn't matter, unlike in
+            # consumer groups, because a partition can have several readers.
             if heartbeat.epoch not in (member.epoch, member.previous_epoch):
                 raise BrokerError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -181,11 +217,11 @@ class ShareGroup:
 
     def _remove(self, member: ShareMember) -> None:
         del self.members[member.member_id], self.targets[member.member_id]
-        # Its records need tombstones.
+        # The member's records need tombstones.
         self._mark_dirty(member.member_id)
         self._refresh_topics()
         self._bump(metadata_hash(self._subscribed_topics))
-        # No heartbeat follows that would compute a target.
+        # No heartbeat will follow that computes a target.
         if not self.members:
             self.assignment_epoch = self.epoch
 
@@ -209,7 +245,8 @@ class ShareGroup:
 
     def _assignable(self) -> dict[bytes, frozenset[int]]:
         return {
-            # States can be more than partitions: the topic was deleted and created again while the group was empty.
+            # There can be more states than partitions if the topic was deleted and created again while the group was
+            # empty.
             topic_id: self.states.partitions_of(topic_id).intersection(range(size))
             for topic_id, size in self._subscribed_topics.values()
         }

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiokproto.broker.groups.assignment import TopicIdPartitions, by_topic
 from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH
 from aiokproto.broker.groups.image import Image, Keys, Record, decode_value, encode_value, update
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.groups.share.group import ShareGroup, ShareMember
 from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata, StateTopic, Topics
 from aiokproto.codec.payloads.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -50,16 +49,16 @@ _STABLE = 0
 """The only state of a share member in its record."""
 
 
-def changes(group: ShareGroup, written: Image, wall: int) -> list[Record]:
+def changes(group: ShareGroup, written: Image, wall_ms: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
-        wall: The wall-clock time (ms).
+        wall_ms: The wall-clock time (ms).
     """
     members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
-    return update(written, [*_group_records(group, written, wall), *members])
+    return update(written, [*_group_records(group, written, wall_ms), *members])
 
 
 def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None:
@@ -88,14 +87,14 @@ def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None
     group.restore(members.values(), targets, now)
 
 
-def _group_records(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _group_records(group: ShareGroup, written: Image, wall_ms: int) -> Iterable[tuple[bytes, bytes]]:
     group_id = group.group_id
     if group.epoch > INITIAL_EPOCH:
         metadata = ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
         yield KEYS.encode(ShareGroupMetadataKey(group_id=group_id)), encode_value(metadata)
     if group.assignment_epoch > INITIAL_EPOCH:
         key = KEYS.encode(ShareGroupTargetAssignmentMetadataKey(group_id=group_id))
-        yield key, _encode_assignment_metadata(group, written.get(key), wall)
+        yield key, _encode_assignment_metadata(group, written.get(key), wall_ms)
     if group.states.recorded:
         key = KEYS.encode(ShareGroupStatePartitionMetadataKey(group_id=group_id))
         value = ShareGroupStatePartitionMetadataValue(
@@ -109,7 +108,7 @@ def _group_records(group: ShareGroup, written: Image, wall: int) -> Iterable[tup
         yield key, encode_value(value)
 
 
-def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: int) -> bytes:
+def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall_ms: int) -> bytes:
     if before is not None:
         known = decode_value(ShareGroupTargetAssignmentMetadataValue, before)
         if known.assignment_epoch == group.assignment_epoch:
@@ -118,7 +117,7 @@ def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: i
         ShareGroupTargetAssignmentMetadataValue(
             assignment_epoch=group.assignment_epoch,
             # The epoch of an empty group is set without computing an assignment.
-            assignment_timestamp=wall if group.members else 0,
+            assignment_timestamp=wall_ms if group.members else 0,
         )
     )
 

@@ -1,7 +1,7 @@
-"""Which partitions of a share group have a state at the share coordinator. Only these are assigned to members.
+"""Which partitions of a share group have a state at the share coordinator. Members get only these.
 
-A partition's state goes through three stages, each written to the group's records before the share coordinator is
-called and after it has succeeded, so that another coordinator can continue::
+A partition's state goes through three stages. Each is written to the group's records before the share coordinator is
+called, and after the call has succeeded, so that another coordinator can continue::
 
     start_initializing ──▶ initializing
     mark_initialized   ──▶ initialized
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class StateTopic(NamedTuple):
-    """Partitions of a topic, and its name at the time they were added."""
+    """Partitions of a topic, and the topic's name when they were added."""
 
     name: str
     partitions: frozenset[int]
@@ -35,7 +35,7 @@ class StatePartitionMetadata:
         initializing: Partitions whose states have to be initialized.
         initialized: Partitions that have a state.
         deleting: Topics whose states have to be deleted: name by topic id.
-        recorded: Whether there was ever anything to write. A group without it has no such record.
+        recorded: Whether there was ever anything to write. Before that, the group has no such record.
     """
 
     initializing: Topics = field(default_factory=dict)
@@ -55,7 +55,7 @@ class StatePartitionMetadata:
     def start_initializing(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
         """Add partitions whose states have to be initialized, or reset."""
         self.recorded = True
-        # A deletion that was interrupted is over: the state is about to be reset, which deletes it as well.
+        # An interrupted deletion is over: the state is about to be reset, which deletes it as well.
         self.deleting.pop(topic_id, None)
         _add(self.initializing, topic_id, name, partitions)
 
@@ -82,7 +82,7 @@ class StatePartitionMetadata:
         self.deleting.pop(topic_id, None)
 
     def remove_topic(self, topic_id: bytes) -> bool:
-        """Remove a topic that was deleted. Returns whether anything changed."""
+        """Remove a topic that was deleted. Return whether anything changed."""
         known = [each.pop(topic_id, None) for each in (self.initializing, self.initialized, self.deleting)]
         return any(each is not None for each in known)
 

@@ -8,12 +8,13 @@ A topology consists of subtopologies; each has a task per partition of its input
 *standby* (it replicates the state) or *warm-up* (it restores the state to become active later). The assignor here
 assigns no warm-up tasks.
 
-Epochs. Besides the group, assignment and member epochs there is the topology epoch, which the application chooses: a
-member with an older topology stays, with status STALE_TOPOLOGY; any other topology than the group's is refused. The
-group epoch also grows when the source topics, the validity of the topology or the assignment options change.
+Epochs. Besides the group, assignment and member epochs there is the topology epoch, which the application chooses. A
+member with an older topology stays, with status STALE_TOPOLOGY; any other topology that differs from the group's is
+refused. The group epoch also grows when the source topics, the validity of the topology or the assignment options
+change.
 
-Who writes what. The first member to join gives the topology, which the group then keeps. Internal topics that the
-topology needs are named by the group and created by the heartbeat's handler, with the client's permissions; until they
+Who writes what. The first member to join gives the topology, which the group then keeps. The group names the internal
+topics that the topology needs, and the heartbeat's handler creates them with the client's permissions. Until they
 exist, the group's state is NotReady and no task is assigned.
 
 What can never happen:

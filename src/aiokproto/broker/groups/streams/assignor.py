@@ -1,6 +1,6 @@
 """The "sticky" assignor of streams groups: which member should have which task in which role.
 
-It balances by process first and by thread second, since a process's threads share its memory and disk. Tasks stay
+It balances by process first and by thread second, because a process's threads share its memory and disk. Tasks stay
 where they are or go where their state is, as far as no member gets more than its share: moving a stateful task means
 restoring its state from the changelog.
 """
@@ -35,8 +35,8 @@ def sticky(
         sizes: The number of tasks of each subtopology.
         stateful: The subtopologies that have state. Their tasks are assigned first, so that they are balanced among
             themselves.
-        standbys: The number of standby tasks for each stateful task, each in another process. Where there are too few
-            processes, there are fewer.
+        standbys: The number of standby tasks for each stateful task, each in another process. If there are too few
+            processes, there are fewer standby tasks.
     """
     builder = _AssignmentBuilder(specs)
     if not specs:
@@ -44,7 +44,7 @@ def sticky(
     task_ids = [(subtopology, index) for subtopology, size in sorted(sizes.items()) for index in range(size)]
     with_state = [task_id for task_id in task_ids if task_id[0] in stateful]
     without = [task_id for task_id in task_ids if task_id[0] not in stateful]
-    # Stateful tasks first, against their own total: their load is what processes differ by.
+    # Stateful tasks are assigned first, against their own total, because their load is what processes differ by.
     builder.assign(with_state, TaskRole.ACTIVE, len(with_state))
     builder.assign(without, TaskRole.ACTIVE, len(task_ids))
     for _ in range(standbys):
@@ -83,9 +83,9 @@ class _AssignmentBuilder:
         self, task_id: TaskId, role: TaskRole, previous_role: TaskRole, share: int, remainder: int
     ) -> bool:
         """Assign a task to a member that had it in a role before, if one is below its share. False if none is."""
-        # Counted anew for each task: earlier ones may have used up the remainder.
+        # This is counted for each task, because earlier ones may have used up the remainder.
         above = sum(len(tasks) > share for tasks in self.targets.values())
-        # The remainder of the division is one task more for that many members.
+        # The remainder of the division gives that many members one task more.
         most = share + (above < remainder)
         candidates = [
             each for each in self._previous.get(Task(previous_role, *task_id), ()) if self._can_take(each, task_id)
@@ -97,12 +97,12 @@ class _AssignmentBuilder:
 
     def _assign_to_least_loaded(self, task_id: TaskId, role: TaskRole) -> None:
         candidates = [each for each in self.targets if self._can_take(each, task_id)]
-        # There is no candidate for a standby when every process has the task already.
+        # A standby has no candidate if every process already has the task.
         if candidates:
             self._assign_task(min(candidates, key=self._load), task_id, role)
 
     def _can_take(self, member_id: str, task_id: TaskId) -> bool:
-        """Whether a task is not yet assigned in this member's process."""
+        """Return whether a task isn't assigned yet in this member's process."""
         return self._process[member_id] not in self._processes.get(task_id, ())
 
     def _assign_task(self, member_id: str, task_id: TaskId, role: TaskRole) -> None:
@@ -127,4 +127,4 @@ _PREFERRED_ROLES = {
     TaskRole.STANDBY: (TaskRole.STANDBY, TaskRole.WARMUP, TaskRole.ACTIVE),
     TaskRole.WARMUP: (TaskRole.WARMUP,),
 }
-"""For each role, the previous roles that make a member preferred: it has the task's state."""
+"""The previous roles that make a member preferred for each role: it has the task's state."""

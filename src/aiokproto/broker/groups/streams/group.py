@@ -6,7 +6,7 @@ member to join gives the topology; tasks are assigned once the topics that it ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +16,7 @@ from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, EpochGroup, Group
 from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
 from aiokproto.broker.groups.streams.member import StreamsHeartbeat, StreamsMember, Task, TaskRole, Tasks, Topology
 from aiokproto.broker.groups.streams.topology import ConfiguredTopology, Status, StatusCode, configure, inputs
+from aiokproto.codec.payloads.streams_groups import Subtopology
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -53,7 +54,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         settings: Its options; they can change at any time.
         topology: The topology that the first member gave; None before that.
         configured: The topology with the numbers of partitions, as of the last heartbeat or change of members.
-        validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then, else -1.
+        validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then; otherwise -1.
         last_assignment_configs: The options that the assignor uses, as of ``epoch``.
         endpoint_epoch: Grows when the tasks of a member with an endpoint for interactive queries change.
         shutdown_requested_by: The member that requested that the application shut down; None without one.
@@ -88,12 +89,13 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member = self._get_or_add_member(heartbeat)
         before = member.assigned.keys()
         self._advance(member, heartbeat, now)
-        # There is no record of it: a new coordinator starts without the request.
+        # No record stores the request: a new coordinator starts without it.
         if heartbeat.shutdown:
             self.shutdown_requested_by = member.member_id
-        # A member that joins again may have lost its state, so that it gets its assignment even if that is the same.
+        # A member that joins again may have lost its state, so it gets its assignment even if that is the same.
         changed = heartbeat.joins or member.assigned.keys() != before
-        # Other members route interactive queries by it; responses have the endpoints only when this number has grown.
+        # Other members route interactive queries by the endpoints, which responses contain only when this number has
+        # grown.
         if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
         return StreamsHeartbeatResult(
@@ -107,8 +109,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def check_commit(self, member_id: str, epoch: int, version: int, partitions: Iterable[TopicIdPartition]) -> None:
         """Check that a member can commit offsets for these partitions.
 
-        An older epoch is accepted for the inputs of active tasks that the member has owned since that epoch. Without a
-        member, only an empty group accepts commits.
+        An older epoch is accepted for the inputs of active tasks that the member has owned since that epoch. A request
+        without a member is accepted only by an empty group.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
@@ -136,26 +138,26 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     @property
     def state(self) -> str:
         """The group's state, as StreamsGroupDescribe reports it."""
-        # Before all other states: without its topics a topology has no tasks to be stable with.
+        # This state precedes all others: a topology without its topics has no tasks to be stable with.
         return "NotReady" if self.members and not self.configured.ready else super().state
 
     def subscribed(self, topic: str) -> bool:
         """Return whether the group has members and its topology reads a topic."""
-        read = (name for each in self.topology.subtopologies for name in inputs(each)) if self.topology else ()
+        read = (name for subtopology in self._subtopologies for name in inputs(subtopology))
         return bool(self.members) and topic in read
 
     def partitions(self, member: StreamsMember, role: TaskRole) -> dict[str, list[int]]:
         """Return the partitions that a member reads for its tasks of a role, by topic."""
         found: dict[str, list[int]] = {}
-        for each in self.topology.subtopologies if self.topology is not None else ():
+        for subtopology in self._subtopologies:
             own = sorted(
                 task.partition
                 for task in member.assigned
-                if task.role is role and task.subtopology == each.subtopology_id
+                if task.role is role and task.subtopology == subtopology.subtopology_id
             )
-            for name in inputs(each):
-                # The inputs of a task can have different numbers of partitions: the subtopology has as many tasks as
-                # the largest.
+            for name in inputs(subtopology):
+                # The inputs of a task can have different numbers of partitions. The subtopology has as many tasks as
+                # the largest input has partitions.
                 indexes = [index for index in own if index < self.configured.sizes.get(name, 0)]
                 if indexes:
                     found[name] = indexes
@@ -177,7 +179,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def _is_free(self, wanted: Task, member: StreamsMember) -> bool:
         """Return whether no other member has the task active, and no thread of the same process has it in any role."""
         return not any(
-            # Also in other roles: two threads of a process must not open one state directory.
+            # A task in another role counts too: two threads of a process must not open one state directory.
             task.task_id == wanted.task_id
             and (other.process_id == member.process_id or wanted.role is task.role is TaskRole.ACTIVE)
             for other in self.members.values()
@@ -191,7 +193,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def remove(self, member: StreamsMember) -> None:
         """Remove a member. The shutdown request ends with the last member, so that the application can start again."""
         super().remove(member)
-        # Queries must not be sent to it any more.
+        # Other members must not send it queries any more.
         if member.endpoint is not None:
             self.endpoint_epoch += 1
         if not self.members:
@@ -200,7 +202,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     # ---- internals
 
     def _check_topology(self, topology: Topology | None) -> None:
-        # An older topology is not an error: the member gets status STALE_TOPOLOGY, and tasks of the group's topology.
+        # An older topology isn't an error: the member gets status STALE_TOPOLOGY, and tasks of the group's topology.
         if (
             topology is not None
             and self.topology is not None
@@ -229,7 +231,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             # The first member's topology becomes the group's.
             self.topology, changed = heartbeat.topology, True
         self._refresh_topics()
-        # Part of what the group epoch counts: tasks are assigned, or taken away, when topics appear or disappear.
+        # The group epoch counts this as well: tasks are assigned, or taken away, when topics appear or disappear.
         validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
         inputs_now = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
         if changed or inputs_now != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):
@@ -242,7 +244,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member.session_deadline = now + self.settings.session_timeout
 
     def _update(self, member: StreamsMember, heartbeat: StreamsHeartbeat) -> bool:
-        """Update a member from its heartbeat; returns whether it is new or changed."""
+        """Update a member from its heartbeat, and return whether it is new or changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id
@@ -262,15 +264,14 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     def _assign(self) -> None:
         stateful = frozenset(
-            each.subtopology_id
-            for each in (self.topology.subtopologies if self.topology is not None else ())
-            if each.state_changelog_topics
+            subtopology.subtopology_id for subtopology in self._subtopologies if subtopology.state_changelog_topics
         )
         specs = {
             member_id: MemberSpec(member.process_id, self.targets[member_id])
             for member_id, member in self.members.items()
         }
-        # Without tasks while a topic is missing: members revoke them, rather than process an incomplete input.
+        # The group has no tasks while a topic is missing, so that members revoke them rather than process an incomplete
+        # input.
         tasks = self.configured.tasks if self.configured.ready else {}
         self._set_targets(sticky(specs, tasks, stateful, self.settings.standbys))
 
@@ -285,12 +286,18 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             yield Status(StatusCode.SHUTDOWN_APPLICATION, detail)
 
     def _assignment_epoch(self, member: StreamsMember, partition: TopicIdPartition) -> int:
-        """Return the assignment epoch of the member's active task that reads a partition; else the member epoch."""
+        """Return the assignment epoch of the member's active task that reads a partition; without one the member
+        epoch."""
         name = self.topics.name(partition[0])
-        for each in self.topology.subtopologies if self.topology is not None else ():
-            if name in inputs(each):
-                return member.assigned.get(Task(TaskRole.ACTIVE, each.subtopology_id, partition[1]), member.epoch)
+        for subtopology in self._subtopologies:
+            if name in inputs(subtopology):
+                task = Task(TaskRole.ACTIVE, subtopology.subtopology_id, partition[1])
+                return member.assigned.get(task, member.epoch)
         return member.epoch
+
+    @property
+    def _subtopologies(self) -> Sequence[Subtopology]:
+        return self.topology.subtopologies if self.topology is not None else ()
 
     def _check_same_epoch(self, member: StreamsMember, epoch: int) -> None:
         if epoch != member.epoch:

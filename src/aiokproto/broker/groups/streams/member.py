@@ -47,7 +47,8 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamsHeartbeat:
-    """A StreamsGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts in seconds.
+    """A StreamsGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts are in
+    seconds.
 
     Attributes:
         topology: The topology; only in the heartbeat that joins.
@@ -73,13 +74,13 @@ class StreamsHeartbeat:
 
     @property
     def joins(self) -> bool:
-        """Whether the member joins by it."""
+        """Whether the member joins with this heartbeat."""
         return self.epoch == JOIN_GROUP_MEMBER_EPOCH
 
 
 @dataclass(eq=False)
 class StreamsMember(ReconciledMember[Task]):
-    """A member of a streams group. ``topology_epoch`` is that of the topology with which it joined."""
+    """A member of a streams group. ``topology_epoch`` is the epoch of the topology with which it joined."""
 
     topology_epoch: int = 0
     process_id: str = ""

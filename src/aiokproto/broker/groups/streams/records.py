@@ -47,19 +47,19 @@ _MEMBER_KEYS = (
 )
 
 _FIRST_STATE = 1
-"""The records of streams members number the states from 1, those of consumer members from 0."""
+"""The records of streams members number the states from 1, the records of consumer members from 0."""
 
 
-def changes(group: StreamsGroup, written: Image, wall: int) -> list[Record]:
+def changes(group: StreamsGroup, written: Image, wall_ms: int) -> list[Record]:
     """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group. Of its members, those in ``dirty`` are considered.
+        group: The group. Only members in ``dirty`` are considered.
         written: The image of the group in the topic.
-        wall: The wall-clock time (ms).
+        wall_ms: The wall-clock time (ms).
     """
     members = KEYS.member_records(_MEMBER_KEYS, group, _encode_member)
-    return update(written, [*_group_records(group, written, wall), *members])
+    return update(written, [*_group_records(group, written, wall_ms), *members])
 
 
 def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> None:
@@ -109,7 +109,7 @@ def _restore_state(member: StreamsMember, state: StreamsGroupCurrentMemberAssign
     member.pending_revocation = _decode_tasks(pending_revocation, state.member_epoch)
 
 
-def _group_records(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _group_records(group: StreamsGroup, written: Image, wall_ms: int) -> Iterable[tuple[bytes, bytes]]:
     if group.topology is not None:
         yield KEYS.encode(StreamsGroupTopologyKey(group_id=group.group_id)), encode_value(group.topology)
     yield (
@@ -133,7 +133,7 @@ def _group_records(group: StreamsGroup, written: Image, wall: int) -> Iterable[t
             yield key, before
             return
     value = StreamsGroupTargetAssignmentMetadataValue(
-        assignment_epoch=group.assignment_epoch, assignment_timestamp=wall
+        assignment_epoch=group.assignment_epoch, assignment_timestamp=wall_ms
     )
     yield key, encode_value(value)
 
@@ -228,13 +228,13 @@ def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
     ]
 
 
-def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
-    """Return tasks with their assignment epochs. Records without them: the member epoch."""
+def _decode_tasks(by_role: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
+    """Return tasks with their assignment epochs. For records without them, the member epoch takes their place."""
     found: dict[Task, int] = {}
-    for role, ids in zip(TaskRole, kinds, strict=True):
-        for each in ids:
-            for index, since in with_epochs(each.partitions, each.assignment_epochs, epoch):
-                found[Task(role, each.subtopology_id, index)] = since
+    for role, of_role in zip(TaskRole, by_role, strict=True):
+        for ids in of_role:
+            for index, since in with_epochs(ids.partitions, ids.assignment_epochs, epoch):
+                found[Task(role, ids.subtopology_id, index)] = since
     return found
 
 

@@ -1,9 +1,9 @@
 """Configuring a topology (KIP-1071): the number of its tasks, and the internal topics that it needs.
 
-Kafka Streams names its internal topics, and the coordinator decides their numbers of partitions, in this order:
+Kafka Streams names its internal topics, and the coordinator determines their numbers of partitions, in this order:
 
-1. A repartition topic has the number that the topology requires, or else the maximum of the inputs of the
-   subtopologies that write to it. These can be repartition topics themselves, so this is repeated until none is left.
+1. A repartition topic has the number that the topology requires, or else the maximum of the inputs of the subtopologies
+   that write to it. These can be repartition topics themselves, so this is repeated until none is left.
 2. Copartitioned topics, which are joined, get the same number.
 3. A changelog topic has one partition for each task of its subtopology.
 
@@ -47,9 +47,9 @@ class ConfiguredTopology:
     """A topology with the numbers of partitions of its topics.
 
     Attributes:
-        hash: Hash of the topics that it needs and that exist, to detect changes.
-        sizes: Number of partitions by topic, of source topics and internal topics.
-        tasks: Number of tasks by subtopology.
+        hash: A hash of the topics that it needs and that exist, to detect changes.
+        sizes: The number of partitions of each source topic and internal topic, by name.
+        tasks: The number of tasks by subtopology.
         missing: The internal topics to create.
         error: Why the topology cannot run; None if it can.
     """
@@ -81,21 +81,21 @@ def check(topology: Topology) -> None:
         BrokerError: STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for regular expressions, which Kafka rejects too.
     """
     seen: set[str] = set()
-    for each in topology.subtopologies:
-        if each.source_topic_regex:
+    for subtopology in topology.subtopologies:
+        if subtopology.source_topic_regex:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="source topics by regular expression are not supported")
-        if each.subtopology_id in seen:
-            raise _invalid_topology(f"subtopology {each.subtopology_id!r} is defined twice")
-        seen.add(each.subtopology_id)
-        if not inputs(each):
-            raise _invalid_topology(f"subtopology {each.subtopology_id!r} has no source topics")
-        for changelog in each.state_changelog_topics:
+        if subtopology.subtopology_id in seen:
+            raise _invalid_topology(f"subtopology {subtopology.subtopology_id!r} is defined twice")
+        seen.add(subtopology.subtopology_id)
+        if not inputs(subtopology):
+            raise _invalid_topology(f"subtopology {subtopology.subtopology_id!r} has no source topics")
+        for changelog in subtopology.state_changelog_topics:
             if changelog.partitions:
                 raise _invalid_topology(
                     f"changelog {changelog.name!r} must not set a number of partitions ({changelog.partitions})"
                 )
-        for group in each.copartition_groups:
-            _check_indexes(each, group)
+        for group in subtopology.copartition_groups:
+            _check_indexes(subtopology, group)
 
 
 def inputs(subtopology: Subtopology) -> list[str]:
@@ -105,9 +105,9 @@ def inputs(subtopology: Subtopology) -> list[str]:
 
 def internal(topology: Topology) -> Iterator[TopicInfo]:
     """Return the internal topics of a topology."""
-    for each in topology.subtopologies:
-        yield from each.repartition_source_topics
-        yield from each.state_changelog_topics
+    for subtopology in topology.subtopologies:
+        yield from subtopology.repartition_source_topics
+        yield from subtopology.state_changelog_topics
 
 
 def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
@@ -117,7 +117,8 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     found = {name: topics.find(name) for name in sorted(needed)}
     known = {name: topic for name, topic in found.items() if topic is not None}
     existing = {name: size for name, (_, size) in known.items()}
-    # Of existing topics, also when the topology is invalid: the group must notice the topic that makes it valid.
+    # The hash contains the existing topics even if the topology is invalid: the group must notice the topic that makes
+    # it valid.
     digest = metadata_hash(known)
     try:
         sizes = _partition_counts(topology, existing)
@@ -155,26 +156,28 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
         )
     sizes = {name: existing[name] for name in sources}
     resizable = _size_repartition_topics(topology, sizes)
-    for each in topology.subtopologies:
-        for group in each.copartition_groups:
-            copartitioned = {each.source_topics[index] for index in group.source_topics}
-            copartitioned |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
+    for subtopology in topology.subtopologies:
+        repartition_topics = subtopology.repartition_source_topics
+        for group in subtopology.copartition_groups:
+            copartitioned = {subtopology.source_topics[index] for index in group.source_topics}
+            copartitioned |= {repartition_topics[index].name for index in group.repartition_source_topics}
             _enforce_copartitioning(copartitioned, resizable, sizes)
-    for each in topology.subtopologies:
-        tasks = max(sizes[name] for name in inputs(each))
-        sizes.update((changelog.name, tasks) for changelog in each.state_changelog_topics)
+    for subtopology in topology.subtopologies:
+        tasks = max(sizes[name] for name in inputs(subtopology))
+        sizes.update((changelog.name, tasks) for changelog in subtopology.state_changelog_topics)
     return sizes
 
 
 def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[str]:
-    """Add the sizes of repartition topics; returns those whose size the topology does not fix."""
+    """Add the sizes of repartition topics. Return the topics whose size the topology doesn't fix."""
     infos = {info.name: info for each in topology.subtopologies for info in each.repartition_source_topics}
     sizes.update((name, info.partitions) for name, info in infos.items() if info.partitions)
     resizable = {name for name, info in infos.items() if not info.partitions}
     writers = {
         name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in resizable
     }
-    # Sizes follow the flow of records; each turn resolves at least one topic, or the topology has a cycle or a gap.
+    # Sizes follow the flow of records. Each iteration resolves at least one topic, or the topology has a cycle or a
+    # gap.
     unsized = set(resizable)
     while unsized:
         ready = {
@@ -182,7 +185,7 @@ def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[s
             for name in unsized
             if (upstream := {source for each in writers[name] for source in inputs(each)}) and upstream <= sizes.keys()
         }
-        # A cycle of repartition topics, or one that no subtopology writes to.
+        # These topics form a cycle, or no subtopology writes to one of them.
         if not ready:
             names = ", ".join(sorted(unsized))
             raise _TopicConfigurationError(
@@ -194,7 +197,7 @@ def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[s
 
 
 def _enforce_copartitioning(copartitioned: Iterable[str], resizable: set[str], sizes: dict[str, int]) -> None:
-    """Give copartitioned topics the same number of partitions: that of the fixed ones, or else the maximum."""
+    """Give copartitioned topics the same number of partitions: the number of the fixed ones, or else the maximum."""
     names = sorted(copartitioned)
     fixed = {sizes[name] for name in names if name not in resizable}
     if len(fixed) > 1:

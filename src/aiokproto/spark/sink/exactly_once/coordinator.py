@@ -1,10 +1,10 @@
-"""The driver's part: plans a batch, and commits or aborts it. The package explains why."""
+"""The driver's part: plans a batch, and commits or aborts it. The package's docstring explains why."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from aiokproto.errors import FencedError, KafkaError
 from aiokproto.producer.handed_over import HandedOver
@@ -16,7 +16,6 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     OnLoss,
     Outcome,
     Plan,
-    Record,
     State,
     TransactionLossError,
     batch_record,
@@ -28,38 +27,17 @@ from aiokproto.spark.sink.exactly_once.protocol import (
 )
 from aiokproto.texts import counted
 
+if TYPE_CHECKING:
+    from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
+    from aiokproto.spark.sink.exactly_once.transactions import Transactions
+
 log = logging.getLogger("aiokproto.spark")
 
 
-class StateLog(Protocol):
-    """The state topic, as the coordinator uses it."""
-
-    @property
-    def token(self) -> ProducerId: ...
-    async def ensure(self) -> None: ...
-    async def grants_two_phase(self) -> bool: ...
-    async def acquire(self, known: ProducerId | None = None) -> None: ...
-    async def read(self) -> State: ...
-    async def write(self, *records: Record) -> int: ...
-    @property
-    def snapshot_due(self) -> bool: ...
-    async def write_snapshot(self, state: State, *records: Record) -> None: ...
-
-
-class TaskTransactions(Protocol):
-    """The transactions of tasks, as the coordinator uses them."""
-
-    async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]: ...
-    async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]: ...
-    async def list_open(self, prefix: str) -> list[str]: ...
-    async def is_current(self, name: str, producer: ProducerId) -> bool: ...
-    async def abort(self, names: Sequence[str]) -> None: ...
-
-
 class Coordinator:
-    """Plans, commits and aborts the batches of a prefix. One object makes one of these calls."""
+    """Plans, commits and aborts the batches of a prefix. Each object serves one of these calls."""
 
-    def __init__(self, prefix: str, state: StateLog, transactions: TaskTransactions, on_loss: OnLoss) -> None:
+    def __init__(self, prefix: str, state: StateTopic, transactions: Transactions, on_loss: OnLoss) -> None:
         """``on_loss`` says what to do about a batch that is partly lost."""
         self._prefix = prefix
         self._state = state
@@ -71,12 +49,12 @@ class Coordinator:
 
         Args:
             two_phase: Whether transactions have no timeout; None for "if the brokers grant it".
-            run: The query or job that the tasks work for; None if that is not known, and the plan has to have all.
+            run: The query or job that the tasks work for. None if it's unknown; then the plan has all of them.
 
         Raises:
             TransactionLossError: A batch was decided, and is partly lost.
-            StateError: The state topic is not usable.
-            KafkaError: Brokers do not respond, or refuse a request.
+            StateError: The state topic isn't usable.
+            KafkaError: Brokers don't respond, or refuse a request.
         """
         await self._state.ensure()
         if two_phase is None:
@@ -84,23 +62,24 @@ class Coordinator:
         await self._state.acquire()
         state = await self._roll_forward(await self._state.read())
         kept = state.kept()
-        forgotten = [no_batch_record(self._prefix, one) for one in state.batches if one not in kept.batches]
-        # The free ids are taken out before any task can start: what a killed driver has given away is never free again.
+        forgotten = [no_batch_record(self._prefix, name) for name in state.batches if name not in kept.batches]
+        # Take the free ids out before any task can start, so that an id that a killed driver gave away is never free
+        # again.
         if self._state.snapshot_due:
             await self._state.write_snapshot(State(kept.batches), *forgotten)
         elif state.free or forgotten:
             await self._state.write(*forgotten, free_record(self._prefix, ()))
-        # No intent is open, so no batch has what is.
+        # No intent is open now, so open transactions belong to no batch.
         await self._abort_orphans()
-        done = {one: number for one, number in kept.done().items() if run in (None, one)}
-        offsets = {one: found for one, found in kept.offsets().items() if one in done}
+        done = {name: number for name, number in kept.done().items() if run in (None, name)}
+        offsets = {name: digest for name, digest in kept.offsets().items() if name in done}
         return Plan(self._prefix, self._state.token, state.free, done, two_phase, offsets)
 
     async def _roll_forward(self, state: State) -> State:
-        """Commit the batches that were decided, and return the state after it."""
+        """Commit the batches that were decided, and return the resulting state."""
         batches = dict(state.batches)
         for batch in state.intents:
-            outcomes = [one.outcome for one in await self._transactions.commit(batch.transactions)]
+            outcomes = [ended.outcome for ended in await self._transactions.commit(batch.transactions)]
             batches[batch.run] = resolve(batch, outcomes, self._on_loss)
             await self._state.write(batch_record(self._prefix, batches[batch.run]))
             log.info(
@@ -123,21 +102,21 @@ class Coordinator:
         forget: bool = False,
         offsets: str | None = None,
     ) -> None:
-        """Commit a batch. After an error before the intent nothing is committed; after it the next plan goes on.
+        """Commit a batch. If it fails before the intent, nothing is committed; after it, the next plan continues.
 
         Args:
             token: The token of its plan.
             run: The query or job.
             number: Its number.
-            transactions: Those of its tasks.
-            spare: The free ids of its plan that were not used.
+            transactions: The transactions of its tasks.
+            spare: The free ids of its plan that weren't used.
             forget: Whether no later plan will ask for this run.
-            offsets: Which records the batch has; None if unknown.
+            offsets: The digest of the batch's offsets; None if unknown.
 
         Raises:
             FencedError: Another driver has taken over the prefix. Nothing is committed.
             TransactionLossError: Transactions were aborted meanwhile.
-            KafkaError: Brokers do not respond, or refuse a request.
+            KafkaError: Brokers don't respond, or refuse a request.
         """
         try:
             await self._state.acquire(token)
@@ -152,7 +131,7 @@ class Coordinator:
             await self._check_open(batch)
             await self._state.write(batch_record(self._prefix, batch))
         ended = await self._transactions.commit(transactions)
-        after = resolve(batch, [one.outcome for one in ended], self._on_loss)
+        after = resolve(batch, [result.outcome for result in ended], self._on_loss)
         records = [no_batch_record(self._prefix, run) if forget else batch_record(self._prefix, after)]
         if after.number < number:
             await self._state.write(*records)
@@ -161,7 +140,7 @@ class Coordinator:
                 "taken back, so that Spark writes it again once the query is restarted"
             )
         await self._state.write(*records, free_record(self._prefix, [*self._freed(batch, ended), *spare]))
-        # The batch is committed, whatever happens to the attempts that it does not have.
+        # The batch is committed, so a failure to abort the orphans is only logged.
         try:
             await self._abort_orphans()
         except KafkaError as error:
@@ -171,45 +150,45 @@ class Coordinator:
         """Abort what the tasks of a failed batch have left, unless another driver has taken over the prefix.
 
         Raises:
-            KafkaError: Brokers do not respond, or refuse a request. The next plan aborts it.
+            KafkaError: Brokers don't respond, or refuse a request. The next plan aborts the transactions.
         """
         try:
             await self._state.acquire(token)
-            # Spark calls this while a commit() that it has given up still runs. It has the same token: the coordinator
-            # takes the second of them for a repeat of the first, and gives both the same epoch. The next one is
-            # given to that repeat, too; the one after it is this call's alone.
+            # Spark may call this while a commit() that it has given up still runs, with the same token. The coordinator
+            # takes the second request for a repeat of the first, and gives both the same epoch. The commit() can get
+            # the next epoch, too, but the one after that belongs to this call alone.
             for _ in range(2):
                 await self._state.acquire(self._state.token)
         except FencedError as error:
-            # Also after a commit() that failed: its decisions are for the next plan.
+            # The same happens after a commit() that failed. The next plan handles what it decided.
             log.warning("%s: the next plan aborts what is open: %s", self._prefix, error)
             return
         await self._roll_forward(await self._state.read())
         await self._abort_orphans()
 
     async def _abort_orphans(self) -> None:
-        """Abort all that is open, once no intent is, unless another driver has taken over.
+        """Abort all open transactions, unless another driver has taken over. No intent may be open.
 
         Raises:
-            KafkaError: The coordinators do not list it.
+            KafkaError: The coordinators don't list the transactions.
         """
         orphans = await self._transactions.list_open(self._prefix)
-        # Asked after the list was made: what the tasks of a later plan have opened, and may have been decided, is not
-        # in it, however late this goes on.
+        # Check the driver's id after the list was made. Then the list can't have transactions of a later plan's tasks,
+        # which may have been decided, however late this continues.
         if orphans and await self._transactions.is_current(driver_id(self._prefix), self._state.token):
             await self._transactions.abort(orphans)
 
     def _freed(self, batch: Batch, ended: Sequence[Ended]) -> list[FreeId]:
-        begin = len(task_id(self._prefix, ""))
+        start = len(task_id(self._prefix, ""))
         return [
-            FreeId(transaction.transactional_id[begin:], *one.producer)
-            for transaction, one in zip(batch.transactions, ended, strict=True)
-            if one.producer is not None
+            FreeId(transaction.transactional_id[start:], *result.producer)
+            for transaction, result in zip(batch.transactions, ended, strict=True)
+            if result.producer is not None
         ]
 
     async def _check_open(self, batch: Batch) -> None:
-        still = await self._transactions.still_open(batch.transactions)
-        closed = [one for one in batch.transactions if one not in still]
+        still_open = await self._transactions.still_open(batch.transactions)
+        closed = [transaction for transaction in batch.transactions if transaction not in still_open]
         if closed:
             raise TransactionLossError(
                 f"batch {batch.number} of {batch.run} is not committed: {len(closed)} of its "

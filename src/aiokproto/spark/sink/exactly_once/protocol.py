@@ -16,19 +16,19 @@ from aiokproto.producer.producer_id import ProducerId
 FORMAT = 1
 """The version of the values in the state topic."""
 
-KEPT = 1000
-"""The most queries and jobs that a prefix remembers: those whose batches are the newest."""
+MAX_RUNS = 1000
+"""The maximum number of queries and jobs that a prefix remembers. The ones with the newest batches stay."""
 
 ID_LENGTH = 16
 """The length of a task's id, in hexadecimal digits."""
 
 
 class TransactionLossError(KafkaError):
-    """Transactions of a batch are aborted that were to be committed, or the coordinator does not know them."""
+    """Transactions of a batch that was decided are aborted, or the coordinator doesn't know them."""
 
 
 class StateError(KafkaError):
-    """The state topic is not usable, or has a record that this version cannot read."""
+    """The state topic isn't usable, or has a record that this version can't read."""
 
 
 def driver_id(prefix: str) -> str:
@@ -42,13 +42,13 @@ def task_id(prefix: str, name: str) -> str:
 
 
 def is_task_id(prefix: str, transactional_id: str) -> bool:
-    """Return whether this is the id of a task with this prefix, and not with one that begins so."""
+    """Return whether this is the id of a task with exactly this prefix, and not with a longer one."""
     pattern = rf"{re.escape(prefix)}-[0-9a-f]{{{ID_LENGTH}}}"
     return re.fullmatch(pattern, transactional_id) is not None
 
 
 class FreeId(NamedTuple):
-    """A task's id that nobody uses.
+    """A task's id that no attempt uses.
 
     Attributes:
         name: Its name: the transactional id without the prefix.
@@ -68,9 +68,10 @@ class Batch:
     Attributes:
         run: The id of the query or job.
         number: Its number; -1 before the first.
-        done: Whether all its transactions are committed; otherwise they are to be.
+        done: Whether all its transactions are committed; otherwise they have to be.
         transactions: The transactions of an intent.
-        offsets: Which records it has, as :func:`aiokproto.spark.sink.checkpoint.last_offsets` tells; None if unknown.
+        offsets: A digest that identifies its records, from :func:`aiokproto.spark.sink.checkpoint.last_offsets`; None
+            if unknown.
     """
 
     run: str
@@ -80,7 +81,7 @@ class Batch:
     offsets: str | None = None
 
     def finished(self) -> Batch:
-        """Return the batch once its transactions are committed."""
+        """Return the batch as it is once its transactions are committed."""
         return replace(self, done=True, transactions=())
 
     def taken_back(self) -> Batch:
@@ -94,7 +95,7 @@ class State:
 
     Attributes:
         batches: The last batch of each query or job, the newest one last.
-        free: The ids of tasks that nobody uses.
+        free: The ids of tasks that no attempt uses.
     """
 
     batches: Mapping[str, Batch] = field(default_factory=dict)
@@ -102,14 +103,14 @@ class State:
 
     @property
     def intents(self) -> list[Batch]:
-        """The batches that were decided, and are not done."""
+        """The batches that were decided, but aren't done."""
         return [batch for batch in self.batches.values() if not batch.done]
 
     def kept(self) -> State:
         """Return the state without the oldest queries and jobs, if there are too many."""
-        if len(self.batches) <= KEPT:
+        if len(self.batches) <= MAX_RUNS:
             return self
-        newest = set(list(self.batches)[-KEPT:])
+        newest = set(list(self.batches)[-MAX_RUNS:])
         return State({run: batch for run, batch in self.batches.items() if run in newest or not batch.done}, self.free)
 
     def done(self) -> dict[str, int]:
@@ -117,22 +118,22 @@ class State:
         return {run: batch.number if batch.done else batch.number - 1 for run, batch in self.batches.items()}
 
     def offsets(self) -> dict[str, str]:
-        """Return which records the last batch that is done has, by query, where that is known."""
+        """Return the digest of the offsets of the last batch that is done, by query, if it's known."""
         found = {run: batch.offsets for run, batch in self.batches.items() if batch.done}
         return {run: offsets for run, offsets in found.items() if offsets is not None}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the driver tells the tasks of a batch.
+    """What the driver gives to the tasks of a batch.
 
     Attributes:
         prefix: The prefix of the transactional ids.
-        token: The driver's producer id and epoch: the commit goes on with these.
+        token: The driver's producer id and epoch, with which the commit continues.
         free: The free ids, for first attempts, in the order of partitions.
-        done: The last batch that is done, by query or job.
+        done: The number of the last batch that is done, by query or job.
         two_phase: Whether transactions have no timeout (KIP-939).
-        offsets: Which records the last batch that is done has, by query, where that is known.
+        offsets: The digest of the offsets of that batch, by query, if it's known.
     """
 
     prefix: str
@@ -143,16 +144,17 @@ class Plan:
     offsets: Mapping[str, str] = field(default_factory=dict)
 
     def is_done(self, run: str, number: int, offsets: str | None = None) -> bool:
-        """Return whether a batch is committed, so that Spark runs it again for nothing.
+        """Return whether a batch is committed already, so that its tasks must write nothing.
 
         Args:
             run: The query or job.
             number: The number of the batch.
-            offsets: Which records it has; None if unknown.
+            offsets: The digest of its offsets; None if unknown.
 
         Raises:
-            StateError: A later one is, or one of this number with other records: of a checkpoint that lacks only the
-                last batch, Spark plans one of the same number, with what is there now.
+            StateError: A later batch is committed, or one with this number and other records. The second happens with a
+                checkpoint that lacks only the last batch: Spark plans a batch with the same number, with the records
+                that are there now.
         """
         done = self.done.get(run, -1)
         if number > done:
@@ -172,12 +174,15 @@ class Plan:
 
 
 Record = tuple[bytes, bytes | None]
-"""Key and value; a value of None removes the key."""
+"""Key and value. A value of None removes the key."""
 
 
 def batch_record(prefix: str, batch: Batch) -> Record:
     """Return the record of a query's or job's last batch."""
-    transactions = [[one.transactional_id.removeprefix(f"{prefix}-"), *one[1:]] for one in batch.transactions]
+    transactions = [
+        [transaction.transactional_id.removeprefix(f"{prefix}-"), *transaction[1:]]
+        for transaction in batch.transactions
+    ]
     value = {"version": FORMAT, "batch": batch.number, "done": batch.done, "transactions": transactions}
     return _json({"prefix": prefix, "run": batch.run}), _json({**value, "offsets": batch.offsets})
 
@@ -193,7 +198,7 @@ def free_record(prefix: str, free: Sequence[FreeId]) -> Record:
 
 
 def snapshot_record(prefix: str, state: State) -> Record:
-    """Return the record of a whole state without intents: what is before it does not count any more."""
+    """Return the record of a whole state without intents, which replaces all records before it."""
     offsets = state.offsets()
     done = [(run, number, offsets.get(run)) for run, number in state.done().items()]
     value = {"version": FORMAT, "done": done, "free": list(state.free)}
@@ -201,17 +206,17 @@ def snapshot_record(prefix: str, state: State) -> Record:
 
 
 class StateReader:
-    """What the records of the state topic, in order, say about a prefix. Of each key the last one counts.
+    """Computes the state of a prefix from the records of the state topic, in order. The last record of a key counts.
 
     Attributes:
-        has_snapshot: Whether one of them has the whole state.
+        has_snapshot: Whether one of the records has the whole state.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._batches: dict[str, Batch] = {}
         self._free: tuple[FreeId, ...] = ()
-        # Records that are not understood, until someone removes them.
+        # Records that can't be read, by key, until someone removes them.
         self._damaged: dict[bytes, StateError] = {}
         self.has_snapshot = False
 
@@ -223,7 +228,7 @@ class StateReader:
         try:
             self._add(key, value)
         except StateError as error:
-            # Someone has removed it.
+            # If the value is None, the record was removed, and its key doesn't matter.
             if value is not None:
                 self._damaged[key] = error
 
@@ -232,7 +237,7 @@ class StateReader:
         if name.get("prefix") != self._prefix:
             return
         run = name.get("run")
-        # Whatever comes of this record, an older one of the key does not count.
+        # Drop the older record of the key, even if this one can't be read.
         if run is not None:
             self._batches.pop(run, None)
         if value is None:
@@ -259,7 +264,7 @@ class StateReader:
         """Return the state.
 
         Raises:
-            StateError: A record is not one of this sink.
+            StateError: A record isn't one of this sink.
         """
         for error in self._damaged.values():
             raise error
@@ -299,7 +304,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 class Outcome(Enum):
-    """What became of a transaction that was to be committed."""
+    """What became of a transaction that had to be committed."""
 
     COMMITTED = auto()
     ABORTED = auto()
@@ -312,7 +317,7 @@ class Ended(NamedTuple):
 
     Attributes:
         outcome: Whether it is committed.
-        producer: The producer id and epoch that its id has now; None if they are not known.
+        producer: The producer id and epoch that its id has now; None if unknown.
     """
 
     outcome: Outcome
@@ -320,25 +325,26 @@ class Ended(NamedTuple):
 
 
 class OnLoss(Enum):
-    """What to do about a batch of which some transactions are committed and others lost."""
+    """What to do about a batch if some of its transactions are committed and others are lost."""
 
     FAIL = "fail"
     REWRITE = "rewrite"
-    """Take the intent back: Spark writes the batch again, and the rows that were committed are there twice."""
+    """Take the intent back. Spark writes the batch again, so the rows that were committed are there twice."""
     SKIP = "skip"
-    """Go on: the rows of the lost transactions are missing."""
+    """Continue. The rows of the lost transactions are missing."""
 
 
 def resolve(batch: Batch, outcomes: Sequence[Outcome], on_loss: OnLoss) -> Batch:
     """Return what a batch with an intent has become.
 
     Raises:
-        TransactionLossError: Transactions are lost, others are not, and nobody has said what to do.
+        TransactionLossError: Some transactions are lost, others aren't, and the options don't say what to do.
     """
-    lost = [one for one, outcome in zip(batch.transactions, outcomes, strict=True) if outcome is not Outcome.COMMITTED]
+    ended = zip(batch.transactions, outcomes, strict=True)
+    lost = [transaction for transaction, outcome in ended if outcome is not Outcome.COMMITTED]
     if not lost:
         return batch.finished()
-    # Nothing of it is visible or will be. Not so if one is unknown: it may have been committed long ago.
+    # If all are aborted, no row is or will be visible. An unknown one may have been committed long ago.
     if all(outcome is Outcome.ABORTED for outcome in outcomes) or on_loss is OnLoss.REWRITE:
         return batch.taken_back()
     if on_loss is OnLoss.SKIP:

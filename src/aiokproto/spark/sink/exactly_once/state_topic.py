@@ -1,12 +1,13 @@
 """The state topic: read up to its end, and written in transactions of the driver's transactional id.
 
-Each record is written in a transaction, since only those are fenced: the coordinator refuses them to a driver after
-which another one has acquired the id. Reading waits until no transaction is open before the end that the topic has at
-the start. So whoever has acquired the id, and then reads, sees all that earlier drivers have committed.
+Each record is written in a transaction because only transactions are fenced: the coordinator refuses them to a driver
+once another driver has acquired the id. A read notes the end of the topic first, and waits until no transaction before
+it is open. So a driver that has acquired the id, and then reads, sees everything that earlier drivers have committed.
 
-What a driver reads does not grow with the history of the topic. Each prefix has a snapshot of its state in it, and
-reading begins there. A driver that has read more than :data:`SNAPSHOT_AFTER` records writes a new one. Compaction is
-not enough, which removes the old ones: it leaves the newest segment alone, and comes when brokers have time.
+The number of records that a driver reads doesn't grow with the history of the topic. Each prefix has a snapshot of its
+state in the topic, and a read starts there. A driver that has read more than :data:`SNAPSHOT_AFTER` records writes a
+new one. Compaction, which removes the old records, isn't enough: it leaves the newest segment alone, and runs when
+brokers have time.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.offsets import GroupOffsets
 from aiokproto.producer.producer_id import ProducerId
 from aiokproto.producer.transaction_requests import AddPartitionsExchange, EndTxnExchange, InitExchange
 from aiokproto.producer.transactional_id import TransactionalId
@@ -49,16 +51,15 @@ from aiokproto.spark.sink.exactly_once.protocol import (
     driver_id,
     snapshot_record,
 )
-from aiokproto.spark.sink.exactly_once.snapshot_offset import SnapshotOffset
-from aiokproto.types import TopicPartition
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.spark")
 
 TIMEOUT_MS = 15_000
-"""The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, others wait so long."""
+"""The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, others wait this long."""
 
 SNAPSHOT_AFTER = 100
-"""The most records to read, of all prefixes, before a new snapshot is written: some 30 batches."""
+"""A new snapshot is written if more records than this were read, of all prefixes: some 30 batches."""
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 """``max.message.bytes`` of a new state topic: an intent with some 200,000 transactions."""
@@ -66,7 +67,8 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 CONFIGS = {
     "cleanup.policy": "compact",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
-    # The newest segment is not compacted, and who has no snapshot reads it: with Kafka's defaults it has a gigabyte.
+    # Keep segments small: the newest one isn't compacted, and a driver without a snapshot reads all of it. With Kafka's
+    # defaults it would have a gigabyte.
     "segment.bytes": str(2 * MAX_MESSAGE_BYTES),
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "3600000",
@@ -74,9 +76,9 @@ CONFIGS = {
 """The configuration of a new state topic."""
 
 _TOPIC = 2
-"""The type of topics in DescribeConfigs."""
+"""The resource type of topics in DescribeConfigs."""
 _V1, _V2 = 11, 12
-"""The last version of Produce that does not add the partition to the transaction (KIP-890), and the one that does."""
+"""The last version of Produce that doesn't add the partition to the transaction, and the first that does (KIP-890)."""
 
 
 class StateTopic:
@@ -97,7 +99,7 @@ class StateTopic:
         self._v2 = False
         self._snapshot = SnapshotOffset(cluster, topic, prefix)
         self._records_read = 0
-        # Of the next record, in version 1, where the epoch stays.
+        # The sequence number of the next record. It counts with transactions V1 only, where the epoch stays.
         self._sequence = 0
 
     @property
@@ -106,25 +108,25 @@ class StateTopic:
         return self._id.identity.producer
 
     async def grants_two_phase(self) -> bool:
-        """Return whether the brokers grant two-phase commit to this prefix (KIP-939). Fences the driver before.
+        """Return whether the brokers grant two-phase commit to this prefix (KIP-939). It fences the driver before.
 
         Raises:
-            KafkaError: The coordinator does not respond.
+            KafkaError: The coordinator doesn't respond.
         """
-        asking = InitExchange(self._id.name, TIMEOUT_MS, None, two_phase=True)
+        exchange = InitExchange(self._id.name, TIMEOUT_MS, None, two_phase=True)
         try:
-            await self._id.send(asking, "InitProducerId")
+            await self._id.send(exchange, "InitProducerId")
         except (AuthorizationError, UnsupportedVersionError) as error:
             log.debug("no two-phase commit: %s", error)
             return False
         return True
 
     async def acquire(self, known: ProducerId | None = None) -> None:
-        """Acquire the driver's id: fences all others, or continues as the one that has the token ``known``.
+        """Acquire the driver's id, and fence all other drivers; or continue as the driver with the token ``known``.
 
         Raises:
-            FencedError: Another driver has acquired it since.
-            KafkaError: The coordinator does not respond, or does not let the client use the id.
+            FencedError: Another driver has acquired the id since.
+            KafkaError: The coordinator doesn't respond, or doesn't let the client use the id.
         """
         self._id.current = known
         await self._id.initialize()
@@ -134,11 +136,11 @@ class StateTopic:
     # -- the topic
 
     async def ensure(self) -> None:
-        """Create the topic if it does not exist, and check it otherwise.
+        """Create the topic if it doesn't exist, and check it otherwise.
 
         Raises:
-            StateError: It has more than one partition, or drops records.
-            KafkaError: It cannot be created.
+            StateError: The topic has more than one partition, or drops records.
+            KafkaError: The topic can't be created.
         """
         try:
             info = await self._cluster.topic(self._topic)
@@ -179,8 +181,8 @@ class StateTopic:
                 check(result.error_code, f"creating stateTopic={self._topic}", result.error_message, asked)
             except TopicExistsError:
                 pass
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        async with deadline_at(deadline, lambda: f"stateTopic={self._topic} was created, and no broker knows it"):
             attempt = 0
             while not await self._is_known():
                 attempt += 1
@@ -199,39 +201,40 @@ class StateTopic:
         """Return the state that was committed before this call.
 
         Raises:
-            StateError: A record cannot be read.
-            DeadlineError: A transaction stays open, or the leader does not respond.
-            KafkaError: The topic cannot be read.
+            StateError: A record can't be read.
+            DeadlineError: A transaction stays open, or the leader doesn't respond.
+            KafkaError: The topic can't be read.
         """
         end = await self._end()
-        begin = await self._snapshot.load()
-        reader = await self._read(0 if begin is None or begin >= end else begin, end)
-        # The topic is another one than that whose offset this was.
-        if begin is not None and not reader.has_snapshot:
+        snapshot = await self._snapshot.load()
+        reader = await self._read(0 if snapshot is None or snapshot >= end else snapshot, end)
+        # If there is no snapshot, the offset belongs to an earlier topic with this name.
+        if snapshot is not None and not reader.has_snapshot:
             reader = await self._read(0, end)
         return reader.state()
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether the next driver would read too much, without a new snapshot."""
+        """Whether the next driver would read too many records without a new snapshot."""
         return self._records_read > SNAPSHOT_AFTER
 
-    async def _read(self, begin: int, end: int) -> StateReader:
-        where = TopicPartition(self._topic, 0)
+    async def _read(self, start: int, end: int) -> StateReader:
+        partition = TopicPartition(self._topic, 0)
         reader = StateReader(self._prefix)
         self._records_read = 0
         consumer = Consumer(**self._connection, auto_offset_reset="earliest", isolation_level="read_committed")
         async with consumer:
-            consumer.assign(where)
-            consumer.seek(where, begin)
-            at, before = 0.0, -1
-            while (position := await consumer.position(where)) < end:
+            consumer.assign(partition)
+            consumer.seek(partition, start)
+            give_up_at, before = 0.0, -1
+            while (position := await consumer.position(partition)) < end:
                 if position > before:
-                    at, before = asyncio.get_running_loop().time() + self._cluster.config.api_timeout, position
-                for one in await consumer.poll(timeout_ms=100, max_records=10_000):
-                    reader.add(one.key, one.value)
+                    give_up_at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+                    before = position
+                for record in await consumer.poll(timeout_ms=100, max_records=10_000):
+                    reader.add(record.key, record.value)
                     self._records_read += 1
-                if asyncio.get_running_loop().time() > at:
+                if asyncio.get_running_loop().time() > give_up_at:
                     raise DeadlineError(
                         f"stateTopic={self._topic} could not be read up to offset {end}: a transaction stays open in it"
                     )
@@ -249,26 +252,26 @@ class StateTopic:
     # -- writing
 
     async def write_snapshot(self, state: State, *records: Record) -> None:
-        """Write records and then a snapshot, all or none, as :meth:`write`; the next driver reads from there on.
+        """Write records and then a snapshot, all or none, as :meth:`write`. The next driver starts reading there.
 
         Raises:
             FencedError: Another driver has acquired the id.
-            KafkaError: They were refused, or there is no response.
+            KafkaError: The records were refused, or there is no response.
         """
         base = await self.write(*records, snapshot_record(self._prefix, state))
-        # Unknown if the leader had the records already, from an attempt whose response was lost.
+        # The offset is unknown if the leader had the records already, from an attempt whose response was lost.
         if base >= 0:
             await self._snapshot.store(base + len(records))
 
     async def write(self, *records: Record) -> int:
-        """Write records, all or none. After an error nothing is known: the next driver reads what was written.
+        """Write records, all or none. After an error the outcome is unknown; the next driver reads what was written.
 
         Returns:
-            The offset of the first one; -1 if it is not known.
+            The offset of the first record; -1 if unknown.
 
         Raises:
             FencedError: Another driver has acquired the id.
-            KafkaError: They were refused, or there is no response.
+            KafkaError: The records were refused, or there is no response.
         """
         if self._id.request_lost:
             await self._id.initialize()
@@ -295,7 +298,7 @@ class StateTopic:
             is_transactional=True,
         )
         for key, value in records:
-            builder.append(current().wall(), key, value, [])
+            builder.append(current().milliseconds(), key, value, [])
         data = PartitionProduceData(index=0, records=bytes(builder.close()))
         request = ProduceRequest(
             transactional_id=self._id.name,
@@ -304,10 +307,12 @@ class StateTopic:
             topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
         )
         situation = Situation(ProduceRequest.api_key, idempotent=True, transactional=True)
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure: KafkaError | None = None
         attempt = 0
-        async with deadline_at(at, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"):
+        async with deadline_at(
+            deadline, lambda: f"stateTopic={self._topic} was not written: {failure or 'no response'}"
+        ):
             while True:
                 found = await self._attempt(request)
                 if isinstance(found, int):
@@ -315,7 +320,7 @@ class StateTopic:
                 failure = found
                 if classify(failure, situation) is Action.ACCEPT:
                     return -1
-                # The batch is the same, so the leader appends it once.
+                # Retry with the same batch, which the leader appends only once.
                 if classify(failure, situation) not in RETRIED:
                     raise failure
                 attempt += 1
@@ -337,3 +342,49 @@ class StateTopic:
             return result.base_offset
         asked = self._cluster.asked(ProduceRequest, self._topic, transactional_id=self._id.name)
         return error_for(result.error_code, context, result.error_message, asked)
+
+
+class SnapshotOffset:
+    """Where the state topic has the newest snapshot of a prefix, as far as it's known.
+
+    It's the committed offset of a group that has no members: it needs no other topic, the next driver finds it wherever
+    that runs, and it goes with the state topic. It's a hint. Any snapshot at or after it is the whole state at its
+    time, so an old offset only means that more is read, and without one everything is read. So it's committed after the
+    transaction, outside of it, and no failure here fails a batch.
+    """
+
+    def __init__(self, cluster: ClusterClient, topic: str, prefix: str) -> None:
+        self._cluster = cluster
+        self._partition = TopicPartition(topic, 0)
+        # The group has the name of the driver's transactional id.
+        self._group = GroupOffsets(cluster, driver_id(prefix))
+
+    async def load(self) -> int | None:
+        """Return the offset; None if there is none, or if it can't be read."""
+        try:
+            found = await self._group.lookup([self._partition], None, self._deadline())
+        except KafkaError as error:
+            self._log("is read as a whole", error)
+            return None
+        for failure in found.failures.values():
+            self._log("is read as a whole", failure)
+        committed = found.found.get(self._partition)
+        return None if committed is None else committed.offset
+
+    async def store(self, offset: int) -> None:
+        """Remember the offset of a snapshot that is committed."""
+        try:
+            result = await self._group.commit({self._partition: OffsetAndMetadata(offset)}, None, self._deadline())
+        except KafkaError as error:
+            self._log("will be read from an older snapshot", error)
+            return
+        if code := result.codes[self._partition]:
+            log.debug("group %s: the offset of a snapshot is not committed: %s", self._group.group_id, code.name)
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+
+    def _log(self, consequence: str, error: KafkaError) -> None:
+        # Permission for the group is optional.
+        level = logging.DEBUG if isinstance(error, AuthorizationError) else logging.WARNING
+        log.log(level, "stateTopic=%s %s: %s", self._partition.topic, consequence, error)

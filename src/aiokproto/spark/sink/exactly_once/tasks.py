@@ -1,7 +1,7 @@
 """Writes the rows of a task in a transaction, which the driver ends.
 
-A producer lives as long as the task: its transactional id is that of this attempt. If the task fails, it aborts its
-transaction; if its process is killed, the driver does, or the timeout.
+The producer lives as long as the task, and has the transactional id of this attempt. If the task fails, the producer
+aborts the transaction. If its process is killed, the driver or the timeout does.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOSE_MS = 5000
-"""The longest time to abort the transaction of a task that fails (ms): after it the driver aborts it."""
+"""The longest time to abort the transaction of a task that fails (ms). After that the driver aborts it."""
 
 
 def new_name() -> str:
-    """Return the name of an id that nobody else has."""
+    """Return a random name for an id, which no other attempt has."""
     return secrets.token_hex(ID_LENGTH // 2)
 
 
@@ -44,27 +44,27 @@ async def start_producer(
     plan: Plan,
     free: FreeId | None,
 ) -> Producer:
-    """Start a producer with a free id, or with a new one if there is none, or another attempt has used it.
+    """Start a producer with a free id, or with a new one if there is none or another attempt has used it.
 
     Args:
-        cluster: Asks for the state of the free id.
-        options: The producer's.
-        transactions: The timeout of its transactions.
+        cluster: The client that requests the state of the free id.
+        options: The options of the producer.
+        transactions: They have the timeout of its transactions.
         plan: The plan of the batch.
         free: The free id, for a first attempt.
 
     Raises:
-        KafkaError: No broker can be reached, or they reject this client or the transactional id.
+        KafkaError: No broker can be reached, or the brokers reject this client or the transactional id.
     """
     if free is None:
         return await _start(options, transactions, plan, new_name())
-    name, asking = task_id(plan.prefix, free.name), Transactions(cluster, transactions.timeout_ms)
-    if not await asking.is_current(name, ProducerId(free.producer_id, free.epoch)):
+    name, states = task_id(plan.prefix, free.name), Transactions(cluster, transactions.timeout_ms)
+    if not await states.is_current(name, ProducerId(free.producer_id, free.epoch)):
         return await _start(options, transactions, plan, new_name())
     producer = await _start(options, transactions, plan, free.name)
-    # Otherwise one came in between. If that one is committed, its id must not get another transaction: who looks for
-    # the outcome would find that of the last.
-    if await asking.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
+    # If the epoch is another one, another attempt came in between. If its transaction is committed, the id must not get
+    # another one: the driver would take the new one's outcome for it.
+    if await states.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
         return producer
     await producer.close()
     return await _start(options, transactions, plan, new_name())
@@ -93,31 +93,31 @@ def write_transaction(
     """Write the rows of a task in a transaction with a free id, or a new one, and leave it open.
 
     Returns:
-        The number of rows, and of bytes in their keys and values, and the transaction; None if there are no rows.
+        The number of rows, the bytes of their keys and values, and the transaction, which is None if there are no rows.
 
     Raises:
-        WriteError: A row was not written; the text has its number in the task, its topic, and the reason.
-        KafkaError: No broker can be reached, or they reject this client or the transactional id.
+        WriteError: A row wasn't written. The text has its number in the task, its topic, and the reason.
+        KafkaError: No broker can be reached, or the brokers reject this client or the transactional id.
     """
     first = next((batch for batch in batches if len(batch)), None)
-    # The coordinator knows no transaction without rows.
+    # Don't start a transaction without rows, which the coordinator wouldn't know.
     if first is None:
         return 0, 0, None
     cluster = worker.cluster(transactions.connection)
     producer = worker.start(start_producer(cluster, options, transactions, plan, free)).result()
     try:
-        transaction = worker.start(_begin(producer)).result()
+        transaction = worker.start(_start_transaction(producer)).result()
         writing = Writing(producer, transaction, options)
         writing.write_all(worker, chain([first], batches))
         handed_over = worker.start(_hand_over(transaction)).result()
     finally:
-        # It aborts what was not handed over.
+        # Closing aborts the transaction unless it was handed over.
         with suppress(KafkaError):
             worker.start(producer.close(CLOSE_MS)).result()
     return writing.rows, writing.size, handed_over
 
 
-async def _begin(producer: Producer[bytes, bytes]) -> Transaction[bytes, bytes]:
+async def _start_transaction(producer: Producer[bytes, bytes]) -> Transaction[bytes, bytes]:
     return await producer.transaction().__aenter__()
 
 

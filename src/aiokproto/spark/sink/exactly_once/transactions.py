@@ -24,8 +24,8 @@ A = TypeVar("A")
 
 log = logging.getLogger("aiokproto.spark")
 
-AT_ONCE = 64
-"""The most transactions that are ended at the same time."""
+MAX_CONCURRENT = 64
+"""Maximum number of transactions that are ended at the same time."""
 
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
 _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
@@ -40,24 +40,24 @@ class Transactions:
         self._timeout_ms = timeout_ms
 
     async def still_open(self, transactions: Sequence[HandedOver]) -> list[HandedOver]:
-        """Return those that can still be committed.
+        """Return the transactions that can still be committed.
 
         Raises:
-            KafkaError: A coordinator does not respond, or does not let the client see a transaction.
+            KafkaError: A coordinator doesn't respond, or doesn't let the client see a transaction.
         """
-        states = await self._describe([one.transactional_id for one in transactions])
+        states = await self._describe([transaction.transactional_id for transaction in transactions])
         return [
-            one
-            for one, state in zip(transactions, states, strict=True)
+            transaction
+            for transaction, state in zip(transactions, states, strict=True)
             if state.transaction_state == "Ongoing"
-            and (state.producer_id, state.producer_epoch) == (one.producer_id, one.epoch)
+            and (state.producer_id, state.producer_epoch) == (transaction.producer_id, transaction.epoch)
         ]
 
     async def commit(self, transactions: Sequence[HandedOver]) -> list[Ended]:
-        """Commit transactions, also if an earlier call has done so; what became of each.
+        """Commit transactions, and return what became of each. It can be repeated for the same transactions.
 
         Raises:
-            KafkaError: A coordinator does not respond, or does not let the client end a transaction: call it again.
+            KafkaError: A coordinator doesn't respond, or doesn't let the client end a transaction. Call it again.
         """
         return await _each(self._commit, transactions)
 
@@ -66,12 +66,12 @@ class Transactions:
             producer = await end_handed_over(self._cluster, transaction, commit=True)
         except AuthorizationError:
             raise
-        # Refused: the coordinator says which state forbids it.
+        # The coordinator refused it. Ask for the state that forbids it.
         except BrokerError as error:
             (state,) = await self._describe([transaction.transactional_id])
             outcome = Outcome.UNKNOWN
             if state.producer_id == transaction.producer_id:
-                # Ids of decided transactions are not used again, so its last transaction is this one.
+                # No attempt uses the id of a decided transaction again, so the id's last transaction is this one.
                 outcome = Outcome.COMMITTED if state.transaction_state in _COMMITTED else outcome
                 outcome = Outcome.ABORTED if state.transaction_state in _ABORTED else outcome
             log.warning("%s; its state is %r: %s", error, state.transaction_state, outcome.name.lower())
@@ -79,22 +79,22 @@ class Transactions:
         return Ended(Outcome.COMMITTED, producer)
 
     async def is_current(self, name: str, producer: ProducerId) -> bool:
-        """Return whether nobody has acquired an id since it has had this producer id and epoch.
+        """Return whether an id still has this producer id and epoch, so no other producer has acquired it.
 
         Raises:
-            KafkaError: The coordinator does not respond, or does not let the client see the id.
+            KafkaError: The coordinator doesn't respond, or doesn't let the client see the id.
         """
         (state,) = await self._describe([name])
         return (state.producer_id, state.producer_epoch) == producer
 
     async def _describe(self, names: Sequence[str]) -> list[TransactionState]:
-        """Return the state of each id; an id that the coordinator does not know has none."""
+        """Return the state of each id. The state of an id that the coordinator doesn't know has only defaults."""
         situation = Situation(DescribeTransactionsRequest.api_key)
-        at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
+        deadline = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         failure = "no response"
         found: dict[str, TransactionState] = {}
         attempt = 0
-        async with deadline_at(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
+        async with deadline_at(deadline, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
             while left := [name for name in names if name not in found]:
                 if attempt:
                     await asyncio.sleep(self._cluster.backoff.delay(attempt))
@@ -116,7 +116,7 @@ class Transactions:
         """Return the ids of all tasks with a prefix that have an open transaction.
 
         Raises:
-            KafkaError: The coordinators do not list them.
+            KafkaError: The coordinators don't list them.
         """
         request = ListTransactionsRequest(state_filters=["Ongoing"])
         try:
@@ -125,11 +125,11 @@ class Transactions:
             log.warning("orphaned transactions of some brokers stay open until the next batch: %s", error)
             response = error.response
         check(response.error_code, "ListTransactions")
-        names = [one.transactional_id for one in response.transaction_states]
+        names = [state.transactional_id for state in response.transaction_states]
         return [name for name in names if is_task_id(prefix, name)]
 
     async def abort(self, names: Sequence[str]) -> None:
-        """Abort the open transactions of these ids. What cannot be aborted now is logged."""
+        """Abort the open transactions of these ids. Log the ones that can't be aborted now."""
         await _each(self._abort, names)
 
     async def _abort(self, name: str) -> None:
@@ -142,16 +142,16 @@ class Transactions:
 
 
 async def _each(call: Callable[[A], Awaitable[T]], arguments: Iterable[A]) -> list[T]:
-    """Call it for each, some at a time; once all have ended, raise the first failure."""
-    limit = asyncio.Semaphore(AT_ONCE)
+    """Call a function with each argument, some at a time. Once all calls have ended, raise the first failure."""
+    limit = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def one(argument: A) -> T:
+    async def limited(argument: A) -> T:
         async with limit:
             return await call(argument)
 
-    ended = await asyncio.gather(*map(one, arguments), return_exceptions=True)
+    results = await asyncio.gather(*map(limited, arguments), return_exceptions=True)
     done: list[T] = []
-    for result in ended:
+    for result in results:
         if isinstance(result, BaseException):
             raise result
         done.append(result)

@@ -1,41 +1,49 @@
 """The classes that Spark calls for writes with ``semantics=exactly_once``.
 
-For a batch of a stream Spark makes a writer on the driver, pickles it into the tasks, and makes another one, in another
-process, to commit. For a ``df.write`` it pickles the same one for both. In either case a writer is pickled before the
-first task starts, and only then: that is when a batch is planned.
+For a batch of a stream Spark creates a writer on the driver, pickles it into the tasks, and creates another one, in
+another process, to commit. For a ``df.write`` it pickles the same writer for both. In either case a writer is pickled
+before the first task starts, and only then, so that is when a batch is planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from aiokproto.cluster import ClusterClient
+from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
 from aiokproto.errors import KafkaError
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
+from aiokproto.spark.connection import client_config
+from aiokproto.spark.credentials import client_options
 from aiokproto.spark.entry_points import without_traceback
-from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary
-from aiokproto.spark.sink.exactly_once import driver
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
-from aiokproto.spark.sink.exactly_once.protocol import FreeId, Plan
+from aiokproto.spark.sink.exactly_once.protocol import FreeId, OnLoss, Plan
+from aiokproto.spark.sink.exactly_once.state_topic import StateTopic
 from aiokproto.spark.sink.exactly_once.tasks import write_transaction
+from aiokproto.spark.sink.exactly_once.transactions import Transactions
 from aiokproto.spark.sink.options import TransactionOptions, WriteOptions
 from aiokproto.spark.sink.rows import from_rows
-from aiokproto.spark.sink.stream_writer import HAS_ARROW, StreamWriter
 from aiokproto.spark.sink.tasks import WriteError
+from aiokproto.spark.sink.writers import HAS_ARROW, StreamWriter, WrittenRows, logger, summary
 from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""The properties in which Spark tells a task its query and batch."""
+"""The properties in which Spark gives a task its query and batch."""
 
 
 @dataclass
@@ -45,10 +53,10 @@ class WrittenTransaction(WrittenRows):
     Attributes:
         token: The token of the plan.
         run: The query or job.
-        spare: The free id that the task was given and did not use.
+        spare: The free id that the task got but didn't use.
         others: The free ids of the plan, in the message of the first partition.
         transaction: The transaction; None if the task has no rows.
-        skipped: Whether the batch was committed before, and the rows were not written.
+        skipped: Whether the batch was committed before, so the rows weren't written.
     """
 
     token: ProducerId
@@ -57,6 +65,24 @@ class WrittenTransaction(WrittenRows):
     others: Sequence[FreeId]
     transaction: HandedOver | None
     skipped: bool
+
+
+def _coordinate(options: TransactionOptions, call: Callable[[Coordinator], Awaitable[T]]) -> T:
+    """Call a method of a coordinator, which gets a client of its own.
+
+    The caller may be in a notebook, whose thread has a running event loop, so it runs in a separate thread.
+    """
+
+    async def run() -> T:
+        REPORTED_ELSEWHERE.set(True)
+        connection = client_options(options.connection)
+        async with ClusterClient(client_config(options.connection)) as cluster:
+            state = StateTopic(cluster, connection, options.state_topic, options.prefix)
+            transactions = Transactions(cluster, options.timeout_ms)
+            return await call(Coordinator(options.prefix, state, transactions, OnLoss(options.on_loss)))
+
+    with ThreadPoolExecutor(1, "aiokproto-commit") as executor:
+        return executor.submit(lambda: asyncio.run(run())).result()
 
 
 class _Planned:
@@ -69,7 +95,7 @@ class _Planned:
     def __getstate__(self) -> dict[str, Any]:
         if self._plan is None:
             two_phase, run = self._transactions.two_phase, self._run
-            self._plan = driver.run(self._transactions, lambda coordinator: coordinator.plan(two_phase, run))
+            self._plan = _coordinate(self._transactions, lambda coordinator: coordinator.plan(two_phase, run))
         return dict(vars(self))
 
 
@@ -85,7 +111,8 @@ def _write(
     assert transactions is not None, "the sink is transactional"
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
-    # One message is enough: in all of them the driver would get as many ids as the square of the partitions.
+    # Send the free ids in one message only. If all messages had them, the driver would get as many ids as the square of
+    # the number of partitions.
     others = plan.free if context.partitionId() == 0 else ()
     report = partial(WrittenTransaction, token=plan.token, run=run, others=others)
     if plan.is_done(run, number, transactions.offsets):
@@ -110,39 +137,40 @@ def _commit(
     forget: bool,
 ) -> None:
     """Commit what the tasks have written."""
-    written = [one for one in messages if isinstance(one, WrittenTransaction)]
+    written = [message for message in messages if isinstance(message, WrittenTransaction)]
     if not written:
         return
     first = written[0]
     if first.skipped:
         logger.warning("batch %d of %s was committed before: nothing is written", number, first.run)
         return
-    open_ones = [one.transaction for one in written if one.transaction is not None]
+    open_transactions = [message.transaction for message in written if message.transaction is not None]
 
     async def commit(coordinator: Coordinator) -> None:
-        # Those beyond the partitions of this batch were given to nobody.
-        spare = [one.spare for one in written if one.spare is not None] + list(first.others[len(messages) :])
+        # No task got the free ids beyond the number of partitions of this batch.
+        spare = [message.spare for message in written if message.spare is not None]
+        spare += first.others[len(messages) :]
         await coordinator.commit(
-            first.token, first.run, number, open_ones, spare, forget=forget, offsets=transactions.offsets
+            first.token, first.run, number, open_transactions, spare, forget=forget, offsets=transactions.offsets
         )
 
-    driver.run(transactions, commit)
+    _coordinate(transactions, commit)
     logger.info("batch %d of %s: committed %s", number, first.run, summary(messages))
 
 
 def _abort(
     transactions: TransactionOptions, messages: Sequence[WriterCommitMessage | None], token: ProducerId | None
 ) -> None:
-    """Abort what the tasks have written; errors are logged, since Spark has one already."""
-    for one in messages:
-        token = one.token if isinstance(one, WrittenTransaction) else token
+    """Abort what the tasks have written. Errors are logged, not raised: Spark has one already."""
+    for message in messages:
+        token = message.token if isinstance(message, WrittenTransaction) else token
     if token is None:
-        # Without it, an old driver could fence its successor.
+        # Without a token, an old driver could fence its successor, so don't abort.
         logger.warning("the write failed; the next run aborts what is open, or the transaction timeout does")
         return
     known = token
     try:
-        driver.run(transactions, lambda coordinator: coordinator.abort(known))
+        _coordinate(transactions, lambda coordinator: coordinator.abort(known))
     except KafkaError as error:
         logger.warning("the write failed; the next run aborts what is open: %s", error)
     else:
@@ -169,7 +197,7 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
-        # Without a name no later job can ask for it.
+        # Forget a job without an id: no later job can ask for it.
         _commit(self._transactions, messages, self._number, forget=self._transactions.run is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

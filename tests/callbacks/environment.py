@@ -1,4 +1,4 @@
-"""Where callbacks are walked: an embedded broker with records, in virtual time."""
+"""The environment in which callbacks misbehave: an embedded broker with records, in virtual time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aiokproto import Consumer
 from aiokproto.broker import Cluster, Security
 from aiokproto.simulation import Simulation
 from tests.callbacks.cases import Misbehaving, Outcome
+from tests.simulation.environment import Environment, stored_records
 from tests.simulation.sharing import OPTIONS, configure
-from tests.simulation.world import World, stored_records
 
 PARTITIONS, RECORDS = 2, 20
 
@@ -40,10 +40,10 @@ def walked(
             await cluster.create_topic("d", PARTITIONS)
             if make_security is None:
                 await configure(cluster)
-            world = World(simulation, cluster, "t")
+            environment = Environment(simulation, cluster, "t")
             for partition in range(PARTITIONS):
                 for number in range(RECORDS):
-                    world.append(partition, b"%d" % number)
+                    environment.append(partition, b"%d" % number)
             options = {
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "group_id": "g",

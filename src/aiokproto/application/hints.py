@@ -1,6 +1,191 @@
-"""Options of other Kafka clients, and of other libraries, that have no counterpart here, and what to use instead."""
+"""Names of other Kafka clients that have no counterpart here, and what to use instead.
+
+Errors show the hints where an unknown name is refused anyway: :class:`Hints` raises for :data:`METHODS`,
+:func:`refuse_arguments` for :data:`ARGUMENTS`, and ``config.values.unknown_options`` for :data:`OPTIONS`. A call with
+known names never comes here.
+"""
 
 from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from aiokproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+R = TypeVar("R")
+
+# --- Methods ---
+
+_TRANSACTION = "use `async with producer.transaction() as txn`, and txn.send() in it"
+_OFFSETS = "call `await txn.send_offsets(consumer)` in a transaction"
+_CLOSE = "call `await {}.close()`, or use `async with`"
+_TOPICS = "call `await client.metadata()` of an aiokproto.Client"
+_CONNECTED = "leave it out: start() raises if no broker can be used"
+_POLL = "call `await consumer.poll(timeout_ms=..., max_records=...)`, which returns a list"
+_COOPERATIVE = "leave it out: the consumer follows the assignments of its group by itself"
+_ACKNOWLEDGE = "call consumer.accept(record), release(), reject() or renew()"
+_ADMIN = "send the request with `await client.request(...)`: docs/howto/admin.md has examples"
+
+METHODS: Mapping[str, Mapping[str, str]] = {
+    "Producer": {
+        "send_and_wait": "call `await producer.send(topic, value)`",
+        "produce": "call `await producer.send(topic, value)`, or post() to await the acknowledgement later",
+        "produce_batch": "call `await producer.send_many(topic, records)`",
+        "create_batch": "call `await producer.send_many(topic, records)`",
+        "poll": "leave it out: deliveries arrive without it; await the Delivery of post()",
+        "purge": "call `await producer.abort()`",
+        "stop": _CLOSE.format("producer"),
+        "init_transactions": "leave it out: start() acquires the producer id",
+        "begin_transaction": _TRANSACTION,
+        "commit_transaction": _TRANSACTION,
+        "abort_transaction": f"{_TRANSACTION}; an exception aborts, and so does `await txn.abort()`",
+        "send_offsets_to_transaction": _OFFSETS,
+        "bootstrap_connected": _CONNECTED,
+        "list_topics": _TOPICS,
+        "metrics": "call `producer.stats()`",
+    },
+    "Consumer": {
+        "getone": "call `await anext(consumer)`, or use `async for record in consumer`",
+        "getmany": _POLL,
+        "consume": _POLL,
+        "stop": _CLOSE.format("consumer"),
+        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+        "store_offsets": "leave it out: processed records are committed automatically, and commit() commits them now",
+        "get_watermark_offsets": "call `await consumer.beginning_offsets(partition)` and end_offsets(partition)",
+        "highwater": "call `await consumer.end_offsets(partition)`, or lag(partition), which sends no request",
+        "last_stable_offset": 'call `await consumer.end_offsets(partition)` with isolation_level="read_committed"',
+        "seek_to_committed": "seek() to what `await consumer.committed()` returns",
+        "incremental_assign": _COOPERATIVE,
+        "incremental_unassign": _COOPERATIVE,
+        "unassign": "call `await consumer.unsubscribe()`",
+        "consumer_group_metadata": _OFFSETS,
+        "bootstrap_connected": _CONNECTED,
+        "topics": _TOPICS,
+        "list_topics": _TOPICS,
+        "metrics": "call `consumer.stats()`",
+    },
+    "ShareConsumer": {
+        "acknowledge": _ACKNOWLEDGE,
+        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+        "commit_sync": "call `await consumer.commit()`",
+        "stop": _CLOSE.format("consumer"),
+    },
+    "Client": dict.fromkeys(
+        """
+        create_topics delete_topics create_partitions describe_topics list_topics delete_records
+        describe_configs alter_configs incremental_alter_configs describe_cluster list_offsets
+        list_consumer_groups describe_consumer_groups delete_consumer_groups list_consumer_group_offsets
+        alter_consumer_group_offsets create_acls describe_acls delete_acls
+        """.split(),  # noqa: SIM905 - one name a line would be a page
+        _ADMIN,
+    ),
+}
+"""By class: method → what to do instead."""
+
+_TIMEOUT = "pass timeout_ms, in milliseconds"
+_CALLBACKS = "pass the functions on_assigned, on_revoked and on_lost"
+
+ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "Producer.flush": {"timeout": _TIMEOUT},
+    "Producer.close": {"timeout": _TIMEOUT},
+    "Consumer.commit": {
+        "timeout": _TIMEOUT,
+        "message": "pass the record: commit(record)",
+        "asynchronous": "leave it out: `await` the call, or run it in a task",
+    },
+    "Consumer.subscribe": {
+        "topics": 'pass topics as separate arguments: subscribe("a", "b")',
+        "listener": _CALLBACKS,
+        "on_assign": "pass on_assigned",
+        "on_revoke": "pass on_revoked",
+    },
+}
+"""By method: argument → what to pass instead.
+
+Only methods that a gate calls have hints, because the gate sees Python's error (:mod:`aiokproto.application.gates`).
+"""
+
+
+class _HintsMeta(ABCMeta):
+    """Leaves methods that do not exist out of ``dir()`` of a class.
+
+    An ABCMeta, so that applications can derive from a client and an abstract class.
+    """
+
+    def __dir__(cls) -> list[str]:
+        return _existing(cls, super().__dir__())
+
+
+class Hints(metaclass=_HintsMeta):
+    """A base class: a method that only a similar class has raises an error that says what to do instead."""
+
+    __slots__ = ()
+
+    _hints: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, hints: Mapping[str, str] | None = None, **kwargs: object) -> None:
+        """``hints`` maps methods to what to do instead. Methods that the class itself has are left alone."""
+        super().__init_subclass__(**kwargs)
+        if hints is not None:
+            cls._hints = hints
+        # A class with __getattr__ would pay for it at every attribute access, and post() is called for every record.
+        for name, hint in (hints or {}).items():
+            if not hasattr(cls, name):
+                setattr(cls, name, _MissingMethod(name, hint))
+
+    def __dir__(self) -> list[str]:
+        return _existing(type(self), super().__dir__())
+
+
+def _existing(cls: type, names: Iterable[str]) -> list[str]:
+    """Leave out the names whose lookup raises a hint: completion must not offer them, nor a proxy copy them."""
+    hints = getattr(cls, "_hints", {})
+    return [name for name in names if name not in hints or hasattr(cls, name)]
+
+
+class _MissingMethod:
+    """A method that does not exist: looking it up raises the hint, and ``hasattr`` is False."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, instance: object, owner: type) -> object:
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}: {self._hint}")
+
+
+def refuse_arguments(method: str, names: Iterable[str]) -> None:
+    """Raise TypeError if one of the arguments that a method does not take is another client's."""
+    hints = ARGUMENTS.get(method, {})
+    for name in names:
+        if name in hints:
+            raise TypeError(f"{method}() has no argument {name!r}: {hints[name]}") from None
+
+
+# --- Options ---
+
+
+def options_by_name(init: Callable[P, R]) -> Callable[P, R]:
+    """Make a constructor that takes only named options raise a ``ConfigurationError`` that says so."""
+
+    @wraps(init)
+    def checked(*args: P.args, **named: P.kwargs) -> R:
+        if len(args) > 1:
+            name = type(args[0]).__name__
+            raise ConfigurationError(
+                f"{name}({type(args[1]).__name__}): pass options as keyword arguments: {name}(bootstrap_servers=...)"
+            )
+        return init(*args, **named)
+
+    return checked
+
 
 _OAUTH = "use sasl_oauth_token, a function that returns a token, or a pair of token and expiry in seconds"
 _UNSECURED = "use sasl_oauth_token=aiokproto.security.UnsecuredToken(principal), for tests"
@@ -32,7 +217,7 @@ _TOPICS = 'topics are arguments of calls: Consumer("a", "b", ...), producer.send
 _AUTO_COMMITS = "leave it out: failed automatic commits are logged; the next call raises a fatal one"
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
 
-HINTS = {
+OPTIONS = {
     "sasl_mechanisms": "use sasl_mechanism, with one name",
     "sasl_plain_username": "use sasl_username",
     "sasl_plain_password": "use sasl_password",
@@ -204,4 +389,4 @@ _CLIENTS = {
     ),
 }
 OWNERS = {name: client for client, names in _CLIENTS.items() for name in names.split()}
-"""Option that not all clients have → which do. A configuration for all clients, as of Java, has it."""
+"""Option that not all clients have → which do. One configuration for all clients, as Java allows, has such options."""
