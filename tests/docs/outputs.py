@@ -6,12 +6,14 @@ An output that agrees stays as it is, with what it marks as varying.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from aiokproto.broker import Broker
-from tests.docs.snippets import shows, snippets
+from tests.docs.snippets import ROOT, shows, snippets
 from tests.docs.test_snippets import EXAMPLES, runs
 
 
@@ -34,5 +36,10 @@ async def rewrite(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        asyncio.run(rewrite(Path(name).resolve()))
+    pages = [Path(name).resolve() for name in sys.argv[1:]]
+    # Programs write files.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for each in pages:
+            asyncio.run(rewrite(each))
+        os.chdir(ROOT)
