@@ -11,7 +11,7 @@ import pytest
 from aiokproto.authorization import Asked, refusal
 from aiokproto.broker.handlers import SERVED, find
 from aiokproto.broker.security.acls import REFUSALS, ResourceType
-from aiokproto.broker.security.required import BROKERS_ONLY
+from aiokproto.broker.security.authorization import BROKERS_ONLY
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.config import ClusterConfig

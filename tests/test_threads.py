@@ -30,7 +30,7 @@ from aiokproto.records import crc
 from aiokproto.records.builder import BatchBuilder
 from aiokproto.records.compression import Compression
 from aiokproto.types import TopicPartition
-from tests.accelerator.twins import not_compiled
+from tests.accelerator.forms import not_compiled
 from tests.patience import PATIENCE
 
 THREADS = 4

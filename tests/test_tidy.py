@@ -20,103 +20,6 @@ FUNCTION_LINES = 70
 # These are imported on first use: a program that never uses zstd needn't load it, nor wait for Spark.
 HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "zstandard"}
 
-# These modules are synchronous and free of I/O, so that they can be tested by value and reused without an event loop.
-PURE = (
-    "accelerator",
-    "_version",
-    "errors",
-    "authorization",
-    "error_codes",
-    "types",
-    "config",
-    "security.jaas",
-    "security.mechanism",
-    "security.option_types",
-    "security.secret",
-    "security.tls.ciphers",
-    "security.tls.der",
-    "security.tls.jks",
-    "security.tls.options",
-    "security.tls.stores",
-    "application.async_context",
-    "application.calls",
-    "application.foreign_calls",
-    "application.foreign_options",
-    "hooks",
-    "interceptors",
-    "metrics",
-    "runtime.coroutines",
-    "texts",
-    "failures",
-    "codec",
-    "records",
-    "observe",
-    "net.features",
-    "net.foreign_protocols",
-    "net.protocol",
-    "net.throttle",
-    "net.versions",
-    "cluster.answers",
-    "cluster.backoff",
-    "cluster.bootstrap",
-    "cluster.coordinators",
-    "cluster.tracked_topics",
-    "cluster.division",
-    "cluster.snapshot",
-    "group.assignors",
-    "group.changes",
-    "group.config",
-    "group.arguments",
-    "group.membership",
-    "group.partition_list",
-    "group.protocol",
-    "producer.partitioner",
-    "producer.sticky",
-    "producer.accumulator",
-    "producer.batch",
-    "producer.batch_sizes",
-    "producer.limits",
-    "producer.outcome",
-    "producer.config",
-    "producer.record",
-    "producer.summary",
-    "producer.queue",
-    "producer.encoded_batches",
-    "consumer.awaited",
-    "consumer.subscription",
-    "consumer.buffer",
-    "fetched.chunk",
-    "fetched.decompressed",
-    "consumer.delivery",
-    "consumer.cursor",
-    "consumer.fetch_request",
-    "consumer.fetch_state",
-    "consumer.fetch_session",
-    "consumer.start_lookup",
-    "consumer.handling",
-    "running.scheduler",
-    "consumer.running.retry",
-    "running.summary",
-    "consumer.epochs",
-    "consumer.log_state",
-    "consumer.offset_reset",
-    "consumer.reset_reason",
-    "share.acknowledgement",
-    "share.acquire_limit",
-    "share.buffer",
-    "share.config",
-    "share.ledger",
-    "share.record_maker",
-    "share.requests",
-    "share.session",
-    "spark.offsets",
-    "spark.options_values",
-    "spark.positions",
-    "spark.pushdown",
-    "spark.stream.limits",
-    "spark.stream.offsets",
-)
-
 # The words are spelled so that this file doesn't break its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 DEVELOPERS_MACHINE = re.compile(r"(?<![\w.])/(home|Users|root|work)/\w")
@@ -165,8 +68,6 @@ class Facts:
     """The packages that import statements name, anywhere in the file."""
     imported_first: set[str]
     """The packages that are imported with the module."""
-    first_of_ours: set[str]
-    """The modules of this package that are imported with the module."""
 
 
 @cache
@@ -188,11 +89,6 @@ def facts(path: Path) -> Facts:
         ],
         imported=imported(nodes),
         imported_first=imported(first),
-        first_of_ours={
-            node.module.removeprefix("aiokproto.")
-            for node in first
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aiokproto.")
-        },
     )
 
 
@@ -244,26 +140,6 @@ def module_level(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         yield child
         yield from module_level(child)
-
-
-def module_name(path: Path) -> str:
-    """Return the name below the package: `codec.wire`."""
-    return ".".join(path.relative_to(SRC).with_suffix("").parts[1:]).removesuffix(".__init__")
-
-
-def is_pure(path: Path) -> bool:
-    return pure(module_name(path))
-
-
-def pure(module: str) -> bool:
-    # A `__main__` is a program, which does I/O even if its package doesn't.
-    parents = any(module == name or module.startswith(f"{name}.") for name in PURE)
-    return parents and not module.endswith(".__main__")
-
-
-def impure_imports(path: Path) -> set[str]:
-    """Return the modules of this package that are imported and aren't pure. Imports for annotations don't count."""
-    return {source for source in facts(path).first_of_ours if not pure(source)}
 
 
 def too_long(text: str, nodes: Iterable[ast.AST]) -> dict[str, int]:
@@ -350,17 +226,6 @@ def test_heavy_libraries_are_imported_on_first_use() -> None:
     """Only `spark` may import PySpark as a module: its classes are PySpark's own, and a program that imports it uses
     Spark."""
     assert not offenders(python_files("src"), lambda path: HEAVY & facts(path).imported_first - allowed_for(path))
-
-
-def test_pure_modules_know_no_event_loop() -> None:
-    modules = (path for path in python_files("src") if is_pure(path))
-    assert not offenders(modules, lambda path: {"asyncio"} & facts(path).imported)
-
-
-def test_pure_modules_import_only_pure_ones() -> None:
-    modules = {module_name(path) for path in python_files("src")}
-    assert not set(PURE) - modules
-    assert not offenders((path for path in python_files("src") if is_pure(path)), impure_imports)
 
 
 def test_tests_do_not_sleep() -> None:

@@ -61,7 +61,7 @@ BARE = re.compile(
 MAX_BARE = 0.06
 """The greatest share of comments that begin so in the other projects: websockets 6 %, httpcore 4.5, trio 3."""
 
-_DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pyright:|cython:|distutils:|pragma|!|----|guard:|import:)", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pyright:|cython:|distutils:|pragma|!|----|guard:|->|import:)", re.I)
 _CODE_SPAN = re.compile(r"``[^`]*``|`[^`]*`|:\w+:`[^`]*`|https?://\S+")
 _BLOCK = re.compile(r"^( *)(```|:::).*?^\1\2.*?$", re.MULTILINE | re.DOTALL)
 

@@ -188,7 +188,7 @@ class Client(AsyncContext, ForeignCalls):
             BrokerConnectionError: The broker cannot be reached.
             DeadlineError: No connection in time.
         """
-        ranges = await self._cluster.versions(node, timeout=self._limit(timeout_ms))
+        ranges = (await self._cluster.broker_versions(node, timeout=self._limit(timeout_ms))).ranges
         return {api_name(api_key): versions for api_key, versions in ranges.items()}
 
     async def version(self, request_type: type[Request[Any]], node: int, timeout_ms: float | None = None) -> int:

@@ -259,6 +259,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                     return None
                 records = await self._consumer._take(_POLL, max_records, by=self)
                 # Nothing stays open, which an iterator of before would take.
+                # guard: no record stays open between the batches of a session
                 self._consumer._assignment.end_turn()
             # No await before the batch is remembered: a cancelled call must be able to seek back to these records.
             txn = self._producer._transaction(self)
@@ -274,16 +275,19 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
         if batch is None:
             return
         # Cancelled, the batch stays: the next call goes on with its commit, or its abort.
+        # guard: a batch whose loop was left is not committed -> await batch.end(finished=True)
         committed = await batch.end(finished=batch.reader is reader)
         if not committed:
+            # guard: the records are delivered again after an abort
             batch.progress._rewind()
         self._note(batch.progress, committed=committed)
         # Only when it is settled; a cancelled call finds the batch again.
         self._open = None
         self._aborts = 0 if committed else self._aborts + 1
         # A record that can never be written must not keep client and brokers busy.
+        # guard: a session that aborts repeatedly pauses
         if self._aborts > 1:
-            await asyncio.sleep(self._consumer._engine.cluster.backoff(self._aborts - 1))
+            await asyncio.sleep(self._consumer._engine.cluster.backoff.delay(self._aborts - 1))
 
     def _note(self, progress: Progress, *, committed: bool) -> None:
         for where, position in progress.positions().items():

@@ -6,7 +6,7 @@ from copyreg import __newobj__  # type: ignore[attr-defined]
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 
 if TYPE_CHECKING:
     # With a default (PEP 696): `Record` alone is a record of bytes.
@@ -42,7 +42,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@twin
+@has_compiled_form
 class RecordMetadata:
     """The position of an acknowledged record.
 
@@ -145,7 +145,7 @@ class Ownership:
     __slots__ = ()
 
 
-@twin
+@has_compiled_form
 class Record(Generic[K, V]):
     """A record read from a topic. ``Record[K, V]`` has a key and value that the consumer has deserialized.
 

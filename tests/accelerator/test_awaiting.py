@@ -16,7 +16,7 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.limits import BufferLimits
 from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.patience import PATIENCE
 from tests.producer.sticky import lowest
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 
 each_buffer = pytest.mark.parametrize("buffer", each_form("aiokproto.codec.frames", "frame_buffer"))
 

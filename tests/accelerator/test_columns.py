@@ -14,7 +14,7 @@ from aiokproto.accelerator import forms
 from aiokproto.errors import DecodeError
 from aiokproto.records import decode, encode
 from aiokproto.records.scan import Fields, Span, spans_of
-from tests.accelerator.twins import each_form, not_compiled
+from tests.accelerator.forms import each_form, not_compiled
 from tests.records.strategies import BASE_TIMESTAMP, INT64_MAX, batches, simple_records
 
 np = pytest.importorskip("numpy")

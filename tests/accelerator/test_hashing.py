@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.producer.test_partitioner import VECTORS, murmur2_by_the_book
 
 Hash = Callable[[Any], int]

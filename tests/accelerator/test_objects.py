@@ -17,7 +17,7 @@ from aiokproto.accelerator import forms
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.records.record import RecordMaker
 from aiokproto.types import Record, TimestampType
-from tests.accelerator.twins import each_form, not_compiled
+from tests.accelerator.forms import each_form, not_compiled
 
 each_record = pytest.mark.parametrize("form", each_form("aiokproto.types", "Record"))
 each_batch_record = pytest.mark.parametrize("form", each_form("aiokproto.records.record", "BatchRecord"))

@@ -13,7 +13,7 @@ from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.records.batch import HEADER
 from aiokproto.types import TimestampType
-from tests.accelerator.twins import each_form, not_compiled
+from tests.accelerator.forms import each_form, not_compiled
 from tests.records.strategies import BASE_TIMESTAMP, INT64_MAX, batches, record_lists, simple_records
 
 RECORD = "aiokproto.records.record"

@@ -17,34 +17,34 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aiokproto.accelerator import forms, twins
+from aiokproto.accelerator import compiled_names, forms
 from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.types import TimestampType, TopicPartition
-from tests.accelerator.twins import not_compiled
+from tests.accelerator.forms import not_compiled
 
-Twin = tuple[str, str]
-TWINS = twins()
-COMPILED = all("compiled" in forms(*twin) for twin in TWINS)
+Target = tuple[str, str]
+TARGETS = compiled_names()
+COMPILED = all("compiled" in forms(*target) for target in TARGETS)
 pytestmark: list[pytest.MarkDecorator] = [] if COMPILED else [not_compiled]
 
 
-def pair(twin: Twin) -> tuple[Any, Any]:
-    found = forms(*twin)
+def pair(target: Target) -> tuple[Any, Any]:
+    found = forms(*target)
     return found["pure"], found["compiled"]
 
 
-def is_class(twin: Twin) -> bool:
-    return isinstance(forms(*twin)["pure"], type)
+def is_class(target: Target) -> bool:
+    return isinstance(forms(*target)["pure"], type)
 
 
-def called(twin: Twin) -> str:
-    return ".".join(twin).removeprefix("aiokproto.")
+def called(target: Target) -> str:
+    return ".".join(target).removeprefix("aiokproto.")
 
 
-CLASSES = [twin for twin in TWINS if is_class(twin)]
-FUNCTIONS = [twin for twin in TWINS if not is_class(twin)]
-each_twin = pytest.mark.parametrize("twin", TWINS, ids=called)
-each_class = pytest.mark.parametrize("twin", CLASSES, ids=called)
+CLASSES = [target for target in TARGETS if is_class(target)]
+FUNCTIONS = [target for target in TARGETS if not is_class(target)]
+each_target = pytest.mark.parametrize("target", TARGETS, ids=called)
+each_class = pytest.mark.parametrize("target", CLASSES, ids=called)
 
 
 def outcome() -> Outcome:
@@ -96,7 +96,7 @@ SAMPLES = {
     "BatchSlice": Sample(lambda: (outcome(), 0, 2, 7), ("first", "count", "outcome")),
 }
 
-each_value = pytest.mark.parametrize("twin", [twin for twin in CLASSES if SAMPLES[twin[1]].value], ids=called)
+each_value = pytest.mark.parametrize("target", [target for target in CLASSES if SAMPLES[target[1]].value], ids=called)
 
 EXTENSIBLE = {"RecordAppender"}
 """Only a base class (of Producer), whose pure form has no slots."""
@@ -126,12 +126,12 @@ AWAITABLES = {"post", "outcome"}
 """Coroutine functions that are compiled to plain ones: what they return is awaited in less time than a coroutine."""
 
 
-def made(twin: Twin, form: Any) -> Any:
-    return form(*SAMPLES[twin[1]].arguments())
+def made(target: Target, form: Any) -> Any:
+    return form(*SAMPLES[target[1]].arguments())
 
 
-def content(twin: Twin, instance: Any) -> list[Any]:
-    return [getattr(instance, name) for name in SAMPLES[twin[1]].attributes]
+def content(target: Target, instance: Any) -> list[Any]:
+    return [getattr(instance, name) for name in SAMPLES[target[1]].attributes]
 
 
 def attempt(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -176,9 +176,9 @@ def test_every_class_is_compared() -> None:
     assert sorted(SAMPLES) == sorted(name for _, name in CLASSES)
 
 
-@each_twin
-def test_names_signatures_docstrings_and_annotations(twin: Twin) -> None:
-    pure, compiled = pair(twin)
+@each_target
+def test_names_signatures_docstrings_and_annotations(target: Target) -> None:
+    pure, compiled = pair(target)
     assert inspect.signature(pure) == inspect.signature(compiled)
     assert (pure.__doc__, pure.__module__, pure.__qualname__) == (
         compiled.__doc__,
@@ -194,22 +194,22 @@ def test_names_signatures_docstrings_and_annotations(twin: Twin) -> None:
 
 
 @each_class
-def test_coroutine_functions(twin: Twin) -> None:
-    pure, compiled = pair(twin)
+def test_coroutine_functions(target: Target) -> None:
+    pure, compiled = pair(target)
     for name in set(methods(pure)) - AWAITABLES:
         assert inspect.iscoroutinefunction(getattr(pure, name)) == inspect.iscoroutinefunction(getattr(compiled, name))
 
 
-@pytest.mark.parametrize("twin", FUNCTIONS, ids=called)
-def test_help_of_functions(twin: Twin) -> None:
-    pure, compiled = pair(twin)
+@pytest.mark.parametrize("target", FUNCTIONS, ids=called)
+def test_help_of_functions(target: Target) -> None:
+    pure, compiled = pair(target)
     assert help_text(pure) == help_text(compiled)
 
 
 @each_class
-def test_help_of_classes(twin: Twin) -> None:
+def test_help_of_classes(target: Target) -> None:
     """Each public method with its signature and docstring, after the docstring of the class."""
-    pure, compiled = pair(twin)
+    pure, compiled = pair(target)
     text = "\n".join(help_text(compiled))
     for line in (pure.__doc__ or "").splitlines():
         assert line.strip() in text
@@ -219,31 +219,31 @@ def test_help_of_classes(twin: Twin) -> None:
 
 
 @each_class
-def test_attributes_are_set_and_deleted_alike(twin: Twin) -> None:
+def test_attributes_are_set_and_deleted_alike(target: Target) -> None:
     seen = []
-    for form in pair(twin):
-        instance = made(twin, form)
-        given = {name: getattr(instance, name, None) for name in (*SAMPLES[twin[1]].attributes, "nonsense")}
+    for form in pair(target):
+        instance = made(target, form)
+        given = {name: getattr(instance, name, None) for name in (*SAMPLES[target[1]].attributes, "nonsense")}
         seen.append({name: attempt(setattr, instance, name, value) for name, value in given.items()})
-    if twin[1] in EXTENSIBLE:
+    if target[1] in EXTENSIBLE:
         del seen[0]["nonsense"], seen[1]["nonsense"]
     assert seen[0] == seen[1]
 
 
 @each_class
-def test_attributes_that_do_not_exist(twin: Twin) -> None:
-    for form in pair(twin):
+def test_attributes_that_do_not_exist(target: Target) -> None:
+    for form in pair(target):
         with pytest.raises(AttributeError, match="nonsense"):
-            made(twin, form).nonsense  # noqa: B018 - reading it is the point
+            made(target, form).nonsense  # noqa: B018 - reading it is the point
 
 
 @each_class
-def test_comparing_hashing_and_printing(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_hashing_and_printing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    for form in pair(twin):
+    for form in pair(target):
         # The pure form compares with the class that its module has.
-        monkeypatch.setattr(f"{twin[0]}.{twin[1]}", form)
-        instance, again = made(twin, form), made(twin, form)
+        monkeypatch.setattr(f"{target[0]}.{target[1]}", form)
+        instance, again = made(target, form), made(target, form)
         hashed = attempt(hash, instance) if form.__eq__ is not object.__eq__ else "its identity"
         shown = repr(instance) if form.__repr__ is not object.__repr__ else "its type and identity"
         seen.append((instance == again, instance != again, instance == "text", hashed, shown))
@@ -251,26 +251,26 @@ def test_comparing_hashing_and_printing(twin: Twin, monkeypatch: pytest.MonkeyPa
 
 
 @each_class
-def test_special_methods(twin: Twin) -> None:
+def test_special_methods(target: Target) -> None:
     """What operators, built-in functions and statements find. Signatures of slots of C have no names to compare."""
-    pure, compiled = (special_methods(form) for form in pair(twin))
+    pure, compiled = (special_methods(form) for form in pair(target))
     assert pure - compiled == set()
-    assert compiled - pure <= BY_CYTHON | ADDED.get(twin[1], set())
+    assert compiled - pure <= BY_CYTHON | ADDED.get(target[1], set())
 
 
 @each_class
 @pytest.mark.parametrize(
     "act", [copy.copy, copy.deepcopy, pickle.dumps, weakref.ref, bool, iter, len], ids=lambda act: act.__name__
 )
-def test_what_can_be_done_with_an_instance(twin: Twin, act: Callable[[Any], Any], monkeypatch: Any) -> None:
+def test_what_can_be_done_with_an_instance(target: Target, act: Callable[[Any], Any], monkeypatch: Any) -> None:
     seen = []
-    for form in pair(twin):
-        monkeypatch.setattr(f"{twin[0]}.{twin[1]}", form)
-        done = attempt(act, made(twin, form))
+    for form in pair(target):
+        monkeypatch.setattr(f"{target[0]}.{target[1]}", form)
+        done = attempt(act, made(target, form))
         seen.append(done if isinstance(done, bool | type) else "done")
     extended = (
-        weakref.ref if twin[1] in EXTENSIBLE else None,
-        iter if "__iter__" in ADDED.get(twin[1], set()) else None,
+        weakref.ref if target[1] in EXTENSIBLE else None,
+        iter if "__iter__" in ADDED.get(target[1], set()) else None,
     )
     if act not in extended:
         assert seen[0] == seen[1]
@@ -278,10 +278,10 @@ def test_what_can_be_done_with_an_instance(twin: Twin, act: Callable[[Any], Any]
 
 @each_class
 @pytest.mark.parametrize("value", [None, "text", 2**70], ids=repr)
-def test_an_attribute_of_another_type_is_kept_or_refused(twin: Twin, value: object) -> None:
+def test_an_attribute_of_another_type_is_kept_or_refused(target: Target, value: object) -> None:
     """The pure form keeps anything; compiled attributes may have a type of C, which a type checker refuses for both."""
-    for name in SAMPLES[twin[1]].attributes:
-        pure, compiled = (made(twin, form) for form in pair(twin))
+    for name in SAMPLES[target[1]].attributes:
+        pure, compiled = (made(target, form) for form in pair(target))
         before = getattr(compiled, name, None)
         expected, found = attempt(setattr, pure, name, value), attempt(setattr, compiled, name, value)
         if found is None:
@@ -294,34 +294,34 @@ def test_an_attribute_of_another_type_is_kept_or_refused(twin: Twin, value: obje
 
 @each_value
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-def test_values_are_copied(twin: Twin, copied: Callable[[Any], Any]) -> None:
-    for form in pair(twin):
-        instance = made(twin, form)
+def test_values_are_copied(target: Target, copied: Callable[[Any], Any]) -> None:
+    for form in pair(target):
+        instance = made(target, form)
         twice = copied(instance)
         assert type(twice) is form
-        assert content(twin, twice) == content(twin, instance)
+        assert content(target, twice) == content(target, instance)
 
 
 @each_value
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize(("writer", "reader"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_a_pickle_of_either_form_loads_as_the_form_in_use(
-    twin: Twin, writer: int, reader: int, protocol: int, monkeypatch: pytest.MonkeyPatch
+    target: Target, writer: int, reader: int, protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forms_of = pair(twin)
-    monkeypatch.setattr(f"{twin[0]}.{twin[1]}", forms_of[writer])
-    instance = made(twin, forms_of[writer])
+    forms_of = pair(target)
+    monkeypatch.setattr(f"{target[0]}.{target[1]}", forms_of[writer])
+    instance = made(target, forms_of[writer])
     stored = pickle.dumps(instance, protocol)
-    monkeypatch.setattr(f"{twin[0]}.{twin[1]}", forms_of[reader])
+    monkeypatch.setattr(f"{target[0]}.{target[1]}", forms_of[reader])
     loaded = pickle.loads(stored)
     assert type(loaded) is forms_of[reader]
-    assert content(twin, loaded) == content(twin, instance)
+    assert content(target, loaded) == content(target, instance)
 
 
 @each_class
-def test_subclasses(twin: Twin) -> None:
+def test_subclasses(target: Target) -> None:
     """A class that cannot be subclassed when it is compiled is `final` to type checkers."""
-    pure, compiled = pair(twin)
+    pure, compiled = pair(target)
     subclassed = attempt(type, "Sub", (compiled,), {})
     # Before Python 3.11 `final` leaves no mark on the class.
     if sys.version_info >= (3, 11):
@@ -330,9 +330,9 @@ def test_subclasses(twin: Twin) -> None:
         assert subclassed.__mro__[1] is compiled
 
 
-@each_twin
+@each_target
 @pytest.mark.parametrize(("count", "named"), [(0, ()), (12, ()), (0, ("nonsense",))], ids=["none", "many", "unknown"])
-def test_wrong_calls_raise_the_same_error(twin: Twin, count: int, named: tuple[str, ...]) -> None:
-    pure, compiled = (attempt(form, *[None] * count, **dict.fromkeys(named)) for form in pair(twin))
+def test_wrong_calls_raise_the_same_error(target: Target, count: int, named: tuple[str, ...]) -> None:
+    pure, compiled = (attempt(form, *[None] * count, **dict.fromkeys(named)) for form in pair(target))
     if isinstance(pure, type) or isinstance(compiled, type):
         assert pure is compiled

@@ -14,7 +14,7 @@ from aiokproto.errors import InvalidRecordError
 from aiokproto.records import BatchBuilder, BatchRecord, RecordBatch
 from aiokproto.records.batch import HEADER
 from aiokproto.types import Header
-from tests.accelerator.twins import each_form, not_compiled
+from tests.accelerator.forms import each_form, not_compiled
 from tests.records.strategies import INT64_MAX, headers, payloads, timestamps
 
 WRITER = "aiokproto.records.writer"

@@ -248,7 +248,7 @@ async def test_after_a_failure(cls: type) -> None:
         target = target_of(cls, client, servers)
         cut = ClientClosedError("it was cut off")
         if cls is Client:
-            client._cluster._stop(cut)
+            client._cluster.fail(cut)
         elif isinstance(client, Producer):
             assert client._sender is not None
             client._sender.fail(cut)

@@ -43,8 +43,8 @@ async def append(
                 break
         # Just elected: a broker may not know of it yet, even if another one already reported this leader.
         generation = cluster.snapshot.generation
-        cluster.invalidate("the leader moved")
-        await cluster.wait_for_update(generation)
+        cluster.metadata.invalidate("the leader moved")
+        await cluster.metadata.wait_for_update(generation)
     check(answer.error_code, f"Produce to {topic}-{partition}")
     return answer.base_offset
 

@@ -12,7 +12,7 @@ import pytest
 from aiokproto.broker.handlers import find
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.partial_permissions import (

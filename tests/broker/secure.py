@@ -8,7 +8,7 @@ import hmac
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from aiokproto.broker import Broker, Security
+from aiokproto.broker.security.credentials import ScramCredentials
+from aiokproto.broker.security.jwks import Jwks, Key
+from aiokproto.broker.security.scram import Credential, Mechanism
 from aiokproto.codec.messages.create_acls import AclCreation, CreateAclsRequest
 from aiokproto.codec.messages.describe_acls import AclDescription, DescribeAclsRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -34,6 +37,35 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 2, 3, 4, 5, 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = 10, 11, 12, 13, 14
 TWO_PHASE_COMMIT = 15
 DENY, ALLOW = 2, 3
+
+
+class KnownCredentials(ScramCredentials):
+    """Credentials by user, each for both mechanisms. ``*`` is for every user that is not named."""
+
+    def __init__(self, known: Mapping[str, Credential]) -> None:
+        super().__init__({})
+        self._known = known
+
+    def find(self, user: str, mechanism: Mechanism) -> Credential | None:
+        return self._known.get(user, self._known.get("*"))
+
+
+class OneKey(Jwks):
+    """A key set that has one key under every id, or none.
+
+    Attributes:
+        requested: The ids.
+    """
+
+    def __init__(self, key: Key | None) -> None:
+        super().__init__("file:///keys", allow_http=False, backoff=1, backoff_max=1)
+        self.requested: list[str] = []
+        self._key = key
+
+    def find(self, key_id: str) -> Key | None:
+        self.requested.append(key_id)
+        return self._key
+
 
 ANY_ACL = DescribeAclsRequest(
     resource_type_filter=1,

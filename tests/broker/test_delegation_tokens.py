@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -35,6 +35,7 @@ from tests.broker.secure import (
     USER,
     USERS,
     Certificates,
+    KnownCredentials,
     ScramClient,
     acl,
     grant,
@@ -57,9 +58,9 @@ class Store:
         self.now = 1_000_000
         self.changes = 0
         self.options = BrokerOptions(given)
-        self.tokens = DelegationTokens(self.options, lambda: self.now, self._changed)
+        self.tokens = DelegationTokens(self.options, lambda: self.now, cast("Any", self))
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self.changes += 1
 
 
@@ -127,7 +128,7 @@ def test_the_longest_possible_lifetime() -> None:
 def test_a_token_authenticates_its_owner_until_it_expires(mechanism: Mechanism, extensions: str) -> None:
     store = Store()
     token = store.tokens.create(ALICE, BOB, [], -1)
-    exchange = ScramSaslServer(mechanism, lambda *_: None, find_token=store.tokens.account)
+    exchange = ScramSaslServer(mechanism, KnownCredentials({}), store.tokens)
     password = base64.b64encode(store.tokens.hmac(token)).decode()
     client = ScramClient(token.token_id, password, mechanism.digest, extensions=extensions)
     exchange.step(client.final(exchange.step(client.first())))

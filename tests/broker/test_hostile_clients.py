@@ -13,7 +13,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.server.client_connection import ClientConnection
-from aiokproto.broker.server.request_memory import RequestMemory
+from aiokproto.broker.server.listener import RequestMemory
 from aiokproto.codec.frames import encode_request
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -87,7 +87,7 @@ async def test_a_marker_of_no_producer(producer_id: int, epoch: int) -> None:
 async def test_connections_that_send_little_take_little_memory() -> None:
     """A receive buffer of its full size would be 128 KiB for each."""
     before = resident()
-    connections = [ClientConnection(lambda client: None) for _ in range(2000)]
+    connections = [ClientConnection(None) for _ in range(2000)]
     assert resident() - before < len(connections) << 14
 
 

@@ -30,7 +30,7 @@ def message(key_id: str) -> bytes:
 
 def refused(keys: Jwks, key_id: str) -> None:
     """Log in with an invented key."""
-    server = OAuthBearerSaslServer(JwtValidator(keys.find, OPTIONS, lambda: 0))
+    server = OAuthBearerSaslServer(JwtValidator(keys, OPTIONS, lambda: 0))
     assert server.step(message(key_id)) == b'{"status":"invalid_token"}'
     assert server.authenticated_user is None
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker import offset_search
+from aiokproto.broker import opening
 from aiokproto.broker.log import Log, LogCheckpoint, LogConfig
 from aiokproto.broker.log.segment import SCANNED
 from aiokproto.broker.opening import OpeningThread
@@ -225,7 +225,7 @@ def test_offsets_outside_the_log_are_refused(path: Path, offset: int) -> None:
 async def offset_at_time(log: Log, timestamp: int) -> OffsetAndTimestamp | None:
     thread = OpeningThread()
     try:
-        return await offset_search.offset_at_time(log, timestamp, thread)
+        return await opening.offset_at_time(log, timestamp, thread)
     finally:
         thread.stop()
         await thread.ended()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Security, handlers
-from aiokproto.broker.server import refusal_log
+from aiokproto.broker.server.socket_server import MAX_LOGGED
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -159,9 +159,9 @@ async def test_errors_of_handlers_are_logged_as_seldom_as_closed_connections(
     assert handler is not None
     monkeypatch.setattr("aiokproto.broker.server.dispatch.find", lambda _: handler._replace(handle=fail))
     async with Broker() as broker:
-        for _ in range(3 * refusal_log.MAX_LOGGED):
+        for _ in range(3 * MAX_LOGGED):
             async with connect(broker) as wire:
                 wire.send(MetadataRequest(topics=None))
                 assert await wire.closed()
-    assert sum(record.exc_info is not None for record in caplog.records) == refusal_log.MAX_LOGGED
+    assert sum(record.exc_info is not None for record in caplog.records) == MAX_LOGGED
     assert caplog.records[-1].getMessage().startswith("broker 0 closed 20 more connections")

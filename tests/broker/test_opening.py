@@ -135,7 +135,7 @@ async def offset_of(wire: Wire) -> tuple[int, int]:
 
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    return Gate(monkeypatch, "aiokproto.broker.offset_search.first_at_time", first_at_time)
+    return Gate(monkeypatch, "aiokproto.broker.opening.first_at_time", first_at_time)
 
 
 @pytest.mark.parametrize("timestamp", [NOW + 1, -3])

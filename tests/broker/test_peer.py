@@ -38,7 +38,7 @@ class Pipe(asyncio.Transport):
 
 
 def connected() -> tuple[ClientConnection, Pipe]:
-    peer, pipe = ClientConnection(lambda peer: None), Pipe()
+    peer, pipe = ClientConnection(None), Pipe()
     peer.connection_made(pipe)
     return peer, pipe
 

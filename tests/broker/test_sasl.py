@@ -29,7 +29,7 @@ from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
 from aiokproto.codec.steps import finish
 from aiokproto.error_codes import ErrorCode
-from tests.broker.secure import ScramClient, unsecured
+from tests.broker.secure import KnownCredentials, OneKey, ScramClient, unsecured
 
 PASSWORDS = {"alice": "secret", "bob": "hidden"}
 VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = (
@@ -164,7 +164,7 @@ RFC_CREDENTIAL = credential(
 def test_the_example_of_the_rfc() -> None:
     known: dict[str, Credential] = {"user": RFC_CREDENTIAL}
     exchange = ScramSaslServer(
-        Mechanism.SCRAM_SHA_256, lambda user, _: known.get(user), lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+        Mechanism.SCRAM_SHA_256, KnownCredentials(known), nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     )
     assert exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -182,7 +182,7 @@ def test_the_example_of_the_rfc() -> None:
 @given(st.data())
 def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
     client = ScramClient("user", "pencil", "sha256")
-    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: RFC_CREDENTIAL if user == "user" else None)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL}))
     final = bytearray(client.final(exchange.step(client.first())))
     at = data.draw(st.integers(0, len(final) - 1))
     final[at] ^= data.draw(st.integers(1, 255))
@@ -194,7 +194,7 @@ def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
 def test_a_scram_message_has_a_longest_length() -> None:
     """All of it is matched before anything is known of the client."""
     for length, accepted in ((60_000, True), (70_000, False)):
-        exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+        exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL}))
         token = b"n,,n=user,r=nonce,a=" + b"x" * length
         if accepted:
             assert exchange.step(token).startswith(b"r=nonce")
@@ -205,7 +205,7 @@ def test_a_scram_message_has_a_longest_length() -> None:
 
 def test_a_scram_proof_has_one_valid_encoding() -> None:
     client = ScramClient("user", "pencil", "sha256")
-    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL}))
     final = client.final(exchange.step(client.first()))
     # 32 bytes leave two bits of the last letter to say nothing.
     letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
@@ -217,10 +217,9 @@ def test_a_scram_proof_has_one_valid_encoding() -> None:
 
 @given(st.binary(max_size=60))
 def test_random_tokens_fail_without_an_internal_error(token: bytes) -> None:
-    find = {"user": RFC_CREDENTIAL}
     for exchange in (
         PlainSaslServer(PASSWORDS),
-        ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: find.get(user)),
+        ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"user": RFC_CREDENTIAL})),
         OAuthBearerSaslServer(unsecured_validator(lambda: 0)),
     ):
         with pytest.raises(AuthenticationFailed):
@@ -229,7 +228,7 @@ def test_random_tokens_fail_without_an_internal_error(token: bytes) -> None:
 
 def test_names_are_escaped() -> None:
     made = credential_of(Mechanism.SCRAM_SHA_512, "pencil")
-    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_512, lambda user, _: made if user == "a,b=c" else None)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_512, KnownCredentials({"a,b=c": made}))
     client = ScramClient("a=2Cb=3Dc", "pencil", "sha512")
     exchange.step(client.final(exchange.step(client.first())))
     assert exchange.authenticated_user == AuthenticatedUser("a,b=c")
@@ -279,7 +278,7 @@ def test_scram_does_not_tell_which_users_exist(mechanism: Mechanism, extensions:
     def answers(user: str) -> tuple[str, bytes, str, str | None]:
         """Salt, its form, iterations and the final failure."""
         client = ScramClient(user, "wrong", mechanism.digest, extensions=extensions)
-        exchange = ScramSaslServer(mechanism, credentials.find, salts=credentials.salts)
+        exchange = ScramSaslServer(mechanism, credentials)
         first = exchange.step(client.first())
         _, salt, iterations = first.decode().split(",")
         with pytest.raises(AuthenticationFailed) as raised:
@@ -374,10 +373,10 @@ TOKENS = st.one_of(
 def test_no_token_fails_in_another_way_than_failing_to_authenticate(mechanism: str, tokens: list[bytes]) -> None:
     """Everyone can send them: anything else would be logged as a defect, with its traceback."""
     known = credential_of(Mechanism.SCRAM_SHA_256, "secret")
-    validator = JwtValidator(lambda key_id: None, BrokerOptions({}), lambda: 5000)
+    validator = JwtValidator(OneKey(None), BrokerOptions({}), lambda: 5000)
     servers: dict[str, Callable[[], SaslServer]] = {
         "PLAIN": lambda: PlainSaslServer(PASSWORDS),
-        "SCRAM": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: known),
+        "SCRAM": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, KnownCredentials({"*": known})),
         "OAUTHBEARER": lambda: OAuthBearerSaslServer(unsecured_validator(lambda: 5000)),
         "AWS_MSK_IAM": lambda: AwsMskIamSaslServer({"AKIA1": "secret"}, lambda: 5000),
         "signed": lambda: OAuthBearerSaslServer(validator),
@@ -394,7 +393,7 @@ def test_no_token_fails_in_another_way_than_failing_to_authenticate(mechanism: s
 
 @pytest.mark.parametrize("algorithm", [[], {}, None, 5, "none", "HS256"])
 def test_a_token_signed_in_no_known_way(algorithm: object) -> None:
-    validator = JwtValidator(lambda key_id: None, BrokerOptions({}), lambda: 5000)
+    validator = JwtValidator(OneKey(None), BrokerOptions({}), lambda: 5000)
     with pytest.raises(ValueError, match="signed in a way that is not accepted"):
         validator(f"{json_part({'alg': algorithm, 'kid': 'k'})}.{json_part({})}.AA")
 

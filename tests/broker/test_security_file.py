@@ -7,13 +7,14 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from aiokproto.broker import Broker, Security
-from aiokproto.broker.security import write_behind
+from aiokproto.broker.security import security_state
+from aiokproto.broker.security.security_state import SecurityFile
 from aiokproto.broker.security.tokens import MAX_OWNED
-from aiokproto.broker.security.write_behind import WriteBehind
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -64,9 +65,9 @@ class Numbers:
         self.path = folder / "numbers.json"
         self.thread = Thread()
         self.number = 0
-        self.file = WriteBehind(self.thread.run, self._snapshot, self.path)
+        self.file = SecurityFile(cast("Any", self), cast("Any", self.thread), self.path)
 
-    def _snapshot(self) -> Callable[[], str]:
+    def snapshot(self) -> Callable[[], str]:
         now = self.number
         return lambda: str(now)
 
@@ -130,13 +131,13 @@ async def test_a_request_that_ends_does_not_end_the_write_of_others(tmp_path: Pa
 async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And written in a thread."""
     threads: list[int] = []
-    replace = write_behind.replace
+    replace = security_state.replace_file
 
     def counted(path: Path, text: str) -> None:
         threads.append(threading.get_ident())
         replace(path, text)
 
-    monkeypatch.setattr(write_behind, "replace", counted)
+    monkeypatch.setattr(security_state, "replace_file", counted)
     config = {"authorizer.class.name": AUTHORIZER, "super.users": "User:admin", "delegation.token.secret.key": SECRET}
     broker = Broker(security=Security("SASL_PLAINTEXT", users=USERS), config=config, data_dir=tmp_path)
 
@@ -182,7 +183,7 @@ async def test_whatever_is_acknowledged_is_in_the_file(tmp_path: Path, monkeypat
 
 async def test_a_request_with_many_changes_writes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    monkeypatch.setattr(write_behind, "replace", lambda path, text: written.append(text))
+    monkeypatch.setattr(security_state, "replace_file", lambda path, text: written.append(text))
     broker = guarded()
     async with broker, logged_in(broker, "admin") as wire:
         quotas = [

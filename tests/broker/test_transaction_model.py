@@ -145,8 +145,7 @@ class Transactions(RuleBasedStateMachine):
         state.nodes_up([0, 1])
         self.down = False
         self.transactions = TransactionCoordinator(state, cast("Any", NoGroups()))
-        state.on_leader_change = self.transactions.leader_changed
-        state.on_delete = self.transactions.topic_deleted
+        state.runtime = cast("Any", self.transactions)
         self.appends_left = None
         read_stored(self.transactions)
         self.transactions.start()

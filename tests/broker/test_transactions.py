@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -453,7 +454,7 @@ def test_a_loading_coordinator_returns_load_in_progress(tmp_path: Path) -> None:
     state = ClusterState(tmp_path, {0: Node(0, "h", 1), 1: Node(1, "h", 1)}, BrokerOptions({}), clock)
     state.nodes_up([0, 1])
     coordinator = TransactionCoordinator(state, GroupCoordinator(state))
-    state.on_leader_change = coordinator.leader_changed
+    state.runtime = cast("Any", coordinator)
     known = coordinator.init_producer_id("tx", 1000, None)
     partition = coordinator.partition_of("tx")
     moved = state.move_leader(partition.topic, partition.index)

@@ -36,7 +36,7 @@ MODULES = (
 
 OPTIONS = (
     ("aiokproto.security.option_types", "SaslOptions"),
-    ("aiokproto.config", "ConnectionOptions"),
+    ("aiokproto.config.connection", "ConnectionOptions"),
     ("aiokproto.broker.control.faults", "RequestFilter"),
 )
 """Options that many calls take by keyword."""
@@ -204,7 +204,6 @@ NOT_OF_THE_APPLICATION = {
     "ClusterClient(last_used)": _LIBRARY,
     "ClusterClient.run_in_thread(function)": _CALLERS,
     "ClusterClient.send_nowait(on_response)": _LIBRARY,
-    "ClusterClient.update_leader(endpoints)": _LIBRARY,
     "ClusterConfig(address_map)": _LIBRARY,
     "ClusterConfig(dialer)": _LIBRARY,
     "ClusterConfig(sasl)": _LIBRARY,
@@ -212,7 +211,6 @@ NOT_OF_THE_APPLICATION = {
     "ClusterConfig(tls)": _LIBRARY,
     "ClusterSnapshot.with_leader(endpoints)": _LIBRARY,
     "FaultRule(act)": _LIBRARY,
-    "FaultRule(forget)": _LIBRARY,
     "Faults(clock)": _CLOCK,
     "Faults.serve(serve)": _LIBRARY,
     "KafkaCollector(clients)": "the library's own clients",
@@ -246,7 +244,6 @@ NOT_OF_THE_APPLICATION = {
     "SimulationLoop.run_in_executor(func)": _LOOP,
     "SimulationLoop.set_exception_handler(handler)": _LOOP,
     "Threads.run(work)": _LOOP,
-    "Transaction(batch_check)": _LIBRARY,
     "Transaction(partitioner)": _LIBRARY,
     "Transaction.post_batch(batch)": _DATA,
     "Transaction.post_many(records)": _DATA,

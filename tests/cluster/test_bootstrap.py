@@ -76,7 +76,7 @@ async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
         cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
         starting = asyncio.ensure_future(cluster.start())
         try:
-            await until(lambda: cluster._pool.by_preference() == [-1] and bool(cluster._pool._dial_states))
+            await until(lambda: cluster.pool.by_preference() == [-1] and bool(cluster.pool._dial_states))
             async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
                 await starting
                 assert cluster.snapshot.brokers[1].port == broker.port
@@ -102,7 +102,7 @@ async def test_while_an_old_broker_lists_none_its_bootstrap_address_is_asked_for
         fake.brokers, listed = {}, fake.brokers
         async with started(broker.port) as cluster:
             assert not cluster.snapshot.brokers
-            assert cluster.some_broker() == -1
+            assert cluster.pool.by_preference()[0] == -1
             fake.brokers, fake.coordinators = listed, {"g": 1}
             assert (await cluster.request(BEAT)).error_code == 0
 

@@ -131,8 +131,8 @@ async def test_an_invalid_topic_is_an_error_at_once_that_is_not_asked_for_and_fo
         asked = {topic.name for request in fake.metadata_requests for topic in request.topics or ()}
         assert name not in asked
         generation = cluster.snapshot.generation
-        cluster.invalidate("test")
-        await cluster.wait_for_update(generation)
+        cluster.metadata.invalidate("test")
+        await cluster.metadata.wait_for_update(generation)
         assert fake.metadata_requests[-1].topics == []
 
 
@@ -140,7 +140,7 @@ async def test_the_deadline_error_for_a_topic_names_the_last_response() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.errors["t"] = 5
         patient = asyncio.ensure_future(cluster.topic("t"))
-        await until(lambda: "t" in cluster._metadata._errors)
+        await until(lambda: "t" in cluster.metadata._errors)
         with pytest.raises(
             DeadlineError, match=r"topics \['t'\] were not found in 0.02 s; last: .*LEADER_NOT_AVAILABLE"
         ):
@@ -153,8 +153,8 @@ async def test_many_invalidations_cause_one_refresh() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         generation = cluster.snapshot.generation
         for number in range(100):
-            cluster.invalidate(f"reason {number}")
-        assert (await cluster.wait_for_update(generation)).generation == generation + 1
+            cluster.metadata.invalidate(f"reason {number}")
+        assert (await cluster.metadata.wait_for_update(generation)).generation == generation + 1
         assert len(fake.metadata_requests) == 2
 
 
@@ -170,7 +170,7 @@ async def test_metadata_is_refreshed_until_every_partition_has_a_leader() -> Non
         assert cluster.snapshot.leader("t", 0) is None
         fake.leaders["t"] = [(1, 4)]
         while cluster.snapshot.leader("t", 0) is None:
-            await cluster.wait_for_update(cluster.snapshot.generation)
+            await cluster.metadata.wait_for_update(cluster.snapshot.generation)
         assert cluster.snapshot.leader_epoch("t", 0) == 4
 
 
@@ -181,13 +181,13 @@ async def test_a_topic_that_goes_away_and_comes_back() -> None:
         await cluster.topic("t")
         del fake.leaders["t"]
         before = len(fake.metadata_requests)
-        cluster.invalidate("test")
+        cluster.metadata.invalidate("test")
         while "t" in cluster.snapshot.topics:
-            await cluster.wait_for_update(cluster.snapshot.generation)
+            await cluster.metadata.wait_for_update(cluster.snapshot.generation)
         assert len(fake.metadata_requests) == before + UNKNOWN_LIMIT
         fake.leaders["t"] = [(1, 0)]
-        cluster.invalidate("test")
-        await cluster.wait_for_update(cluster.snapshot.generation)
+        cluster.metadata.invalidate("test")
+        await cluster.metadata.wait_for_update(cluster.snapshot.generation)
         assert "t" in cluster.snapshot.topics
 
 
@@ -195,9 +195,9 @@ async def test_a_leader_hint_is_applied_at_once() -> None:
     async with brokers(2) as (fake, (broker, _)), started(broker.port) as cluster:
         fake.leaders["t"] = [(1, 0)]
         await cluster.topic("t")
-        assert cluster.update_leader("t", 0, 2, 1)
+        assert cluster.metadata.update_leader("t", 0, 2, 1)
         assert cluster.snapshot.leader("t", 0) == 2
-        assert not cluster.update_leader("t", 0, 1, 0)
+        assert not cluster.metadata.update_leader("t", 0, 1, 0)
 
 
 async def test_a_leader_hint_can_name_a_broker_that_the_metadata_does_not_list() -> None:
@@ -208,10 +208,10 @@ async def test_a_leader_hint_can_name_a_broker_that_the_metadata_does_not_list()
         fake.leaders["t"] = [(1, 0)]
         await cluster.topic("t")
         for unusable in (endpoint(2, host=""), endpoint(2, port=0), endpoint(2, port=1 << 16), endpoint(3)):
-            assert not cluster.update_leader("t", 0, 2, 1, [unusable])
-        assert not cluster.update_leader("t", 0, 2, 0, [endpoint(2)]), "an old epoch"
+            assert not cluster.metadata.update_leader("t", 0, 2, 1, [unusable])
+        assert not cluster.metadata.update_leader("t", 0, 2, 0, [endpoint(2)]), "an old epoch"
         assert 2 not in cluster.snapshot.brokers
-        assert cluster.update_leader("t", 0, 2, 1, [endpoint(2)])
+        assert cluster.metadata.update_leader("t", 0, 2, 1, [endpoint(2)])
         assert cluster.snapshot.brokers[2] == BrokerNode(2, "h", 9092, "r")
         assert cluster.snapshot.leader("t", 0) == 2
 
@@ -227,9 +227,9 @@ async def test_a_cluster_whose_brokers_were_replaced_is_found_by_the_bootstrap_a
                 assert cluster.snapshot.brokers[1].port == gone.port
             try:
                 fake.brokers = {7: first.port}
-                cluster.invalidate("test")
+                cluster.metadata.invalidate("test")
                 while 7 not in cluster.snapshot.brokers:
-                    await cluster.wait_for_update(cluster.snapshot.generation)
+                    await cluster.metadata.wait_for_update(cluster.snapshot.generation)
                 assert (await cluster.send(BEAT, 7)).error_code == 0
                 with pytest.raises(BrokerConnectionError, match=r"broker 1 is not known \(known: \[7\]\)"):
                     await cluster.send(BEAT, 1)
@@ -340,7 +340,7 @@ async def test_a_request_ends_before_a_pause_beyond_its_deadline_and_names_the_l
 
 
 async def test_a_timed_out_last_attempt_does_not_hide_earlier_failures() -> None:
-    router = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))._driver
+    client = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))
     until = asyncio.get_running_loop().time() + 1000
 
     failures: list[KafkaError] = [
@@ -351,11 +351,11 @@ async def test_a_timed_out_last_attempt_does_not_hide_earlier_failures() -> None
     async def attempt() -> None:
         if len(failures) == 1:
             # The next pause goes beyond the deadline.
-            router._backoff = Backoff(2000, 2000, max)
+            client.backoff = Backoff(2000, 2000, max)
         raise failures.pop(0)
 
     with pytest.raises(DeadlineError) as caught:
-        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, RetryState(), attempt)
+        await client._retrying("Heartbeat", Situation(coordinated=True), until, 1000, RetryState(), attempt)
     assert str(caught.value).endswith(
         "(2 attempts), as the next attempt would be too late; last: Heartbeat to broker 1: no response in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
@@ -401,11 +401,11 @@ async def test_requests_follow_the_controller_when_it_moves(monkeypatch: pytest.
 
             async def pause(seconds: float) -> None:
                 """End the pause as soon as the metadata was refreshed."""
-                await cluster.wait_for_update(cluster.snapshot.generation)
+                await cluster.metadata.wait_for_update(cluster.snapshot.generation)
 
             fake.controller = 2
             with monkeypatch.context() as patch:
-                patch.setattr("aiokproto.cluster.request_driver.asyncio.sleep", pause)
+                patch.setattr("aiokproto.cluster.cluster_client.asyncio.sleep", pause)
                 answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000, raw=True)
             assert answer.topics[0].error_code == 0
             assert [len(requests_to(running, CreateTopicsRequest)) for running in peers] == [1, 1]
@@ -428,7 +428,7 @@ async def test_negotiated_versions_are_public() -> None:
     async with brokers() as (_, (broker,)), started(broker.port) as cluster:
         assert await cluster.version(MetadataRequest, 1) == 13
         assert await cluster.version(MetadataRequest, 1, max_version=7) == 7
-        assert (await cluster.versions(1))[3] == (0, 13)
+        assert (await cluster.broker_versions(1)).ranges[3] == (0, 13)
         with pytest.raises(UnsupportedVersionError, match=r"Produce: broker 1 .* does not support it"):
             await cluster.version(ProduceRequest, 1)
 
@@ -459,7 +459,7 @@ async def test_close_ends_every_waiting_call() -> None:
         calls = [
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
             asyncio.ensure_future(cluster.topic("t")),
-            asyncio.ensure_future(cluster.wait_for_update(10**9)),
+            asyncio.ensure_future(cluster.metadata.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.request(BEAT)),
         ]
         await until(
@@ -487,7 +487,7 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
     ):
         calls = [
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
-            asyncio.ensure_future(cluster.wait_for_update(10**9)),
+            asyncio.ensure_future(cluster.metadata.wait_for_update(10**9)),
         ]
         await until(lambda: bool(requests_to(broker, HeartbeatRequest)))
         fault = RuntimeError("a fault")
@@ -495,8 +495,8 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
         def broken(*_: object) -> None:
             raise fault
 
-        cluster._metadata._apply = broken  # type: ignore[method-assign, assignment]
-        cluster.invalidate("test")
+        cluster.metadata._apply = broken  # type: ignore[method-assign, assignment]
+        cluster.metadata.invalidate("test")
         results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
         for result in results:
             assert isinstance(result, ClientClosedError)
@@ -514,12 +514,12 @@ async def test_lost_brokers_are_logged_once_and_found_again(caplog: pytest.LogCa
             cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),)))
             await cluster.start()
         try:
-            cluster.invalidate("test")
-            await until(lambda: cluster._metadata._failures >= 3)
+            cluster.metadata.invalidate("test")
+            await until(lambda: cluster.metadata._failures >= 3)
             assert caplog.text.count("metadata could not be refreshed") == 1
             generation = cluster.snapshot.generation
             async with peer(fake.answers(), port):
-                await cluster.wait_for_update(generation)
+                await cluster.metadata.wait_for_update(generation)
                 assert (await cluster.send(BEAT, 1)).error_code == 0
                 await cluster.close()
         finally:
@@ -542,7 +542,7 @@ async def test_a_broker_that_was_upgraded_is_asked_again_once_its_connection_is_
         assert peers[0].connections == before + 1
         peers[0].answers |= {ApiVersionsRequest.api_key: VERSIONS}
         peers[0].drop_all()
-        await until(lambda: cluster._pool.ready(1) is None)
+        await until(lambda: cluster.pool.ready(1) is None)
         assert not (await cluster.broker_versions(1)).assumed
         assert not (await cluster.broker_versions(1, channel="third")).assumed
     assert fake.metadata_requests

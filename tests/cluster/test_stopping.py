@@ -52,7 +52,7 @@ async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[ClusterClient, Peer, 
     ):
         calls: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
-            asyncio.ensure_future(cluster.wait_for_update(10**9)),
+            asyncio.ensure_future(cluster.metadata.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.topic("missing")),
         ]
         await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.requests))
@@ -123,7 +123,7 @@ async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
         for call in (
             lambda: cluster.topic("t"),
             lambda: cluster.request(BEAT),
-            lambda: cluster.wait_for_update(0),
+            lambda: cluster.metadata.wait_for_update(0),
             cluster.close,
         ):
             await asyncio.to_thread(elsewhere, call)

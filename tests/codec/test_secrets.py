@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Client
-from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
-from aiokproto.broker.config.options import BROKER, GROUP, PASSWORD, TOPIC
+from aiokproto.broker.config.options import BROKER, GROUP, PASSWORD, TOPIC, ClusterOptions, NodeOptions
 from aiokproto.codec.config_names import may_be_secret
 from aiokproto.codec.messages.alter_configs import AlterableConfig as WholeConfig
 from aiokproto.codec.messages.create_topics import CreatableTopicConfig, CreatableTopicConfigs

@@ -51,6 +51,8 @@ class Kafka:
 
     def __init__(self, size: int, nodes: int = 1, *, known: bool = True) -> None:
         self.config = SimpleNamespace(max_response_size=100 << 20, request_timeout=30.0)
+        self.metadata = self
+        self.backoff = SimpleNamespace(delay=lambda attempt: 0.0)
         self.requests: list[tuple[int, FetchRequest]] = []
         self.answer: Answer = at_once_what_is_new
         self.invalidated: list[str] = []
@@ -64,9 +66,6 @@ class Kafka:
             topic_names={TOPIC_ID: "t"},
             generation=1,
         )
-
-    def backoff(self, attempt: int) -> float:
-        return 0.0
 
     def invalidate(self, reason: str) -> None:
         self.invalidated.append(reason)

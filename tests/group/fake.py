@@ -174,6 +174,9 @@ class FakeCluster:
         self.snapshot = snapshot_of(topics)
         self.existing = dict(topics)
         self.newest = 1000
+        # What members use of these parts is below.
+        self.metadata = self.pool = self.coordinators = self
+        self.backoff = SimpleNamespace(delay=lambda attempt: 0.1 * attempt)
 
     def sent(self, kind: type) -> list[Any]:
         """The requests of that class."""
@@ -186,7 +189,7 @@ class FakeCluster:
     def coordinator_failure(self, kind: object, key: str) -> str:
         return self.lookup_failure
 
-    def forget_coordinator(self, kind: object, key: str) -> None:
+    def forget(self, kind: object, key: str) -> None:
         self.forgotten += 1
 
     def disconnect(self, node: int, channel: str) -> None:
@@ -197,9 +200,6 @@ class FakeCluster:
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
         return self.known_absent.intersection(names)
-
-    def backoff(self, attempt: int) -> float:
-        return 0.1 * attempt
 
     async def topic(self, name: str, timeout: float) -> TopicInfo:
         await asyncio.sleep(0)

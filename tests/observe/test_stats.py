@@ -172,7 +172,7 @@ async def test_one_broker_of_several_that_is_gone_degrades_a_client() -> None:
 
 async def test_old_metadata_degrades_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Broker() as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
-        client._cluster._metadata.updated_at = asyncio.get_running_loop().time() - 331
+        client._cluster.metadata.updated_at = asyncio.get_running_loop().time() - 331
         health = client.health()
     assert health.status is HealthStatus.DEGRADED
     assert health.reasons == ("the metadata is 331 s old",)

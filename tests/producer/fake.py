@@ -118,6 +118,9 @@ class FakeCluster:
         self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
         self.topic_id = TOPIC_ID
         self.loop: object = None
+        # What the producer uses of these parts is below.
+        self.metadata = self.pool = self
+        self.backoff = SimpleNamespace(delay=lambda attempt: 0.001)
         self.observer = ClusterObserver()
         self._news = asyncio.Event()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -177,24 +180,21 @@ class FakeCluster:
         self.lead(leader, partition)
         return True
 
-    def backoff(self, attempt: int) -> float:
-        return 0.001
-
     @property
-    def versions_seen(self) -> BrokerVersions:
+    def versions(self) -> BrokerVersions:
         batches = Versions(0, self.produce_version)
         others = {InitProducerIdRequest.api_key: Versions(0, 5), AddPartitionsToTxnRequest.api_key: Versions(0, 5)}
         return BrokerVersions({ProduceRequest.api_key: batches, **(others if self.idempotence else {})}, "the fake")
 
     def versions_of(self, node: int) -> BrokerVersions:
         """What a broker reports on a connection; tests replace it."""
-        return self.versions_seen
+        return self.versions
 
     async def broker_versions(self, node: int) -> BrokerVersions:
         return self.reported.setdefault(node, self.versions_of(node))
 
-    def open_versions(self, node: int) -> BrokerVersions | None:
-        return self.reported.get(node)
+    def ready(self, node: int) -> SimpleNamespace | None:
+        return SimpleNamespace(versions=self.reported[node]) if node in self.reported else None
 
     async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
         await asyncio.sleep(0)

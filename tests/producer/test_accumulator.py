@@ -16,7 +16,7 @@ from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import Compression, RecordBatch
 from aiokproto.types import RecordMetadata
-from tests.producer.sticky import lowest
+from tests.producer.sticky import FreeSinks, lowest
 
 LIMITS = BufferLimits(
     batch_size=1000, buffer_memory=10_000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
@@ -61,7 +61,7 @@ def confirm(acc: Accumulator, *partitions: int) -> None:
 
 
 def drain(of: Accumulator, now: float, busy: frozenset[int] = frozenset()) -> Drained:
-    return of.drain(now, lambda node: node not in busy)
+    return of.drain(now, FreeSinks(busy))
 
 
 def sent(drained: Drained) -> dict[int, list[int]]:

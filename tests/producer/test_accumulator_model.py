@@ -21,7 +21,7 @@ from aiokproto.producer.limits import BufferLimits
 from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import PartitionLog
-from tests.producer.sticky import lowest
+from tests.producer.sticky import FreeSinks, lowest
 
 PARTITIONS = 2
 LIMITS = BufferLimits(
@@ -77,7 +77,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(busy=st.sampled_from([(), (1,), (2,)]))
     def send(self, busy: tuple[int, ...]) -> None:
-        drained = self.acc.drain(self.now, lambda node: node not in busy)
+        drained = self.acc.drain(self.now, FreeSinks(busy))
         for batches in drained.requests.values():
             for batch in batches:
                 self.acc.queue(batch).assign(batch, PRODUCER)

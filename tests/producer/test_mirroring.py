@@ -34,7 +34,7 @@ from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import update_crc
 from aiokproto.types import RecordMetadata, TopicPartition
 from tests.producer.fake import FakeCluster, Make
-from tests.producer.sticky import lowest
+from tests.producer.sticky import FreeSinks, lowest
 from tests.producer.test_producer import Gate, settle
 
 
@@ -211,13 +211,13 @@ def test_parts_of_a_compressed_batch_count_with_their_own_size() -> None:
     batch = accumulator.append_encoded(topic.queues[0], RecordBatch(stored(*values, codec="gzip")), 0.0)
     assert batch is not None
     assert accumulator.used == batch.reserved < 200
-    accumulator.drain(0.0, lambda _: True)
+    accumulator.drain(0.0, FreeSinks())
     accumulator.split(batch)
     parts = list(accumulator.incomplete)
     assert accumulator.used == sum(part.reserved for part in parts) > 2000
     assert accumulator.append(topic, 0, 1, None, b"v", (), 0.0) is None, "the buffer is full, also for a smaller batch"
     for part in parts:
-        accumulator.drain(0.0, lambda _: True)
+        accumulator.drain(0.0, FreeSinks())
         accumulator.complete(part, 0)
     assert (accumulator.used, batch.done) == (0, True)
 

@@ -211,7 +211,7 @@ class Mixed(FakeCluster):
     magic = 1
 
     def versions_of(self, node: int) -> BrokerVersions:
-        return self.versions_seen if node == 0 else old(self.magic).versions_seen
+        return self.versions if node == 0 else old(self.magic).versions
 
 
 async def test_a_leader_older_than_the_broker_that_was_seen_gets_its_format(make: Make) -> None:
@@ -297,7 +297,7 @@ async def test_an_older_leader_refuses_what_the_producer_was_started_with_until_
             with pytest.raises(UnsupportedVersionError, match=text):
                 await producer.send("flights", b"old", partition=1)
             await producer.send("flights", b"new", partition=0)
-        fake.versions_of = lambda node: fake.versions_seen  # type: ignore[method-assign]
+        fake.versions_of = lambda node: fake.versions  # type: ignore[method-assign]
         fake.reported.clear()
         await producer.send("flights", b"upgraded", partition=1)
     assert [log.values for log in fake.logs] == [[b"new", b"new"], [b"upgraded"]]

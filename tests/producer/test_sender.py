@@ -188,7 +188,7 @@ async def test_batches_move_with_the_leader(make: Make) -> None:
 
 async def test_a_leader_named_in_the_response_is_used_at_once(make: Make) -> None:
     fake = FakeCluster(nodes=2)
-    fake.backoff = lambda attempt: 3600.0  # type: ignore[method-assign]
+    fake.backoff.delay = lambda attempt: 3600.0
 
     async def elsewhere(node: int, request: ProduceRequest) -> ProduceResponse:
         fake.answer = fake.append

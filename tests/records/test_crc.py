@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiokproto.records import crc
 from aiokproto.records.crc import crc32c
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 
 Join = Callable[[int, int, int], int]
 

@@ -19,7 +19,7 @@ from aiokproto.records import BatchRecord, Compression, RecordBatch, compress, d
 from aiokproto.records.compression import chunks
 from aiokproto.records.cutting import cut
 from aiokproto.records.patch import restamp
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.records.legacy_sets import message, wrapped
 from tests.records.strategies import batches, codecs, record_lists, simple_records
 

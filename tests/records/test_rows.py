@@ -13,7 +13,7 @@ from aiokproto.errors import InvalidRecordError
 from aiokproto.records import BatchBuilder, BatchRecord, decode, estimate_size
 from aiokproto.records.writer import encode_headers
 from aiokproto.types import Header
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.records.strategies import headers, payloads
 
 np = pytest.importorskip("numpy")

@@ -13,7 +13,7 @@ from aiokproto.accelerator import forms
 from aiokproto.errors import CorruptRecordError, KafkaError
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.batch import CRC_FROM
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.records.strategies import batches, simple_records
 
 pytest.importorskip("numpy")

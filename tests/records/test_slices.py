@@ -19,7 +19,7 @@ from aiokproto.records.compression import MAX_FRAMES, chunks, declared_size
 from aiokproto.records.cutting import joined
 from aiokproto.records.record import HEADER_WEIGHT, read_records, read_slice
 from aiokproto.records.slices import SMALL_BYTES, SMALL_RECORD, Slices
-from tests.accelerator.twins import each_form
+from tests.accelerator.forms import each_form
 from tests.decompressions import count_decompressions
 from tests.records.bombs import MIB, TINY, batch, packed, record
 from tests.records.legacy_sets import message, wrapped

@@ -25,9 +25,9 @@ from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.prometheus import KafkaCollector
 from aiokproto.security import AwsCredentials
 from aiokproto.spark.credentials import SENSITIVE, Hidden, client_options, function_name
-from aiokproto.spark.options import HONOURED, parse_options
+from aiokproto.spark.options import READING, parse_options
 from aiokproto.spark.permissions import EVERYTHING
-from aiokproto.spark.sink.options import HONOURED as WRITING
+from aiokproto.spark.sink.options import WRITING
 from tests.observe.test_otel import sdk
 from tests.patience import PATIENCE
 
@@ -117,7 +117,7 @@ def test_options_of_brokers_are_classified() -> None:
 
 def test_options_of_spark_are_classified() -> None:
     """They are those of the client, and few of their own."""
-    options = {**HONOURED, **WRITING}
+    options = {**READING.honoured, **WRITING.honoured}
     own = {
         *(name for name in options if name.startswith("key.")),
         "schema.registry.ssl.keyfile",
@@ -125,9 +125,9 @@ def test_options_of_spark_are_classified() -> None:
     }
     none = own | {f"kafka.{name.replace('_', '.')}" for name in CLIENT_NONE}
     suspect = {name for name in options if SUSPECT.search(name.lower())} - none
-    assert {name for name in suspect if options[name] not in (Hidden, function_name)} == set()
+    assert {name for name in suspect if options[name].parse not in (Hidden, function_name)} == set()
     assert {name for name in SENSITIVE if SUSPECT.search(name) is None} == set()
-    assert "schema.registry.url" in {name for name, reader in options.items() if reader is Hidden}
+    assert "schema.registry.url" in {name for name, option in options.items() if option.parse is Hidden}
 
 
 # ---- where they are shown
@@ -197,7 +197,10 @@ def test_an_option_of_a_client_is_shown_neither_by_it_nor_by_errors(name: str) -
     shown.check(100)
 
 
-@pytest.mark.parametrize("option", sorted(n for n, reader in {**HONOURED, **WRITING}.items() if reader is Hidden))
+HIDDEN = {name for table in (READING, WRITING) for name, option in table.honoured.items() if option.parse is Hidden}
+
+
+@pytest.mark.parametrize("option", sorted(HIDDEN))
 def test_an_option_of_spark_is_shown_neither_by_its_parsers_nor_by_errors(
     option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.security.credentials import ScramCredentials
 from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 from aiokproto.broker.security.scram import Account, Credential, Mechanism, ScramSaslServer, credential_of
+from aiokproto.broker.security.tokens import DelegationTokens
 from aiokproto.errors import AuthenticationError, ConfigurationError
 from aiokproto.security import Scram, Secret
 from aiokproto.security.scram import MAX_ITERATIONS, SaltedPassword, ScramExchange
+from tests.broker.secure import KnownCredentials
 
 RFC_NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -48,7 +53,7 @@ async def test_both_sides_agree_if_they_know_the_same_password(
     mechanism: Mechanism, username: str, password: str, guess: str
 ) -> None:
     known = {username: credential_of(mechanism, password)}
-    server = ScramSaslServer(mechanism, lambda user, _: known.get(user))
+    server = ScramSaslServer(mechanism, KnownCredentials(known))
     client = exchange(username, guess, mechanism.digest)
     proof = await client.respond(server.step(await client.start()))
     assert proof is not None
@@ -61,12 +66,19 @@ async def test_both_sides_agree_if_they_know_the_same_password(
 
 
 async def test_a_delegation_token_is_looked_up_as_such() -> None:
-    def no_user(user: str, mechanism: Mechanism) -> Credential | None:
-        raise AssertionError("not a user")
+    class NoUser(ScramCredentials):
+        def find(self, user: str, mechanism: Mechanism) -> Credential | None:
+            raise AssertionError("not a user")
+
+    class Tokens(DelegationTokens):
+        def account(self, token_id: str, mechanism: Mechanism) -> Account | None:
+            return tokens.get(token_id)
 
     credential = credential_of(Mechanism.SCRAM_SHA_256, "the hmac")
     tokens = {"token-1": Account(credential, AuthenticatedUser("alice", by_token=True))}
-    server = ScramSaslServer(Mechanism.SCRAM_SHA_256, no_user, find_token=lambda token_id, _: tokens.get(token_id))
+    server = ScramSaslServer(
+        Mechanism.SCRAM_SHA_256, NoUser({}), Tokens(BrokerOptions({}), lambda: 0, cast("Any", None))
+    )
     client = Scram("SCRAM-SHA-256", "token-1", "the hmac", delegation_token=True).exchange("broker")
     proof = await client.respond(server.step(await client.start()))
     assert proof is not None

@@ -10,7 +10,8 @@ import pytest
 
 from aiokproto.broker import Cluster
 from aiokproto.broker.telemetry import ClientMetricsOptions
-from aiokproto.cluster.telemetry import PushCluster, TelemetryReporter
+from aiokproto.cluster.cluster_client import ClusterClient
+from aiokproto.cluster.telemetry import TelemetryReporter
 from aiokproto.observe.metrics import MetricSource
 from tests.simulation.faults import Fault, draw
 
@@ -40,7 +41,7 @@ def early() -> Iterator[None]:
     """Let clients within the block request their subscription without waiting ten seconds."""
     made = TelemetryReporter.__init__
 
-    def make(self: TelemetryReporter, cluster: PushCluster, source: MetricSource) -> None:
+    def make(self: TelemetryReporter, cluster: ClusterClient, source: MetricSource) -> None:
         made(self, cluster, source, first_after=0.2)
 
     with pytest.MonkeyPatch.context() as patch:

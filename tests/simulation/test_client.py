@@ -219,10 +219,10 @@ def test_an_unreachable_cluster_is_logged_periodically(caplog: pytest.LogCapture
             config = {"bootstrap_servers": kafka.bootstrap_servers, "request_timeout_ms": 1_000}
             async with ClusterClient(ClusterConfig.parse(config)) as cluster:
                 await kafka.stop_broker(0)
-                cluster.invalidate("a test")
+                cluster.metadata.invalidate("a test")
                 await asyncio.sleep(600)
                 await kafka.start_broker(0)
-                await cluster.wait_for_update(cluster.snapshot.generation)
+                await cluster.metadata.wait_for_update(cluster.snapshot.generation)
 
     with caplog.at_level(logging.INFO, "aiokproto.cluster"):
         simulation.run(main())

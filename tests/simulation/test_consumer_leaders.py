@@ -49,7 +49,7 @@ def test_a_leader_that_moves_while_a_response_is_processed(monkeypatch: pytest.M
             while not str(consumer.partition_state(FIRST)).startswith("records are buffered"):
                 await asyncio.sleep(0)
             to_node = await cluster.move_leader("t", 0)
-            consumer._engine.cluster.update_leader("t", 0, to_node, cluster.partition("t", 0).leader_epoch)
+            consumer._engine.cluster.metadata.update_leader("t", 0, to_node, cluster.partition("t", 0).leader_epoch)
             offsets: list[int] = []
             while len(offsets) < count:
                 offsets += [record.offset for record in await consumer.poll(5000)]

@@ -24,7 +24,7 @@ from tests.net.peer import config
 )
 def test_the_text_of_a_deadline_says_whether_the_time_had_passed(pause: float, text: str) -> None:
     async def main() -> str:
-        driver = ClusterClient(config(retry_backoff=pause, retry_backoff_max=pause))._driver
+        cluster = ClusterClient(config(retry_backoff=pause, retry_backoff_max=pause))
         # The deadline ends the second attempt.
         attempts = [0.84, 0.66]
 
@@ -34,7 +34,7 @@ def test_the_text_of_a_deadline_says_whether_the_time_had_passed(pause: float, t
 
         until = asyncio.get_running_loop().time() + 1.5
         with pytest.raises(DeadlineError) as caught:
-            await driver._retrying("Heartbeat", Situation(coordinated=True), until, 1.5, RetryState(), attempt)
+            await cluster._retrying("Heartbeat", Situation(coordinated=True), until, 1.5, RetryState(), attempt)
         return str(caught.value)
 
     assert Simulation(1).run(main()) == f"{text}Heartbeat to broker 1: NOT_COORDINATOR (16)"

@@ -75,7 +75,7 @@ class Clients:
         for owner in owners:
             for name, part in vars(owner).items():
                 if isinstance(part, ClusterClient):
-                    await asyncio.gather(*map(part.versions, brokers))
+                    await asyncio.gather(*map(part.broker_versions, brokers))
                     found += 1
                 elif name in ("_engine", "_consumer", "_producer"):
                     owners.append(part)
@@ -212,7 +212,7 @@ def grown(names: tuple[str, ...], brokers: int, few: int) -> dict[str, tuple[int
             await clients.connect(cluster.broker_ids)
             after = await least_held(clients)
             await clients.end()
-            assert before["producer Sender._sinks"] == brokers, "what is held is found"
+            assert before["producer Sinks._sinks"] == brokers, "what is held is found"
             return {place: (before[place], count) for place, count in after.items() if count > before[place]}
 
     return simulation.run(main())

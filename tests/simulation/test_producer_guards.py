@@ -176,7 +176,7 @@ def test_a_call_that_waits_for_a_new_topic_is_not_overtaken_by_a_later_one() -> 
 
         async def come_with_the_metadata() -> None:
             while "new" not in client.snapshot.topics:
-                await client.wait_for_update(client.snapshot.generation)
+                await client.metadata.wait_for_update(client.snapshot.generation)
             await producer.send("new", b"later")
 
         later = asyncio.create_task(come_with_the_metadata())

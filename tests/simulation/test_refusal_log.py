@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from aiokproto.broker import Cluster, Security
-from aiokproto.broker.server.refusal_log import MAX_LOGGED, WINDOW
+from aiokproto.broker.server.socket_server import MAX_LOGGED, WINDOW
 from aiokproto.simulation import Simulation
 
 SECURITY = Security("SASL_PLAINTEXT", users={"alice": "secret"})

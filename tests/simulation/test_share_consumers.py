@@ -155,7 +155,7 @@ def test_what_a_former_leader_has_granted_is_not_delivered() -> None:
             (first,) = await read(jobs, 1)
             assert jobs._engine.buffer
             await cluster.move_leader("t", 0)
-            jobs._engine.cluster.invalidate("the test has moved a leader")
+            jobs._engine.cluster.metadata.invalidate("the test has moved a leader")
             await asyncio.sleep(LOCK / 4)
             assert asyncio.get_running_loop().time() < first.lock_deadline
             assert not jobs._engine.buffer

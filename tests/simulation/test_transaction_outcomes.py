@@ -49,7 +49,7 @@ def test_an_end_in_flight_at_the_deadline_ends_no_later_transaction(release: str
         with cluster.faults.intercept(EndTxnRequest, first_is_late, times=1):
             with pytest.raises(TransactionOutcomeUnknownError):
                 await txn.commit()
-            producer._cluster.disconnect(0, "main")
+            producer._cluster.pool.disconnect(0, "main")
             await txn.commit()
         txn = await producer.transaction().__aenter__()
         await txn.send("t", b"aborted", partition=0)
@@ -328,7 +328,7 @@ def test_closing_while_a_transaction_begins_begins_none(release: str | None) -> 
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = producer.transaction()
         # The producer has to connect to ask the coordinator for the transaction version.
-        producer._cluster.disconnect(0, "main")
+        producer._cluster.pool.disconnect(0, "main")
         task = asyncio.create_task(txn.__aenter__())
         await asyncio.sleep(0)
         await producer.close()

@@ -126,8 +126,8 @@ class Kafka:
         await self.client.topic(topic)
         while len(self.client.snapshot.topics[topic].partitions) < partitions:
             generation = self.client.snapshot.generation
-            self.client.invalidate("partitions were added")
-            await self.client.wait_for_update(generation)
+            self.client.metadata.invalidate("partitions were added")
+            await self.client.metadata.wait_for_update(generation)
 
     async def _start(self) -> None:
         # The timestamps of these tests lie far back: retention would find them minutes later.

@@ -17,9 +17,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.security import UnsecuredToken
 from aiokproto.security.jaas import parse_jaas
 from aiokproto.spark.credentials import SENSITIVE, checkable, client_options, fingerprint, java_name, resolve
-from aiokproto.spark.options import parse_connection, parse_read_options
+from aiokproto.spark.options import parse_connection, parse_read_options, parse_stream_options
 from aiokproto.spark.sink.options import parse_write_options
-from aiokproto.spark.stream.options import parse_stream_options
 
 SECRET = "bread-and-butter"
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="etl" password="{}";'

@@ -171,12 +171,12 @@ def test_writes_and_streams_without_a_cluster(load: Any, spark: SparkSession, fi
 
 
 def test_a_bug_keeps_its_traceback() -> None:
-    from aiokproto.spark.batch_reader import brief
+    from aiokproto.spark.entry_points import without_traceback
 
     def deep(error: Exception) -> None:
         raise error
 
-    @brief
+    @without_traceback
     def method(error: Exception) -> None:
         deep(error)
 

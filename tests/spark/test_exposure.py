@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from aiokproto.broker import Broker, Security, ThreadedCluster
-from aiokproto.spark import options as parsing
+from aiokproto.spark import connection
 from aiokproto.spark.options import parse_read_options
 from aiokproto.spark.planning import plan_now
 from aiokproto.spark.sink.options import parse_write_options
@@ -26,7 +26,7 @@ CONNECTION = {
 
 @pytest.fixture(autouse=True)
 def _a_new_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_warned", set())
+    monkeypatch.setattr(connection, "_warned", set())
 
 
 @pytest.fixture

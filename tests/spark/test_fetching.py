@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,9 +226,7 @@ def test_a_range_may_take_longer_than_the_timeout_as_long_as_it_goes_on(
 
     class FakeCluster:
         snapshot = Snapshot()
-
-        def backoff(self, failures: int) -> float:
-            return 0.1
+        backoff = SimpleNamespace(delay=lambda failures: 0.1)
 
     async def fetch_what_has_no_records(self: RangeFetcher, timeout: float) -> list[Any]:
         answered = asyncio.get_running_loop().create_future()
@@ -267,9 +266,7 @@ async def test_retries_and_their_interval_follow_the_options(
 
     class FakeCluster:
         snapshot = Snapshot()
-
-        def invalidate(self, reason: str) -> None:
-            pass
+        metadata = SimpleNamespace(invalidate=lambda reason: None)
 
     async def refuse(node: int, partitions: list[TopicPartition]) -> list[Any]:
         nonlocal calls

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound
-from aiokproto.spark.option_table import refusal
+from aiokproto.spark.option_table import OptionTable, refusal
 from aiokproto.spark.options import (
-    HONOURED,
     OFFSET_OPTIONS,
+    READING,
     TOPIC_IDS,
     FetchSettings,
     ReadOptions,
@@ -22,7 +22,7 @@ from aiokproto.spark.options import (
     parse_options,
     parse_read_options,
 )
-from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
+from aiokproto.spark.sink.options import WRITING
 from aiokproto.types import TopicPartition
 
 VALUES = {
@@ -115,14 +115,14 @@ def test_fetch_options() -> None:
     assert options.connection.keys() == {"bootstrap_servers"}
 
 
-@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+@pytest.mark.parametrize("name", READING.without_effect)
 def test_options_that_change_nothing_are_accepted(name: str) -> None:
     assert parse(**{name: "x"}) == parse()
 
 
-@pytest.mark.parametrize("name", [name for name in REFUSED if not name.endswith(".")])
+@pytest.mark.parametrize("name", [name for name in READING.refused if not name.endswith(".")])
 def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> None:
-    assert refused(**{name.upper(): "secret"}) == f"{name.upper()} cannot be set: {REFUSED[name]}"
+    assert refused(**{name.upper(): "secret"}) == f"{name.upper()} cannot be set: {READING.refused[name]}"
 
 
 def test_settings_of_security_never_lack_an_effect() -> None:
@@ -135,7 +135,9 @@ def test_settings_of_security_never_lack_an_effect() -> None:
     assert named == "kafka.sasl.username is no option of kafka.sasl.mechanism='GSSAPI'"
     assert "use kafka.ssl.enabled.protocols" in refused(**{"kafka.ssl.protocol": "TLSv1.3"})
     assert "must be 'https'" not in refused(**{"kafka.ssl.endpoint.identification.algorithm": "http"})
-    assert not [name for name in WITHOUT_EFFECT if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))]
+    assert not [
+        name for name in READING.without_effect if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))
+    ]
 
 
 def test_tls() -> None:
@@ -143,8 +145,16 @@ def test_tls() -> None:
 
 
 def test_each_option_is_on_one_list() -> None:
-    assert not HONOURED.keys() & WITHOUT_EFFECT.keys()
-    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower(), REFUSED)]
+    assert not READING.honoured.keys() & READING.without_effect.keys()
+    assert not [name for name in (*READING.honoured, *READING.without_effect) if refusal(name.lower(), READING.refused)]
+
+
+@pytest.mark.parametrize("table", [READING, WRITING])
+def test_each_default_is_a_valid_value(table: OptionTable) -> None:
+    for name, option in table.honoured.items():
+        assert option.meaning.endswith("."), name
+        if option.default is not None:
+            assert table.parse({name: option.default})[name] == table.value({}, name)
 
 
 def test_a_wait_may_be_longer_than_the_default_of_the_longest() -> None:
@@ -331,12 +341,12 @@ def test_options_of_a_stream_have_columns_too() -> None:
 
 
 def test_every_selection_option_is_applied() -> None:
-    assert set(OFFSET_OPTIONS) <= HONOURED.keys()
+    assert set(OFFSET_OPTIONS) <= READING.honoured.keys()
 
 
 @given(
     st.dictionaries(
-        st.sampled_from([*HONOURED, *WITHOUT_EFFECT, *REFUSED]) | st.text(),
+        st.sampled_from([*READING.honoured, *READING.without_effect, *READING.refused]) | st.text(),
         st.sampled_from(["1", "true", "latest", '{"t": {"0": 1}}', '{"t": [0]}', "h:1"]) | st.text(),
         max_size=4,
     )
@@ -346,7 +356,7 @@ def test_every_option_is_accepted_or_refused_by_name(options: dict[str, str]) ->
         parse_read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options})
 
 
-@given(st.sampled_from(sorted(HONOURED)), st.randoms(use_true_random=False))
+@given(st.sampled_from(sorted(READING.honoured)), st.randoms(use_true_random=False))
 def test_the_case_of_names_does_not_matter(name: str, random: Random) -> None:
     cased = "".join(random.choice((letter.lower(), letter.upper())) for letter in name)
     assert list(parse_options({cased: VALUES.get(name, "1")})) == [name]

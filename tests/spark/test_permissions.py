@@ -12,8 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.spark.connection import CLIENT, PROVIDER_OPTIONS
 from aiokproto.spark.credentials import client_options
-from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, parse_connection, parse_read_options
+from aiokproto.spark.options import parse_connection, parse_read_options
 from aiokproto.spark.payloads.options import RegistryOptions
 from aiokproto.spark.payloads.registry import Registry
 from aiokproto.spark.permissions import EVERYTHING, FUNCTIONS, PATHS, URLS, VARIABLES, steps_up

@@ -51,7 +51,7 @@ def test_the_end_offset_of_a_leader_with_an_older_epoch_is_not_used(kafka: Kafka
     snapshot = kafka.client.snapshot
     leader, epoch = snapshot.leader(*one), snapshot.leader_epoch(*one)
     assert leader is not None
-    assert kafka.client.update_leader(*one, leader, epoch + 1)
+    assert kafka.client.metadata.update_leader(*one, leader, epoch + 1)
     options = kafka.read_options(subscribe=filled, **{"fetchOffset.numRetries": "0"})
     with pytest.raises(BrokerError, match="UNKNOWN_LEADER_EPOCH"):
         kafka.run(list_offsets(kafka.client, {one: LATEST}, options))

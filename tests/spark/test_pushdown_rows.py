@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.spark.offsets import OffsetRange, split
-from aiokproto.spark.options_values import INT64_MAX
+from aiokproto.spark.option_table import INT64_MAX
 from aiokproto.spark.pushdown import MAX_RANGES, parse_filters
 
 source = pytest.importorskip("pyspark.sql.datasource")

@@ -1,20 +1,21 @@
-"""The seam between the pure Python of the hot paths and their compiled twins.
+"""Compiled forms of the hot paths, and what chooses between them and the pure Python.
 
-A function or class marked with :func:`twin` is the definition: it is read, type-checked and documented. Its compiled
-form has the same name, in the module of the same name with a leading underscore (``records/crc.py`` and
-``records/_crc.pyx``), and replaces it where that module was compiled. The environment variable ``AIOKPROTO_PURE``
-(anything but empty or ``0``) turns that off. This package holds what several compiled modules share.
+A function or class marked with :func:`has_compiled_form` is the definition: you read, type-check and document that one.
+Its compiled form has the same name, in the module of the same name with a leading underscore (``records/crc.py`` and
+``records/_crc.pyx``), and replaces it if that module was compiled. The environment variable ``AIOKPROTO_PURE``
+(anything but empty or ``0``) turns that off. This package also holds the code that several compiled modules share.
 
-Compiled modules declare that they work without the global interpreter lock (``setup.py``). This is what makes it true:
+Compiled modules declare that they work without the global interpreter lock (``setup.py``). That's true because of these
+rules:
 
-- What a compiled module keeps is written while it is loaded, and never again.
+- A compiled module writes its globals while it is loaded, and never again.
 - A client's objects belong to the thread of its event loop. `RecordAppender`, which any thread can call, compares the
-  thread before it looks at anything else. An open batch and the state of a consumer's delivery are changed in critical
-  sections, and so are the attributes of compiled classes, by Cython: another thread may find records that it did not
-  expect, but no memory that was freed.
+  thread before it looks at anything else. An open batch and the state of a consumer's delivery change only in critical
+  sections, and Cython guards the attributes of compiled classes in the same way. So another thread may find records
+  that it didn't expect, but never memory that was freed.
 - An awaitable has one awaiter, as a coroutine has.
-- Arrays and buffers of others may change at any time. Each number in them is read once; what is written is limited by
-  the size of the memory it goes to, which was measured before and cannot change.
+- Arrays and buffers of other owners may change at any time. The code reads each number in them once, and limits what it
+  writes by the size of the memory that it writes to, which it has measured before and which can't change.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-# Type checkers go by the name; importing typing would take longer than the rest of this module.
+# Type checkers know the name. Importing it from typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ _forms: dict[tuple[str, str], dict[str, Any]] = {}
 _pure_classes: dict[type, type] = {}
 
 
-def twin(pure: T) -> T:
-    """Return the compiled form of a function or class, or ``pure`` where there is none. Used as a decorator."""
+def has_compiled_form(pure: T) -> T:
+    """Return the compiled form of a function or class, or ``pure`` if there is none. Used as a decorator."""
     forms = _forms[pure.__module__, pure.__name__] = {"pure": pure}
     package, _, module = pure.__module__.rpartition(".")
     compiled = getattr(_load(f"{package}._{module}"), pure.__name__, None)
@@ -76,7 +77,7 @@ def twin(pure: T) -> T:
 
 
 def _describe(compiled: Any, pure: Any) -> None:
-    """Give the compiled form what is written only once: names, docstrings and annotations."""
+    """Copy the names, docstrings and annotations, which only the pure form spells out, to the compiled form."""
     if isinstance(compiled, type):
         _pure_classes[compiled] = pure
         for name, method in vars(pure).items():
@@ -92,21 +93,21 @@ def _describe_function(compiled: Any, pure: Any) -> None:
 
 
 class Documentation:
-    """The docstring of a compiled class: that of its pure form. Stands in the class body as ``__doc__``."""
+    """The docstring of a compiled class, taken from its pure form. Set it in the class body as ``__doc__``."""
 
     def __get__(self, instance: object, owner: type) -> str | None:
         return getattr(_pure_classes.get(owner), "__doc__", None)
 
 
 class Signature:
-    """What :func:`inspect.signature` finds for a compiled class. Stands in the class body as ``__signature__``."""
+    """What :func:`inspect.signature` finds for a compiled class. Set it in the class body as ``__signature__``."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         for base in owner.__mro__:
             pure = _pure_classes.get(base)
-            # A subclass with an `__init__` of its own has the signature of that.
+            # A subclass with an `__init__` of its own has the signature of that method.
             if pure is not None and owner.__init__ is base.__init__:  # type: ignore[misc]
-                # Importing inspect takes long, and most programs never look here.
+                # Imported late, because importing inspect takes long and most programs never need it.
                 from inspect import signature
 
                 return signature(pure)
@@ -114,20 +115,20 @@ class Signature:
 
 
 def forms(module: str, name: str) -> dict[str, Any]:
-    """Return both forms of what ``module`` marks as `twin`: ``"pure"``, and ``"compiled"`` where that is in use.
+    """Return both forms of something in ``module``: ``"pure"``, and ``"compiled"`` if that one is in use.
 
     Raises:
-        LookupError: ``module`` marks nothing of that name.
+        LookupError: ``module`` doesn't mark anything of that name.
     """
     import_module(module)
     found = _forms.get((module, name))
     if found is None:
-        raise LookupError(f"{module} has no twin called {name!r}")
+        raise LookupError(f"{module} has no compiled form of {name!r}")
     return dict(found)
 
 
-def twins() -> list[tuple[str, str]]:
-    """Return module and name of everything that is marked as `twin`."""
+def compiled_names() -> list[tuple[str, str]]:
+    """Return module and name of everything that is marked with :func:`has_compiled_form`."""
     for name in COMPILED:
         package, _, module = name.rpartition(".")
         if module.startswith("_"):
@@ -136,19 +137,22 @@ def twins() -> list[tuple[str, str]]:
 
 
 def pure_form(module: str, name: str) -> Any:
-    """Return the pure form alone: compiled code calls it for input that is unusual, or wrong."""
+    """Return the pure form alone, which compiled code calls for input that is unusual or wrong."""
     return forms(module, name)["pure"]
 
 
 def _load(name: str) -> ModuleType | None:
-    """Return a compiled module, or None. One that exists but cannot be loaded turns off all that is not loaded yet."""
+    """Return a compiled module, or None.
+
+    A module that exists but can't be loaded turns off all compiled forms that aren't loaded yet.
+    """
     global _on
     if not _on:
         return None
     try:
         return import_module(name)
     except Exception as error:  # noqa: BLE001 - an extension of another build can raise anything
-        # A module that was never compiled is no fault.
+        # It isn't an error if the module was never compiled.
         if not (isinstance(error, ModuleNotFoundError) and error.name == name):
             import logging
 
@@ -158,7 +162,7 @@ def _load(name: str) -> ModuleType | None:
 
 
 def __getattr__(name: str) -> bool:
-    """Return ``accelerated``. It is computed on demand, because all compiled modules have to be loaded for it."""
+    """Return ``accelerated``. It's computed on demand, because that loads all compiled modules."""
     if name != "accelerated":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return None not in [_load(module) for module in COMPILED]

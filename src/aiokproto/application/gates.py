@@ -133,6 +133,7 @@ class Home:
     def check(self) -> None:
         """Raise ConfigurationError elsewhere."""
         # asyncio primitives are not thread-safe: a future of the other loop would never wake a task of this one.
+        # guard: a client belongs to its event loop
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             self._refuse()
 

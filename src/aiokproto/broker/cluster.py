@@ -24,8 +24,7 @@ from aiokproto.broker.security.mechanisms import SecurityConfig
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
-from aiokproto.broker.server.reserved_port import ReservedPort
-from aiokproto.broker.server.socket_server import SocketServer
+from aiokproto.broker.server.socket_server import ReservedPort, SocketServer
 from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.config.values import integer, positive
 from aiokproto.errors import BrokerError, ConfigurationError, error_for

@@ -70,6 +70,7 @@ class ClusterRuntime:
         self.clock = clock
         self.tls = server_context(security, options)
         self._timers: dict[str, Timer] = {}
+        self._coordinators_started = False
         self._temporary = data_dir is None
         self._root = data_dir or Path(tempfile.mkdtemp(prefix="aiokproto-broker-"))
         make_directory(self._root)
@@ -84,7 +85,7 @@ class ClusterRuntime:
         self._lock = DirectoryLock(self._root)
         try:
             self.opening = OpeningThread()
-            self.security = SecurityState(self._root, security, options, clock, self.opening.run)
+            self.security = SecurityState(self._root, security, options, clock, self.opening)
             self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
             self._release_directory()
@@ -96,10 +97,10 @@ class ClusterRuntime:
         self.shares = SharePartitionManager(self.state, self.share_states, self.opening)
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
-        self.state.on_delete = self._topic_deleted
+        self.state.runtime = self
         # A temporary directory does not outlive the process: flushing it would protect nothing.
         if not self._temporary:
-            self.state.on_roll = self.log_manager.flush_behind
+            self.state.log_manager = self.log_manager
 
     async def read(self) -> None:
         """Read what the coordinators have stored. Nothing may be served yet. If it is cancelled, close the runtime.
@@ -117,8 +118,8 @@ class ClusterRuntime:
         # In this order: transactions commit offsets to groups.
         self.groups.start()
         self.transactions.start()
-        # Only now: what start() has loaded must not be loaded again by the elections of the start.
-        self.state.on_leader_change = self.leader_changed
+        # The elections of the start come before this, because they must not load again what start() has loaded.
+        self._coordinators_started = True
         self.log_manager.start()
         self._every("delegation.token.expiry.check.interval.ms", self.security.sweep)
         self._every("log.retention.check.interval.ms", self.log_manager.retain)
@@ -163,12 +164,15 @@ class ClusterRuntime:
 
     def leader_changed(self, partition: Partition) -> None:
         """Notify the coordinators of a partition's new leader. Each of them ignores partitions that are not its own."""
+        if not self._coordinators_started:
+            return
         if partition.topic == OFFSETS_TOPIC:
             self.groups.leader_changed(partition)
         for coordinator in (self.transactions, self.share_states, self.shares):
             coordinator.leader_changed(partition)
 
-    def _topic_deleted(self, topic: Topic) -> None:
+    def topic_deleted(self, topic: Topic) -> None:
+        """Notify the coordinators of a deleted topic."""
         for coordinator in (self.groups, self.transactions, self.share_states, self.shares):
             coordinator.topic_deleted(topic)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from aiokproto.broker import Cluster, Security
 from aiokproto.broker.handlers.served_apis import markdown
 from aiokproto.broker.security.settings import PROTOCOLS
-from aiokproto.cli.interrupts import interruptible
+from aiokproto.cli.main import interruptible
 from aiokproto.cli.secret_files import pairs
 from aiokproto.errors import ConfigurationError, KafkaError
 

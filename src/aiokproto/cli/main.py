@@ -5,11 +5,28 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 
 from aiokproto._version import __version__
-from aiokproto.cli.interrupts import interruptible
+
+INTERRUPTED = 130
+"""The exit code of a command that SIGINT has ended, as shells report it: 128 and the signal's number."""
+
+
+def interruptible(main: Callable[..., int]) -> Callable[..., int]:
+    """Make a command end without a traceback when Ctrl-C interrupts it, with :data:`INTERRUPTED`."""
+
+    @wraps(main)
+    def run(argv: Sequence[str] | None = None) -> int:
+        try:
+            return main(argv)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+    return run
+
 
 _TOOLS = {
     "broker": ("aiokproto.cli.broker", "run the embedded broker"),

@@ -5,14 +5,14 @@ Producer, consumer, group and ``Client`` all stand on :class:`~aiokproto.cluster
 Metadata
     ``snapshot`` is an immutable :class:`~aiokproto.cluster.snapshot.ClusterSnapshot`. Its only writer is ``metadata``,
     whose task refreshes it when a call needs a new topic, when a partition has no leader, when the metadata reaches
-    its maximum age, and after :meth:`~aiokproto.cluster.ClusterClient.invalidate`, which every part of the client calls
+    its maximum age, and after its ``invalidate()``, which every part of the client calls
     when a broker returned NOT_LEADER_OR_FOLLOWER or a connection was lost. Refreshes are coalesced and spaced by a
     backoff, so thousands of failures cost one request. ``tracked_topics`` decides which topics a refresh requests;
     ``bootstrap`` reports why no address could be used.
 
 Requests
     ``broker_lookup`` finds the broker for a request (any, controller, partition leader, coordinator, every broker);
-    ``division`` divides it among several and joins their responses; ``request_driver`` makes the attempts and retries
+    ``division`` divides it among several and joins their responses; ``cluster_client`` makes the attempts and retries
     until the deadline; ``hedge`` sends to a second broker when the first is silent. Whether an error is retried, and
     what is done before the retry, is decided in :mod:`aiokproto.failures` alone.
 

@@ -152,6 +152,7 @@ def _match(
         at = next((places[key] for key in keys if key in places), None)
         first = None if at is None else found[at]
         if at is None:
+            # guard: an item that was not requested is dropped -> found.append(item)
             odd.append(Odd("not requested", _named(above, keys)))
         elif first is None:
             found[at] = item
@@ -175,6 +176,7 @@ def _match(
         elif answer.possible is None or _error(item) or answer.possible(source, item):
             continue
         else:
+            # guard: an impossible value counts as no value -> continue
             what, found[place] = "an impossible value", None
         # An error of the whole is the answer to each item.
         if not _error(given):
@@ -186,6 +188,7 @@ def _match(
     if missing:
         part = copy(asked)
         setattr(part, lists.source.name, missing)
+        # guard: what a response leaves out is not known -> refuse_parts(part, given, above, version, ErrorCode.NONE)
         refuse_parts(part, given, above, version, answer.missing)
 
 
@@ -280,6 +283,7 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
                 partitions[partition.partition_index] = partition
         topic.partitions = list(partitions.values())
         # Being created, or the broker has not heard of its partitions yet: it is not ready, as one without leaders.
+        # guard: a topic without partitions is not ready
         if not partitions and not topic.error_code:
             topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     response.topics = topics

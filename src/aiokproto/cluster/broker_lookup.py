@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.cluster.division import COORDINATED, by_configured, coordinated, coordinator_keys
-from aiokproto.cluster.metadata import MetadataUpdater
-from aiokproto.cluster.pool import Pool
 from aiokproto.codec.entities import Entity, divide, entities
 from aiokproto.codec.schema import Request, Response, Route
-from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
+
+if TYPE_CHECKING:
+    from aiokproto.cluster.cluster_client import ClusterClient
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -45,22 +45,11 @@ class RetryState:
         self.failure = ""
 
 
-class FindCoordinator(Protocol):
-    """Returns the coordinator's node id, within a timeout (s)."""
-
-    async def __call__(self, kind: CoordinatorKind, key: str, timeout: float) -> int: ...
-
-
 class BrokerLookup:
     """Finds the brokers for a request in the metadata and the coordinator cache, refreshing both if necessary."""
 
-    def __init__(
-        self, config: ClusterConfig, pool: Pool, metadata: MetadataUpdater, coordinator: FindCoordinator
-    ) -> None:
-        self._config = config
-        self._pool = pool
-        self._metadata = metadata
-        self._coordinator = coordinator
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
 
     async def parts(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
         """Return the parts of a request by broker; a request for one broker is one part.
@@ -76,12 +65,12 @@ class BrokerLookup:
             return await self._by_leader(request, until)
         if route is Route.CONFIGURED:
             return by_configured(request, self._any(retry))
-        brokers = self._metadata.snapshot.brokers
+        brokers = self._client.metadata.snapshot.brokers
         if route is Route.EVERY:
             # Without any metadata there is still a bootstrap address to ask.
             return dict.fromkeys(brokers, request) or {self._any(retry): request}
         if route is Route.CONTROLLER:
-            controller = self._metadata.snapshot.controller_id
+            controller = self._client.metadata.snapshot.controller_id
             # KRaft brokers forward such requests to the controller, and name a random broker as it (KIP-590): any
             # broker will do when it is unknown.
             return {controller if controller in brokers else self._any(retry): request}
@@ -92,7 +81,7 @@ class BrokerLookup:
         return {self._any(retry): request}
 
     def _any(self, retry: RetryState) -> int:
-        return self._pool.by_preference(retry.avoid)[0]
+        return self._client.pool.by_preference(retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
         """Group by coordinator. An id whose lookup fails becomes a part of its own, so it does not delay the others."""
@@ -108,11 +97,11 @@ class BrokerLookup:
         left = max(until - _now(), 0.0)
         # An error is raised here and not turned into a part: there are no others that it could fail.
         if len(named) == 1:
-            return {await self._coordinator(kind, named[0], left): request}
+            return {await self._client.coordinator(kind, named[0], left): request}
         # A coordinator that cannot be found must not use up the whole call: its part is looked up again on its own,
         # with the time that is left.
-        limit = min(left, self._config.request_timeout)
-        found = await _all(self._coordinator(kind, each, limit) for each in named)
+        limit = min(left, self._client.config.request_timeout)
+        found = await _all(self._client.coordinator(kind, each, limit) for each in named)
         # The failed ones stand under their own name, so that two of them do not share one part, and one retry.
         places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
         return divide(request, lambda about: places.get(coordinated(about, route) or ""), _no_topic_name)
@@ -120,18 +109,18 @@ class BrokerLookup:
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
         """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
         api = type(request).__name__
-        named = list(entities(request, self._metadata.snapshot.topic_name))
+        named = list(entities(request, self._client.metadata.snapshot.topic_name))
         if all(about.partition is None for about in named):
             raise ConfigurationError(
                 f"{api} names no partition, so it has no leader to go to: add partitions, or pass `node`"
             )
         names = sorted({about.topic for about in named if about.topic is not None})
-        limit = min(max(until - _now(), 0.0), self._config.request_timeout)
+        limit = min(max(until - _now(), 0.0), self._client.config.request_timeout)
         # One call per topic, and errors as values: an unknown topic must not fail the lookup of the others.
         # create=False, as only writing may create a topic.
-        known = await _all(self._metadata.topics([name], limit, create=False, keep=False) for name in names)
+        known = await _all(self._client.metadata.topics([name], limit, create=False, keep=False) for name in names)
         # Read after the await, and once: all leaders of one division come from the same snapshot.
-        snapshot = self._metadata.snapshot
+        snapshot = self._client.metadata.snapshot
 
         def leader(about: Entity) -> int | None:
             return None if about.partition is None else snapshot.leader(about.topic or "", about.partition)

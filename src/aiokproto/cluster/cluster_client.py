@@ -1,37 +1,81 @@
-"""The API of this layer, on which producer, consumer, group and ``Client`` stand. See the package for the theory."""
+"""The client of a cluster, on which producer, consumer, group and ``Client`` stand: its life, and its requests.
+
+:meth:`ClusterClient.request` is one call that retries until its deadline: it looks up the brokers
+(:mod:`~aiokproto.cluster.broker_lookup`), divides the request among them, and joins their responses
+(:mod:`~aiokproto.cluster.division`).
+
+* Every attempt starts with the lookup, because a retriable error mostly means that the broker was the wrong one.
+* A request for one broker is retried here. A request for several becomes several calls of ``request``, each with its
+  own retries until the common deadline, so a slow broker delays only its own part.
+* Only ``BrokerConnectionError``, ``DeadlineError`` and retriable error codes for the whole response are retried;
+  :func:`~aiokproto.failures.classify` decides which action follows. Items with NOT_LEADER_OR_FOLLOWER or
+  NOT_COORDINATOR inside an otherwise good response are sent again as a part of their own.
+* After a lost connection the broker may have executed the request. Callers for whom that matters use ``send``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.application.async_context import AsyncContext
 from aiokproto.application.gates import Home, Obstacle, Use, refuse
 from aiokproto.authorization import Asked
-from aiokproto.cluster.answers import AnswerChecker
+from aiokproto.cluster.answers import ANSWERS, AnswerChecker
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
+from aiokproto.cluster.broker_lookup import BrokerLookup, Parts, RetryState
+from aiokproto.cluster.coordinators import (
+    CoordinatorCache,
+    CoordinatorKind,
+    find_coordinator_request,
+    found_coordinator,
+)
+from aiokproto.cluster.division import (
+    COORDINATED,
+    error_response,
+    join,
+    last_version_by_name,
+    response_error,
+    take_misrouted,
+)
 from aiokproto.cluster.exposure import report_exposures
+from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.report import client_findings, client_stats
-from aiokproto.cluster.request_driver import RequestDriver
-from aiokproto.cluster.snapshot import ClusterSnapshot, NodeEndpoint, TopicInfo
+from aiokproto.cluster.single_flight import SingleFlight
+from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo
 from aiokproto.cluster.telemetry import TelemetryReporter
-from aiokproto.codec.schema import Request, Response, Versions
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
+from aiokproto.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    ClientClosedError,
+    ConfigurationError,
+    DeadlineError,
+    EncodeError,
+    KafkaError,
+    PartialResponseError,
+    copied,
+    error_for,
+)
+from aiokproto.failures import Action, Situation, classify, find_row
+from aiokproto.net.connection import Connection
 from aiokproto.net.versions import BrokerVersions
 from aiokproto.observe.health import Findings
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ClientStats
 from aiokproto.runtime import create_task, uniform
-from aiokproto.texts import repr_of
+from aiokproto.texts import counted, repr_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVarTuple, Unpack
@@ -44,6 +88,12 @@ T = TypeVar("T")
 _THREADS = 4
 """Threads for blocking work such as resolving host names."""
 
+_FINDING = Situation(FindCoordinatorRequest.api_key)
+_RETRIED = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
+
+_CALLER_ERRORS = (ClientClosedError, ConfigurationError, EncodeError)
+"""Errors that the caller causes, not a broker: they end the whole call, whatever the other parts returned."""
+
 logger = logging.getLogger("aiokproto.cluster")
 
 
@@ -53,9 +103,21 @@ class ClusterClient(AsyncContext):
     Timeouts are in seconds. Cancelling a call ends that call only: its connection stays open, a late response is
     dropped, and work shared with other calls goes on.
 
-    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; the
-    ``AuthenticationError`` after a broker rejected this client; ``ClientClosedError`` with the cause after the metadata
-    task failed or was cancelled; and ``ConfigurationError`` in another event loop.
+    Every coroutine but :meth:`close`, and ``send_nowait``, raises ``ClientClosedError`` before :meth:`start` and after
+    :meth:`close`; the ``AuthenticationError`` after a broker rejected this client; ``ClientClosedError`` with the cause
+    after the metadata task failed or was cancelled; and ``ConfigurationError`` in another event loop.
+
+    Attributes:
+        config: The options.
+        metadata: Refreshes the cluster metadata.
+        pool: The connections.
+        coordinators: The cache of coordinators.
+        backoff: The pauses between attempts (``retry_backoff_ms``).
+        checker: Checks responses against their requests.
+        observer: Counts requests, connections and refreshes.
+        threads: Runs blocking functions.
+        home: The event loop, thread and process in which the client was started.
+        last_used: Returns when a topic was last used (s, the loop's clock).
     """
 
     def __init__(self, config: ClusterConfig, last_used: Callable[[str], float] | None = None) -> None:
@@ -67,41 +129,31 @@ class ClusterClient(AsyncContext):
                 ``keep``, and of those that do not exist any more.
         """
         self.config = config
+        # A consumer is made after its cluster client, and replaces this.
         self.last_used = last_used or _never
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
-        # An executor starts its threads with the first work.
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
+        self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
+        # The executor starts its threads with the first work.
+        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self.observer = ClusterObserver(config.hooks)
-        self._pool = Pool(config, self._threads, self._stop, self._rebootstrap, self.observer)
-        checker = AnswerChecker(self._now)
-        self._metadata = MetadataUpdater(config, self._pool, self._backoff, self._last_used, self.observer, checker)
-        self._coordinators = CoordinatorCache()
-        self._driver = RequestDriver(
-            config, self._pool, self._metadata, self._coordinators, self._backoff, self.observer, checker
-        )
+        self.checker = AnswerChecker(self._now)
+        self.pool = Pool(self)
+        self.metadata = MetadataUpdater(self)
+        self.coordinators = CoordinatorCache()
+        self._broker_lookup = BrokerLookup(self)
+        self._coordinator_tasks: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
+        # The state of each coordinator lookup in progress. A lookup has more time than most calls that wait for it.
+        self._coordinator_retries: dict[tuple[CoordinatorKind, str], RetryState] = {}
         self._reporter: TelemetryReporter | None = None
         self._task: asyncio.Task[None] | None = None
         self.home = Home("client")
-        # Never reset: a client that was closed cannot be started again, as its pool and threads are gone.
+        # Never reset: a closed client can't be started again, because its pool and threads are gone.
         self._started = False
         self._unstarted = ClientClosedError("the client is not started: use async with, or await start()")
-        # None only while it is usable: one test in check() covers "not started", "closed" and "failed".
-        self._closed: KafkaError | None = self._unstarted
+        # None only while the client is usable, so one test in check() covers "not started", "closed" and "failed".
+        self._close_error: KafkaError | None = self._unstarted
         self._failure: KafkaError | None = None
 
-    @property
-    def snapshot(self) -> ClusterSnapshot:
-        """The newest cluster metadata. Immutable: every update is a new object."""
-        return self._metadata.snapshot
-
-    @property
-    def versions_seen(self) -> BrokerVersions:
-        """The versions of the broker that answered the last metadata request; after :meth:`start` there is one."""
-        return self._metadata.versions
-
-    def asked(self, request: type[Request[Any]], topic: str = "", group: str = "", transactional_id: str = "") -> Asked:
-        """Return what the error about a refused request needs: its kind, the names in it, and who this client is."""
-        return Asked(request.api_key, topic, group, transactional_id, self.config.principal)
+    # --- Start and end ---
 
     async def start(self, timeout: float | None = None) -> None:
         """Connect to the cluster through one of the bootstrap addresses. If it fails, the client is closed.
@@ -121,19 +173,19 @@ class ClusterClient(AsyncContext):
         self.home.begin()
         report_exposures(self.config)
         try:
-            # In the caller's task: there is no metadata task yet that could race with it.
-            await self._metadata.bootstrap(timeout)
-            if self._closed is not None and self._closed is not self._unstarted:
-                # Closed in the same loop iteration in which the first metadata arrived.
-                raise copied(self._closed)
-        # Also a cancellation: the connections that were made belong to nobody else.
+            # This runs in the caller's task: there is no metadata task yet that could race with it.
+            await self.metadata.bootstrap(timeout)
+            if self._close_error is not None and self._close_error is not self._unstarted:
+                # The client was closed in the same loop iteration in which the first metadata arrived.
+                raise copied(self._close_error)
+        # This includes a cancellation, because nobody else would close the connections that were made.
         except BaseException:
             await self.close(0)
             raise
-        # Only now, with metadata: no call can find an empty snapshot.
-        self._closed = None
-        self._task = create_task(self._metadata.run(), name="aiokproto metadata")
-        self._task.add_done_callback(self._ended)
+        # The client is usable only now that it has metadata, so no call finds an empty snapshot.
+        self._close_error = None
+        self._task = create_task(self.metadata.run(), name="aiokproto metadata")
+        self._task.add_done_callback(self._metadata_task_ended)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Close all connections: pending calls raise ``ClientClosedError``, written requests are flushed.
@@ -148,37 +200,117 @@ class ClusterClient(AsyncContext):
         until = self._now() + timeout
         try:
             if self._reporter is not None:
-                # First, while requests can be sent: the last metrics say how the client ended.
-                await self._reporter.close(timeout if self._closed is None else 0.0)
-        # A cancellation during the last push: close everything, without another wait.
+                # The reporter comes first, while requests can be sent: the last metrics say how the client ended.
+                await self._reporter.close(timeout if self._close_error is None else 0.0)
+        # If the last push is cancelled, close everything without another wait.
         except BaseException:
             await self._disconnect(0.0)
             raise
         await self._disconnect(max(until - self._now(), 0.0))
 
     async def _disconnect(self, timeout: float) -> None:
-        # Also without a start: a client that was closed first must not start afterwards.
+        # Set it without a start, too, because a client that was closed first must not start afterwards.
         self._started = True
         # After a failure the cause stays: "closed" would hide it from calls that are still waiting.
-        if self._closed is None or self._closed is self._unstarted:
-            self._closed = ClientClosedError("the client is closed")
-        reason = self._closed
-        # First what waits, then the task, then lookups, then sockets: each step ends the users of the next, so none
-        # sees a half-closed one.
-        self._metadata.close(reason)
+        if self._close_error is None or self._close_error is self._unstarted:
+            self._close_error = ClientClosedError("the client is closed")
+        reason = self._close_error
+        # Waiting calls end first, then the task, then lookups, then sockets. Each step ends the users of the next, so
+        # none of them sees a half-closed client.
+        self.metadata.close(reason)
         try:
             if self._task is not None:
                 self._task.cancel()
-                # Not `await self._task`, which would raise its exception, or cancel it a second time together with this
-                # call.
+                # `await self._task` would raise its exception, or cancel it a second time together with this call.
                 await asyncio.wait((self._task,))
-            await self._driver.close(reason)
-            await self._pool.close(reason, timeout)
+            self._coordinator_tasks.close(reason)
+            await self._coordinator_tasks.wait_closed()
+            await self.pool.close(reason, timeout)
         finally:
-            # In finally: when this call is cancelled during the flush nothing else would close the sockets.
-            self._pool.drop(reason)
-            # A thread inside getaddrinfo cannot be interrupted, and waiting for it would block the event loop.
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            # When this call is cancelled during the flush, nothing else closes the sockets.
+            self.pool.drop(reason)
+            # A thread inside getaddrinfo can't be interrupted, and waiting for it would block the event loop.
+            self.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def _leave(self, error: BaseException | None) -> None:
+        await self.close()
+
+    def fail(self, error: KafkaError, bug: Exception | None = None) -> None:
+        """Close because of an error: pending calls raise it, and so does every later call.
+
+        Args:
+            error: The error.
+            bug: The exception that is logged with its traceback. It must not be the cause of any other error, because
+                that can be the application's, with a secret in its text.
+        """
+        # The first error counts, because what follows (every connection is lost) is its consequence.
+        if self._close_error is not None:
+            return
+        logger.error("the client has failed: %s", error, exc_info=bug)
+        # Set it before the parts fail, because a callback that they run may call the client.
+        self._close_error = self._failure = error
+        self.metadata.close(error)
+        self._coordinator_tasks.close(error)
+        self.pool.fail(error)
+        if self._task is not None:
+            self._task.cancel()
+
+    def _metadata_task_ended(self, task: asyncio.Task[None]) -> None:
+        """Fail the client. After :meth:`close` this has no effect."""
+        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        # A KafkaError's own text names the cause already.
+        if isinstance(cause, KafkaError):
+            self.fail(cause)
+        else:
+            end = "was cancelled" if task.cancelled() else f"failed: {repr_of(cause)}"
+            error = ClientClosedError(f"the client's metadata task {end}")
+            error.__cause__ = cause
+            # The traceback of a CancelledError doesn't show who cancelled.
+            self.fail(error, cause if isinstance(cause, Exception) else None)
+
+    def has_logged(self, error: BaseException) -> bool:
+        """Whether ``error`` is the error that ended this client, or a copy of it: then it is in the log already."""
+        failure = self._failure
+        return failure is not None and type(error) is type(failure) and str(error) == str(failure)
+
+    # --- Whether the client can be used ---
+
+    def check(self) -> None:
+        """Raise if the client can't be used here; every call that needs a running client starts with it.
+
+        Raises:
+            ConfigurationError: The running event loop is not the one the client was started in.
+            KafkaError: The client is not started, is closed, or has failed (see the class).
+        """
+        # The usual case comes first, because this runs for each request.
+        if self._close_error is None and asyncio._get_running_loop() is self.home.loop:
+            return
+        self.check_loop()
+        if self._close_error is not None:
+            raise copied(self._close_error)
+
+    def check_loop(self) -> None:
+        """Raise ConfigurationError unless the running event loop is the one the client was started in."""
+        self.home.check()
+
+    def admit(self, use: Use) -> None:
+        """Raise if something refuses a use of the client."""
+        if use.obstacles:
+            self.home.check()
+        if self._close_error is not None:
+            unstarted = self._close_error is self._unstarted
+            refuse(use, Obstacle.NOT_STARTED if unstarted else Obstacle.CLOSED, copied(self._close_error))
+
+    # --- Metadata ---
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        """The newest cluster metadata. Immutable: every update is a new object."""
+        return self.metadata.snapshot
 
     async def topic(
         self, name: str, timeout: float | None = None, *, create: bool = False, keep: bool = True
@@ -218,46 +350,9 @@ class ClusterClient(AsyncContext):
         if isinstance(names, str | bytes) or not all(isinstance(name, str) for name in names or ()):
             raise ConfigurationError(f"topics={names!r}: expected a list of topic names (str), or None for all")
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._metadata.topics(names, timeout, create, keep)
+        return await self.metadata.topics(names, timeout, create, keep)
 
-    def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics that do not exist by the newest metadata, without a request: several responses in a row did
-        not have them, and none has had them since."""
-        return self._metadata.absent(names)
-
-    def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
-        """Request a metadata refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
-
-        Calls until the refresh are served by the same one; refreshes are spaced by a backoff.
-
-        Args:
-            reason: For the log.
-            topics: Topics to track again, should they have expired.
-        """
-        self._metadata.invalidate(reason, topics)
-
-    def update_leader(
-        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint] = ()
-    ) -> bool:
-        """Apply a new leader that a broker reported in a Produce or Fetch response (KIP-951).
-
-        Args:
-            topic: The topic.
-            partition: The partition.
-            leader: The node id in ``current_leader``.
-            leader_epoch: The epoch in ``current_leader``.
-            endpoints: The response's ``node_endpoints``: a new leader may be a broker that the metadata does not list
-                yet, or lists with an old address.
-
-        Returns:
-            Whether the snapshot changed. An older leader epoch, or a broker without a known address, is ignored.
-        """
-        return self._metadata.update_leader(topic, partition, leader, leader_epoch, endpoints)
-
-    async def wait_for_update(self, generation: int) -> ClusterSnapshot:
-        """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""
-        self.check()
-        return await self._metadata.wait_for_update(generation)
+    # --- A request, with retries ---
 
     async def request(
         self,
@@ -297,9 +392,160 @@ class ClusterClient(AsyncContext):
         """
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._driver.request(
-            request, node=node, key=key, timeout=timeout, max_version=max_version, hedged=hedged, raw=raw
-        )
+        until = _now() + timeout
+        # The broker may take the request's own timeout_ms to execute it (CreateTopics, for example).
+        attempt_timeout = max(self.config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
+        if max_version is None:
+            # A caller that passes a version knows its fields.
+            max_version = last_version_by_name(request)
+        retry = RetryState()
+        # The situation has no ApiKey. Which error of which API is final is the caller's business, because the response
+        # is returned. Only routing errors are retried here.
+        situation = Situation(coordinated=node is None and request.route in COORDINATED)
+
+        async def attempt() -> R:
+            parts: Parts[R] = (
+                {node: request} if node is not None else await self._broker_lookup.parts(request, key, retry, until)
+            )
+            if len(parts) > 1:
+                return await self._send_parts(request.route, parts, until, max_version, raw=raw)
+            (target,) = parts
+            # A lookup that failed for a single part has raised.
+            assert isinstance(target, int)
+
+            async def send_to(target: int) -> R:
+                retry.node = target
+                return await self._attempt(request, target, attempt_timeout, until, max_version, raw=raw)
+
+            if hedged:
+                # `target` doesn't matter, because any broker serves a hedged request.
+                nodes = self.pool.by_preference(retry.avoid)
+                hedged_response, failures = await first_response(nodes, send_to, lambda error: False)
+                if hedged_response is None:
+                    raise failures[-1][1]
+                response = hedged_response
+            else:
+                response = await send_to(target)
+            code = response_error(response)
+            if classify(code, situation) in _RETRIED:
+                detail = getattr(response, "error_message", None)
+                raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
+            # If the caller has chosen the broker, no part goes to another one.
+            if node is not None or key is not None:
+                return response
+            part = take_misrouted(request, response, self.snapshot.topic_name)
+            if part is None:
+                return response
+            return await self._send_misrouted(part, response, retry, until, max_version, raw=raw)
+
+        return await self._retrying(api_name(request.api_key), situation, until, timeout, retry, attempt)
+
+    async def _send_misrouted(
+        self, part: Request[R], response: R, retry: RetryState, until: float, max_version: int | None, *, raw: bool
+    ) -> R:
+        """Send the part that this broker no longer leads or coordinates to another one; join both responses."""
+        self.metadata.invalidate(f"{api_name(part.api_key)}: some of its partitions or groups have moved")
+        # Forget all of them: a lookup each is cheaper than finding out which of them the response meant.
+        for coordinator in retry.coordinators:
+            self.coordinators.forget(*coordinator)
+        # The coordinator or leader has only just moved, and brokers that are asked at once name the old one.
+        await asyncio.sleep(min(self.backoff.delay(1), max(until - _now(), 0.0)))
+        left = max(until - _now(), 0.0)
+        try:
+            other = await self.request(part, timeout=left, max_version=max_version, raw=raw)
+        except KafkaError as error:
+            # The error becomes error codes, because the items that did succeed must reach the caller.
+            refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
+            if refusal is None:
+                raise
+            other = refusal
+        return join([response, other], self.snapshot.topic_name)
+
+    async def _send_parts(
+        self, route: Route, parts: Parts[R], until: float, max_version: int | None, *, raw: bool
+    ) -> R:
+        """Send every part to its broker at the same time, and join the responses. All have the same deadline."""
+
+        async def send_part(target: int | str | None, part: Request[R]) -> R:
+            # Leaders and coordinators can move before the attempt, so these parts are routed again. A part for "every
+            # broker" belongs to this one.
+            node = target if route is Route.EVERY and isinstance(target, int) else None
+            left = max(until - _now(), 0.0)
+            return await self.request(part, node=node, timeout=left, max_version=max_version, raw=raw)
+
+        # With return_exceptions one failed part doesn't leave the others running unobserved. When this call is
+        # cancelled, gather cancels them all.
+        results = await asyncio.gather(*(send_part(*item) for item in parts.items()), return_exceptions=True)
+        failures: list[KafkaError] = []
+        responses: list[R] = []
+        unreported: list[KafkaError] = []
+        for part, result in zip(parts.values(), results, strict=True):
+            if not isinstance(result, BaseException):
+                responses.append(result)
+                continue
+            if not isinstance(result, KafkaError) or isinstance(result, _CALLER_ERRORS):
+                raise result
+            failures.append(result)
+            # The items of a request for every broker are the brokers, and a response has no field for them. Their
+            # errors are reported below, together with the responses that did arrive.
+            response = error_response(part, result) if route is not Route.EVERY else None
+            if response is None:
+                unreported.append(result)
+            else:
+                responses.append(response)
+        # If all parts failed there is nothing to save, and an exception says more than error codes.
+        if len(failures) == len(parts):
+            raise failures[0]
+        joined = join(responses, self.snapshot.topic_name)
+        if unreported:
+            missing = "; ".join(str(error) for error in unreported)
+            text = f"{len(unreported)} of {len(parts)} brokers did not respond: {missing}"
+            raise PartialResponseError(text, joined, tuple(unreported))
+        return joined
+
+    async def _retrying(
+        self,
+        what: str,
+        situation: Situation,
+        until: float,
+        timeout: float,
+        retry: RetryState,
+        attempt: Callable[[], Awaitable[T]],
+    ) -> T:
+        """Call ``attempt`` until it succeeds, fails with an error that is not retried, or the deadline is near.
+
+        This is where an error of a request refreshes the metadata (NOT_LEADER_OR_FOLLOWER, a lost connection) or makes
+        the next attempt look its coordinator up again (NOT_COORDINATOR).
+        """
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                return await attempt()
+            except KafkaError as error:
+                row = find_row(error, situation)
+                if row.action not in _RETRIED:
+                    raise
+                pause = self.backoff.delay(attempts)
+                # This deadline often cuts the last attempt short; the failure before it is the interesting one.
+                late = isinstance(error, DeadlineError)
+                retry.failure = retry.failure if late else str(error)
+                # Raise now, not after the sleep, because the attempt that would follow has no time left.
+                if _now() + pause >= until:
+                    failures = f"{error}; before: {retry.failure}" if late and retry.failure else str(error)
+                    raise DeadlineError(f"{what}: {_end(until, timeout, attempts)}; last: {failures}") from error
+                logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
+                self.observer.retried(what, attempts, pause, error)
+                if row.action is Action.REFRESH_METADATA:
+                    self.metadata.invalidate(str(error))
+                elif row.action is Action.FIND_COORDINATOR:
+                    for coordinator in retry.coordinators:
+                        self.coordinators.forget(*coordinator)
+                # Avoid only the last broker, so that with two brokers the attempts alternate.
+                retry.avoid = set() if retry.node is None else {retry.node}
+            await asyncio.sleep(pause)
+
+    # --- One attempt ---
 
     async def send(
         self,
@@ -331,7 +577,42 @@ class ClusterClient(AsyncContext):
             UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
         """
         self.check()
-        return await self._driver.send(request, node, timeout, max_version, channel)
+        # Without a limit of the caller's, a throttle may take as long as it takes: only the response has a deadline.
+        if timeout is None:
+            return await self._attempt(request, node, self.config.request_timeout, math.inf, max_version, channel)
+        return await self._attempt(request, node, timeout, _now() + timeout, max_version, channel)
+
+    async def _attempt(
+        self,
+        request: Request[R],
+        node: int,
+        timeout: float,
+        deadline: float,
+        max_version: int | None,
+        channel: str = MAIN,
+        *,
+        raw: bool = False,
+    ) -> R:
+        """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it.
+
+        The response is checked against the request (``answers``), unless ``raw``.
+        """
+        try:
+            # With an open connection there is no await on this path: the request is written before the caller first
+            # suspends, which keeps the requests of one task in order.
+            connection = self.pool.ready(node, channel)
+            if connection is None:
+                left = max(min(timeout, deadline - _now()), 0.0)
+                connection, timeout = await self._connect(node, channel, left)
+            version = connection.versions.pick(type(request), max_version)
+            response = await connection.send(request, timeout=timeout, deadline=deadline, version=version)
+        except BrokerConnectionError as error:
+            # The broker may be gone or have moved. If it merely restarts, this costs one refresh.
+            self.metadata.invalidate(str(error))
+            raise
+        if not raw:
+            self.checker.check(request, response, version, node)
+        return response
 
     def send_nowait(
         self,
@@ -345,7 +626,7 @@ class ClusterClient(AsyncContext):
         """Send over an open connection, and pass the response to a callback: :meth:`send` without a waiting task.
 
         The request is written before this returns, so requests are in order. It cannot be cancelled. A lost connection
-        does not refresh the metadata: the callback calls :meth:`invalidate`.
+        does not refresh the metadata: the callback calls ``metadata.invalidate``.
 
         Args:
             request: The request.
@@ -362,8 +643,30 @@ class ClusterClient(AsyncContext):
         Raises:
             BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`. The callback is not called.
         """
-        self.check()
-        return self._driver.send_nowait(request, node, on_response, timeout, max_version)
+        # The test of check() without the call, because every Produce request comes through here.
+        if self._close_error is not None or asyncio._get_running_loop() is not self.home.loop:
+            self.check()
+        connection = self.pool.ready(node)
+        if connection is None:
+            return False
+        if ANSWERS[request.api_key].missing is not None:
+            on_response = partial(self._check_response, request, connection.versions, max_version, node, on_response)
+        timeout = self.config.request_timeout if timeout is None else timeout
+        connection.send_nowait(request, on_response, timeout=timeout, max_version=max_version)
+        return True
+
+    def _check_response(
+        self,
+        request: Request[R],
+        versions: BrokerVersions,
+        max_version: int | None,
+        node: int,
+        on_response: Callable[[R | KafkaError], None],
+        result: R | KafkaError,
+    ) -> None:
+        if not isinstance(result, KafkaError):
+            self.checker.check(request, result, versions.pick(type(request), max_version), node)
+        on_response(result)
 
     async def send_oneway(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
@@ -373,7 +676,40 @@ class ClusterClient(AsyncContext):
         Returns once the socket's write buffer is below its high-water mark. Raises as :meth:`send`.
         """
         self.check()
-        await self._driver.send_oneway(request, node, timeout, max_version)
+        timeout = self.config.request_timeout if timeout is None else timeout
+        try:
+            connection = self.pool.ready(node)
+            if connection is None:
+                connection, timeout = await self._connect(node, MAIN, timeout)
+            await connection.send_oneway(request, timeout=timeout, max_version=max_version)
+        except BrokerConnectionError as error:
+            self.metadata.invalidate(str(error))
+            raise
+
+    async def _connect(self, node: int, channel: str, timeout: float) -> tuple[Connection, float]:
+        """Return a new connection, and the seconds left of ``timeout``."""
+        until = _now() + timeout
+        connection = await self.pool.connection(node, channel, timeout)
+        return connection, max(until - _now(), 0.0)
+
+    # --- Versions ---
+
+    async def broker_versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> BrokerVersions:
+        """Return the API versions and features that a broker reported on this connection, connecting if necessary.
+
+        Raises as :meth:`send`.
+
+        Args:
+            node: The broker's id.
+            channel: As for :meth:`send`.
+            timeout: Seconds; at most, and by default, ``request_timeout_ms``.
+        """
+        self.check()
+        connection = self.pool.ready(node, channel)
+        if connection is None:
+            limit = self.config.request_timeout
+            connection, _ = await self._connect(node, channel, limit if timeout is None else min(timeout, limit))
+        return connection.versions
 
     async def version(
         self,
@@ -385,36 +721,9 @@ class ClusterClient(AsyncContext):
         timeout: float | None = None,
     ) -> int:
         """Return the version that a request to a broker would have. Otherwise as :meth:`broker_versions`."""
-        self.check()
-        return (await self._driver.versions(node, channel, timeout)).pick(request_type, max_version)
+        return (await self.broker_versions(node, channel=channel, timeout=timeout)).pick(request_type, max_version)
 
-    async def versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> Mapping[int, Versions]:
-        """Return a broker's version ranges by ApiKey. Otherwise as :meth:`broker_versions`."""
-        self.check()
-        return (await self._driver.versions(node, channel, timeout)).ranges
-
-    async def broker_versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> BrokerVersions:
-        """Return a broker's versions, connecting if necessary. Raises as :meth:`send`.
-
-        Args:
-            node: The broker's id.
-            channel: As for :meth:`send`.
-            timeout: Seconds; at most, and by default, ``request_timeout_ms``.
-        """
-        self.check()
-        return await self._driver.versions(node, channel, timeout)
-
-    def open_versions(self, node: int) -> BrokerVersions | None:
-        """Return the versions of a broker's open connection, an object of each connection; None without one."""
-        return self._driver.open_versions(node)
-
-    async def feature(self, name: str, node: int) -> int:
-        """Return the level of a finalized feature (KIP-584), 0 if a broker has not reported it.
-
-        As of the ApiVersions exchange of the broker's connection. Connects if necessary. Raises as :meth:`send`.
-        """
-        self.check()
-        return (await self._driver.versions(node, MAIN)).features.get(name, 0)
+    # --- Coordinators ---
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
         """Return the node id of the coordinator of a group, transactional id or share partition; cached.
@@ -424,11 +733,65 @@ class ClusterClient(AsyncContext):
             DeadlineError: Not found in time.
         """
         self.check()
-        return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
+        limit = self.config.api_timeout if timeout is None else timeout
+        node = self.coordinators.get(kind, key)
+        # A coordinator that has left the cluster can't be dialled, so it is looked up again.
+        if node is not None and node in self.snapshot.brokers:
+            return node
+
+        def late() -> str:
+            failure = self.coordinator_failure(kind, key)
+            text = f"the coordinator of {kind.name.lower()} {key!r} was not found in {limit:.3g} s"
+            return f"{text}; last failure: {failure}" if failure else text
+
+        return await self._coordinator_tasks.run((kind, key), lambda: self._find_coordinator(kind, key), limit, late)
 
     def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
-        """Return why a coordinator was not found yet, or cannot be reached; empty if nothing has failed."""
-        return self._driver.coordinator_failure(kind, key)
+        """Return why a coordinator was not found yet, or can't be reached; empty if nothing has failed."""
+        if (retry := self._coordinator_retries.get((kind, key))) is not None:
+            return retry.failure
+        node = self.coordinators.get(kind, key)
+        _, error = (0, None) if node is None else self.pool.failures(node)
+        return "" if error is None else str(error)
+
+    async def _find_coordinator(self, kind: CoordinatorKind, key: str) -> int:
+        # The caller's timeout doesn't apply, because other calls with more time may wait for the same lookup.
+        timeout = self.config.api_timeout
+        retry = self._coordinator_retries[kind, key] = RetryState()
+
+        async def find_on(node: int) -> BrokerNode:
+            # The version is picked first, because the key is in another field from version 4 on.
+            version = await self.version(FindCoordinatorRequest, node)
+            response = await self.send(find_coordinator_request(kind, key, version), node, max_version=version)
+            return found_coordinator(response, kind, key, self.config.principal)
+
+        def final(error: KafkaError) -> bool:
+            # After an error code from one broker the others would return the same code now. The next attempt prefers
+            # another broker all the same, because coordinators move.
+            return isinstance(error, BrokerError) or classify(error, _FINDING) not in _RETRIED
+
+        async def attempt() -> int:
+            nodes = self.pool.by_preference(retry.avoid)
+            retry.node = nodes[0]
+            found, failures = await first_response(nodes, find_on, final)
+            if found is None:
+                raise failures[-1][1]
+            # The metadata may not list the coordinator yet, and without an address it couldn't be dialled.
+            self.metadata.add_broker(found)
+            self.coordinators.put(kind, key, found.id)
+            return found.id
+
+        what = f"FindCoordinator for {kind.name.lower()} {key!r}"
+        try:
+            return await self._retrying(what, _FINDING, _now() + timeout, timeout, retry, attempt)
+        finally:
+            del self._coordinator_retries[kind, key]
+
+    # --- Reports, and what the clients share ---
+
+    def asked(self, request: type[Request[Any]], topic: str = "", group: str = "", transactional_id: str = "") -> Asked:
+        """Return what the error about a refused request needs: its kind, the names in it, and who this client is."""
+        return Asked(request.api_key, topic, group, transactional_id, self.config.principal)
 
     def push_metrics(self, source: MetricSource) -> None:
         """Push the metrics of ``source`` to a broker from now on, if the brokers subscribe to any (KIP-714).
@@ -439,128 +802,41 @@ class ClusterClient(AsyncContext):
             self._reporter = TelemetryReporter(self, source)
             self._reporter.start()
 
-    def some_broker(self) -> int:
-        """Return the id of a broker that will probably respond soon."""
-        return self._pool.by_preference()[0]
-
     def stats(self) -> ClientStats:
         """Return the statistics. No I/O."""
         instance_id = "" if self._reporter is None else self._reporter.client_instance_id
-        return client_stats(self.config, self._pool, self._metadata, self.observer, instance_id, self._now())
+        return client_stats(self.config, self.pool, self.metadata, self.observer, instance_id, self._now())
 
     def findings(self) -> Findings:
         """Return what is wrong with connections and metadata. No I/O."""
-        ended = self._closed is not self._unstarted
-        return client_findings(self.config, self._pool, self._metadata, self._closed, self._now(), ended=ended)
-
-    def _now(self) -> float:
-        return 0.0 if self.home.loop is None else self.home.loop.time()
+        ended = self._close_error is not self._unstarted
+        return client_findings(self.config, self.pool, self.metadata, self._close_error, self._now(), ended=ended)
 
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run a blocking function in one of the client's threads.
 
-        The loop's default executor is not used, as the application may have filled it. Cancelling stops the wait, and
-        the function if it has not started.
+        The loop's default executor is not used, because the application may have filled it. Cancelling stops the wait,
+        and the function if it has not started.
         """
         self.check()
-        return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        return asyncio.get_running_loop().run_in_executor(self.threads, function, *args)
 
-    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """Drop a coordinator from the cache: call it after NOT_COORDINATOR, and when the broker cannot be reached."""
-        self._coordinators.forget(kind, key)
-
-    def disconnect(self, node: int, channel: str) -> None:
-        """Close a connection at once.
-
-        For a connection on which the broker still holds back a request that was given up, and all responses behind it.
-        Other requests in flight on it raise ``BrokerConnectionError``; the next request connects again.
-        """
-        self._pool.disconnect(node, channel)
-
-    def backoff(self, attempt: int) -> float:
-        """Return the seconds to wait after ``attempt`` failed attempts (from 1)."""
-        return self._backoff.delay(attempt)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def _leave(self, error: BaseException | None) -> None:
-        await self.close()
-
-    def has_logged(self, error: BaseException) -> bool:
-        """Whether it is the error that has ended this client, or a copy: then it is in the log, and only once."""
-        failure = self._failure
-        return failure is not None and type(error) is type(failure) and str(error) == str(failure)
-
-    def check(self) -> None:
-        """Raise if the client cannot be used here; every other method calls this first.
-
-        Raises:
-            ConfigurationError: The running event loop is not the one the client was started in.
-            KafkaError: The client is not started, is closed, or has failed (see the class).
-        """
-        # Runs for each request, so the usual case comes first.
-        if self._closed is None and asyncio._get_running_loop() is self.home.loop:
-            return
-        self.check_loop()
-        if self._closed is not None:
-            raise copied(self._closed)
-
-    def check_loop(self) -> None:
-        """Raise ConfigurationError unless the running event loop is the one the client was started in."""
-        self.home.check()
-
-    def admit(self, use: Use) -> None:
-        """Raise if something refuses a use of the client."""
-        if use.obstacles:
-            self.home.check()
-        if self._closed is not None:
-            known = self._closed is self._unstarted
-            refuse(use, Obstacle.NOT_STARTED if known else Obstacle.CLOSED, copied(self._closed))
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Stop the client: its metadata task has ended. After :meth:`close` this has no effect."""
-        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
-        # Its own text names the cause already.
-        if isinstance(cause, KafkaError):
-            self._stop(cause)
-        else:
-            end = "was cancelled" if task.cancelled() else f"failed: {repr_of(cause)}"
-            error = ClientClosedError(f"the client's metadata task {end}")
-            error.__cause__ = cause
-            # The traceback of a CancelledError does not show who cancelled.
-            self._stop(error, cause if isinstance(cause, Exception) else None)
-
-    def _last_used(self, topic: str) -> float:
-        # Read for each call: a consumer is made after its cluster.
-        return self.last_used(topic)
-
-    def _rebootstrap(self, reason: str) -> None:
-        # Made after the pool, which needs this.
-        self._metadata.rebootstrap(reason)
-
-    def _stop(self, error: KafkaError, bug: Exception | None = None) -> None:
-        """Close because of an error: pending calls raise it, and every later one.
-
-        Args:
-            error: The error.
-            bug: What is logged with its traceback. Not the cause of any other error, which can be the application's,
-                with a secret in its text.
-        """
-        # The first cause counts: what follows (every connection lost) is its consequence.
-        if self._closed is not None:
-            return
-        logger.error("the client has failed: %s", error, exc_info=bug)
-        # Set before the parts fail: a callback that they run may call in here.
-        self._closed = self._failure = error
-        self._metadata.close(error)
-        self._driver.fail(error)
-        self._pool.fail(error)
-        if self._task is not None:
-            self._task.cancel()
+    def _now(self) -> float:
+        return 0.0 if self.home.loop is None else self.home.loop.time()
 
 
 def _never(topic: str) -> float:
     """Default for ``last_used``: topics are only requested, never used."""
     return -math.inf
+
+
+def _end(until: float, timeout: float, attempts: int) -> str:
+    """Return how a call ends that has ``timeout`` seconds ``until`` a time."""
+    took, tried = max(_now() - until + timeout, 0.0), counted(attempts, "attempt")
+    if took >= timeout:
+        return f"timed out after {timeout:.3g} s ({tried})"
+    return f"given up after {took:.3g} of {timeout:.3g} s ({tried}), as the next attempt would be too late"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -96,7 +96,7 @@ class CoordinatorRequests:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
         except asyncio.CancelledError:
             if channel == HELD_BACK:
-                self._cluster.disconnect(node, channel)
+                self._cluster.pool.disconnect(node, channel)
             raise
 
     async def send(self, exchange: Exchange[R], at: float) -> R:
@@ -131,6 +131,7 @@ class CoordinatorRequests:
                     response = await self.attempt(exchange, at - loop.time())
                 except asyncio.CancelledError:
                     # By the caller, or by the deadline.
+                    # guard: a request in flight at the deadline may be executed later
                     self._lost()
                     raise
                 except KafkaError as error:
@@ -149,7 +150,7 @@ class CoordinatorRequests:
                         return response
                 attempt += 1
                 self.prepare_retry(action, f"{self._name(exchange)}: {failure}")
-                pause = self._cluster.backoff(attempt)
+                pause = self._cluster.backoff.delay(attempt)
                 concurrent = code is ErrorCode.CONCURRENT_TRANSACTIONS
                 await asyncio.sleep(concurrent_pause(attempt, pause) if concurrent else pause)
 
@@ -190,9 +191,10 @@ class CoordinatorRequests:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
         # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one, and not ready.
         if action is Action.FIND_COORDINATOR:
-            self._cluster.forget_coordinator(self._kind, self.key)
+            # guard: a coordinator that does not respond is looked up again
+            self._cluster.coordinators.forget(self._kind, self.key)
         elif action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(reason)
+            self._cluster.metadata.invalidate(reason)
 
     @property
     def _owner(self) -> str:

@@ -78,6 +78,7 @@ class Lifecycle:
         if not self._running or self._closing or self._failure is not None:
             self._refuse_ended(use)
         for obstacle in self._other_obstacles():
+            # guard: what a session owns is refused to others
             refuse(use, obstacle)
 
     def _refuse_ended(self, use: Use) -> None:

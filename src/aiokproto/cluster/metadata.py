@@ -24,14 +24,14 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from aiokproto.authorization import Asked
-from aiokproto.cluster.answers import AnswerChecker
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_response
-from aiokproto.cluster.pool import MAIN, Pool
+from aiokproto.cluster.pool import MAIN
 from aiokproto.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
@@ -47,7 +47,6 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode, Policy
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -59,10 +58,12 @@ from aiokproto.errors import (
 )
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.versions import BrokerVersions
-from aiokproto.observe.observers import ClusterObserver
 from aiokproto.runtime import uniform
 from aiokproto.runtime.timeouts import deadline_at, timeout_at
 from aiokproto.texts import counted
+
+if TYPE_CHECKING:
+    from aiokproto.cluster.cluster_client import ClusterClient
 
 UNKNOWN_LIMIT = 9
 """A topic that is missing in this many responses in a row does not exist. With the default backoff: 1 to 3 seconds."""
@@ -91,32 +92,21 @@ logger = logging.getLogger("aiokproto.cluster")
 class MetadataUpdater:
     """Keeps :attr:`snapshot` up to date; :meth:`run` is its task."""
 
-    def __init__(
-        self,
-        config: ClusterConfig,
-        pool: Pool,
-        backoff: Backoff,
-        last_used: Callable[[str], float],
-        observer: ClusterObserver,
-        checker: AnswerChecker,
-    ) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
         self.updated_at: float | None = None
         # Of the broker that answered last. Others can differ, while a cluster is upgraded.
         self.versions = BrokerVersions({}, "no broker yet")
-        self._observer = observer
-        self._checker = checker
-        self._config = config
-        self._pool = pool
-        self._backoff = backoff
+        self._client = client
+        self._config = config = client.config
         # A pause of its own: the usual 100 ms backoff after success would be most of the time in which a new topic gets
         # its leaders.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
         # How many calls wait for a topic now; each takes off only what it has added.
         self._wanted: Counter[str] = Counter()
         self._tracked = TrackedTopics(
-            config.metadata_max_idle, lambda topic: math.inf if self._wanted[topic] else last_used(topic)
+            config.metadata_max_idle, lambda topic: math.inf if self._wanted[topic] else client.last_used(topic)
         )
         # Of these, topics whose callers allow the broker to create them.
         self._create: set[str] = set()
@@ -144,9 +134,9 @@ class MetadataUpdater:
         self._wake = asyncio.Event()
         # A dict as an ordered set: waiting calls resume in the order in which they began to wait.
         self._waiters: dict[asyncio.Future[None], None] = {}
-        self._closed: KafkaError | None = None
+        self._close_error: KafkaError | None = None
 
-    # --- Called by ClusterClient and RequestDriver ---
+    # --- Called by the client and its users ---
 
     async def topics(self, names: list[str] | None, timeout: float, create: bool, keep: bool) -> dict[str, TopicInfo]:
         """Implement :meth:`ClusterClient.topics <aiokproto.cluster.ClusterClient.topics>`."""
@@ -174,11 +164,19 @@ class MetadataUpdater:
         return {name: self.snapshot.topics[name] for name in names}
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Implement :meth:`ClusterClient.absent <aiokproto.cluster.ClusterClient.absent>`."""
+        """Return the topics that do not exist by the newest metadata, without a request: several responses in a row did
+        not have them, and none has had them since."""
         return self._absent.intersection(names)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
-        """Mark the metadata as out of date; track ``topics`` again, should they have expired."""
+        """Request a refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
+
+        Calls until the refresh are served by the same one; refreshes are spaced by a backoff.
+
+        Args:
+            reason: For the log.
+            topics: Topics to track again, should they have expired.
+        """
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
         self._gone.update(forgotten)
@@ -189,9 +187,21 @@ class MetadataUpdater:
             self._wake.set()
 
     def update_leader(
-        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint]
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint] = ()
     ) -> bool:
-        """Implement :meth:`ClusterClient.update_leader <aiokproto.cluster.ClusterClient.update_leader>`."""
+        """Apply a new leader that a broker reported in a Produce or Fetch response (KIP-951).
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            leader: The node id in ``current_leader``.
+            leader_epoch: The epoch in ``current_leader``.
+            endpoints: The response's ``node_endpoints``: a new leader may be a broker that the metadata does not list
+                yet, or lists with an old address.
+
+        Returns:
+            Whether the snapshot changed. An older leader epoch, or a broker without a known address, is ignored.
+        """
         before = self.snapshot
         self._publish(before.with_leader(topic, partition, leader, leader_epoch, endpoints))
         return self.snapshot is not before
@@ -203,7 +213,8 @@ class MetadataUpdater:
             self._publish(self.snapshot.with_broker(node))
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
-        """Wait until the snapshot is newer than ``generation``, and return it."""
+        """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""
+        self._client.check()
         # A loop: waiters are also woken by failed refreshes, which change nothing.
         while self.snapshot.generation <= generation:
             await self._wait_for_refresh()
@@ -211,7 +222,7 @@ class MetadataUpdater:
 
     def close(self, reason: KafkaError) -> None:
         """Make every waiting call raise ``reason``."""
-        self._closed = reason
+        self._close_error = reason
         self._notify()
 
     # --- Bootstrap ---
@@ -227,18 +238,18 @@ class MetadataUpdater:
         start, attempt = _now(), 0
         while True:
             attempt += 1
-            await self._pool.resolve_bootstrap(start + limit)
+            await self._client.pool.resolve_bootstrap(start + limit)
             # Without topics: the bootstrap needs only the brokers, and an empty list means none from version 1 on.
-            nodes = self._pool.bootstrap_nodes
+            nodes = self._client.pool.bootstrap_nodes
             response, failures = await self._try(nodes, [], False, start + limit, STARTING)
             if response is not None:
                 self._apply(response, [])
                 # The address may be a load balancer's: it must carry no further traffic.
-                self._pool.release_bootstrap()
+                self._client.pool.release_bootstrap()
                 self.updated_at = self._refreshed_at = _now()
-                self._observer.refreshed(len(self.snapshot.brokers), 0, _now() - start)
+                self._client.observer.refreshed(len(self.snapshot.brokers), 0, _now() - start)
                 return
-            pause = self._backoff.delay(attempt)
+            pause = self._client.backoff.delay(attempt)
             # The pause counts: an attempt that would begin after the deadline is not worth the sleep.
             if definitive(failures) or _now() + pause >= start + retry_timeout:
                 raise bootstrap_error(failures, attempt, _now() - start)
@@ -258,13 +269,13 @@ class MetadataUpdater:
                 await self._refresh()
                 self._succeeded(_now() - started)
             except KafkaError as error:
-                # Ends the task, and so the client (ClusterClient._ended): nobody awaits a refresh to whom the error
-                # could be raised instead.
+                # The error ends this task, and so the client (ClusterClient._metadata_task_ended), because no call
+                # awaits a refresh to which it could be raised instead.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error, _now() - started)
             self._refreshed_at = _now()
-            self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
+            self._pause = (self._client.backoff if self._failures else self._soon).delay(self._streak)
             # Also after a failure: waiting calls check whether their topic cannot succeed any more.
             self._notify()
 
@@ -275,7 +286,7 @@ class MetadataUpdater:
 
     def _failed(self, error: KafkaError, latency: float) -> None:
         now = _now()
-        self._observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency, error)
+        self._client.observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency, error)
         if not self._failures:
             self._failing_since = now
         self._failures += 1
@@ -292,7 +303,7 @@ class MetadataUpdater:
 
     def _succeeded(self, latency: float) -> None:
         self.updated_at = _now()
-        self._observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency)
+        self._client.observer.refreshed(len(self.snapshot.brokers), len(self.snapshot.topics), latency)
         if self._failures:
             logger.info("metadata is refreshed again after %.0f s", _now() - self._failing_since)
         self._failures = 0
@@ -319,7 +330,7 @@ class MetadataUpdater:
         if self._new or self._stale is not None:
             return self._refreshed_at + self._pause
         age = self._config.metadata_max_age
-        return self._refreshed_at + (min(age, _PROVED_AFTER) if self._pool.unproven else age)
+        return self._refreshed_at + (min(age, _PROVED_AFTER) if self._client.pool.unproven else age)
 
     def _urgent(self) -> bool:
         """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""
@@ -345,7 +356,7 @@ class MetadataUpdater:
             self._apply(await self._request(sorted(names - create), False, until), names - create)
         if create:
             self._apply(await self._request(sorted(create), True, until), create)
-        self._pool.release_bootstrap()
+        self._client.pool.release_bootstrap()
 
     def rebootstrap(self, reason: str) -> None:
         """Request the metadata from a bootstrap address: the known brokers are not those of this cluster."""
@@ -414,7 +425,7 @@ class MetadataUpdater:
             self.snapshot = snapshot
             # Before anyone is woken: a call that finds the new snapshot must not get a connection to an address that it
             # no longer has.
-            self._pool.update(snapshot.brokers, snapshot.cluster_id)
+            self._client.pool.update(snapshot.brokers, snapshot.cluster_id)
             self._notify()
 
     # --- Metadata requests ---
@@ -430,15 +441,15 @@ class MetadataUpdater:
                     if classify(error, _REFRESH) in {Action.FAIL, Action.STOP}:
                         raise
                     attempt, last = attempt + 1, str(error)
-                await asyncio.sleep(self._backoff.delay(attempt))
+                await asyncio.sleep(self._client.backoff.delay(attempt))
 
     async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
         """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
         # A known broker is preferred to the bootstrap addresses, which may be a load balancer, or outdated.
-        known = [] if self._rebootstrap else self._pool.by_preference()
+        known = [] if self._rebootstrap else self._client.pool.by_preference()
         if self._rebootstrap:
-            await self._pool.resolve_bootstrap(until)
-        nodes = list(dict.fromkeys([*known, *self._pool.bootstrap_nodes]))
+            await self._client.pool.resolve_bootstrap(until)
+        nodes = list(dict.fromkeys([*known, *self._client.pool.bootstrap_nodes]))
         response, failures = await self._try(nodes, names, create, until, _REFRESH)
         if response is None:
             tried = "; ".join(f"{node}: {error}" for node, error in failures[-5:])
@@ -451,19 +462,19 @@ class MetadataUpdater:
     ) -> tuple[MetadataResponse | None, list[tuple[BrokerNode, KafkaError]]]:
         async def send(node_id: int) -> MetadataResponse:
             timeout = min(until - _now(), self._config.request_timeout)
-            return await self._request_from(self._pool.node(node_id), names, create, timeout)
+            return await self._request_from(self._client.pool.node(node_id), names, create, timeout)
 
         def final(error: KafkaError) -> bool:
             return classify(error, situation) is Action.STOP
 
         response, failures = await first_response(nodes, send, final)
-        return response, [(self._pool.node(node_id), error) for node_id, error in failures]
+        return response, [(self._client.pool.node(node_id), error) for node_id, error in failures]
 
     async def _request_from(
         self, node: BrokerNode, names: list[str] | None, create: bool, timeout: float
     ) -> MetadataResponse:
         until = _now() + timeout
-        connection = await self._pool.connection(node.id, MAIN, timeout)
+        connection = await self._client.pool.connection(node.id, MAIN, timeout)
         versions = connection.versions
         version = versions.pick(MetadataRequest)
         # One invalid name would keep the others from being found: brokers before 0.10 refuse every topic of the request
@@ -475,7 +486,7 @@ class MetadataUpdater:
         # The dial may have used up some of it.
         left = max(until - _now(), 0)
         response = await connection.send(request, timeout=left, deadline=until, version=version)
-        self._checker.check(request, response, version, node.id)
+        self._client.checker.check(request, response, version, node.id)
         response.topics += [
             MetadataResponseTopic(name=name, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION) for name in invalid
         ]
@@ -548,16 +559,16 @@ class MetadataUpdater:
         return f"topics {names} were not found in {timeout:.3g} s; last: {last}"
 
     async def _wait_for_refresh(self) -> None:
-        if self._closed is not None:
-            raise copied(self._closed)
+        if self._close_error is not None:
+            raise copied(self._close_error)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
             await waiter
         finally:
             self._waiters.pop(waiter, None)
-        if self._closed is not None:
-            raise copied(self._closed)
+        if self._close_error is not None:
+            raise copied(self._close_error)
 
     def _notify(self) -> None:
         for waiter in self._waiters:

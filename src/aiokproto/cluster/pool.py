@@ -9,26 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.hedge import HEDGE_DELAY
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
-from aiokproto.config import Address, ClusterConfig
+from aiokproto.config import Address
 from aiokproto.errors import BrokerConnectionError, KafkaError, copied
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.addresses import canonical_names
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.versions import ANYONE, Identity
-from aiokproto.observe.observers import ClusterObserver
 from aiokproto.observe.stats import ConnectionStats
 from aiokproto.runtime import uniform
 from aiokproto.runtime.timeouts import timeout_at
 from aiokproto.texts import counted
+
+if TYPE_CHECKING:
+    from aiokproto.cluster.cluster_client import ClusterClient
 
 MAIN = "main"
 """The channel for requests that brokers respond to at once."""
@@ -59,28 +61,11 @@ class Pool:
 
     A channel is a name. Responses on one connection are in order, so requests whose response a broker can delay for
     long (Fetch, JoinGroup) use a channel of their own.
-
-    Args:
-        config: The options.
-        threads: Where host names are resolved.
-        stop: Called with an error after which no broker will accept this client (AuthenticationError).
-        rebootstrap: Called with the reason if the brokers' addresses lead elsewhere.
-        observer: Counts connections and requests.
     """
 
-    def __init__(
-        self,
-        config: ClusterConfig,
-        threads: ThreadPoolExecutor,
-        stop: Callable[[KafkaError], None],
-        rebootstrap: Callable[[str], None],
-        observer: ClusterObserver,
-    ) -> None:
-        self._config = config
-        self._observer = observer
-        self._threads = threads
-        self._stop = stop
-        self._rebootstrap = rebootstrap
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+        self._config = config = client.config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         # Ids of their own, as their node ids are unknown: so they can be dialled, preferred and backed off like
         # brokers.
@@ -95,7 +80,7 @@ class Pool:
         # A hundred requests that need a connection at once cause one dial, and the cancellation of one of them does not
         # end it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
-        self._closed: KafkaError | None = None
+        self._close_error: KafkaError | None = None
         # By address: the release of a broker that does not tell its versions, and until when it is not probed again (s,
         # the loop's clock). Recognizing it takes seconds and several connections; but it can be upgraded meanwhile.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
@@ -123,7 +108,7 @@ class Pool:
         found: list[Address] = []
         for host, port in self._config.bootstrap_servers:
             try:
-                names = await canonical_names(host, port, deadline, self._threads)
+                names = await canonical_names(host, port, deadline, self._client.threads)
             except BrokerConnectionError as error:
                 logger.debug("%s", error)
                 names = [host]
@@ -209,8 +194,8 @@ class Pool:
             DeadlineError: No connection in ``timeout`` seconds. The text has the last failure.
             KafkaError: The pool was closed with this error.
         """
-        if self._closed is not None:
-            raise copied(self._closed)
+        if self._close_error is not None:
+            raise copied(self._close_error)
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
@@ -270,7 +255,7 @@ class Pool:
 
     def fail(self, reason: KafkaError) -> None:
         """Fail the requests in flight and start closing."""
-        self._closed = reason
+        self._close_error = reason
         self._dialling.close(reason)
         for connection in self._all():
             connection.close(reason)
@@ -287,7 +272,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         if state.retry_at > loop.time():
             await asyncio.sleep(state.retry_at - loop.time())
-        config, observer, started = self._config, self._observer.node(node.id), loop.time()
+        config, observer, started = self._config, self._client.observer.node(node.id), loop.time()
         release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         ended = self._connections.get((node.id, channel))
         # In place of a connection that has ended: the broker was restarted, it may be, to upgrade it.
@@ -302,7 +287,7 @@ class Pool:
                 str(node),
                 config,
                 config.connect_timeout,
-                self._threads,
+                self._client.threads,
                 observer,
                 self._handle_failure,
                 self._identity(node),
@@ -332,7 +317,7 @@ class Pool:
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}
         # Closed while it was dialled; the connection is registered all the same, as close() waits for all.
-        if self._closed is not None:
+        if self._close_error is not None:
             connection.abort()
         self._connections[node.id, channel] = connection
         logger.debug("connected to %s for %s", node, channel)
@@ -387,9 +372,9 @@ class Pool:
         # or credentials that no broker accepts.
         action = classify(error, Situation(ApiVersionsRequest.api_key))
         if action is Action.STOP:
-            self._stop(error)
+            self._client.fail(error)
         elif action is Action.REBOOTSTRAP:
-            self._rebootstrap(str(error))
+            self._client.metadata.rebootstrap(str(error))
 
     def _all(self) -> list[Connection]:
         return [*self._connections.values(), *self._retired]

@@ -18,7 +18,7 @@ class SingleFlight(Generic[K, T]):
 
     def __init__(self) -> None:
         self._tasks: dict[K, asyncio.Task[T]] = {}
-        self._closed: KafkaError | None = None
+        self._close_error: KafkaError | None = None
 
     async def run(
         self, key: K, work: Callable[[], Coroutine[Any, Any, T]], timeout: float, describe: Callable[[], str]
@@ -29,8 +29,8 @@ class SingleFlight(Generic[K, T]):
             DeadlineError: No result in ``timeout`` seconds; ``describe`` returns the text.
             KafkaError: :meth:`close` was called with this error.
         """
-        if self._closed is not None:
-            raise copied(self._closed)
+        if self._close_error is not None:
+            raise copied(self._close_error)
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = create_task(work(), name=f"aiokproto {key}")
@@ -41,13 +41,13 @@ class SingleFlight(Generic[K, T]):
         if not task.done():
             raise DeadlineError(describe())
         if task.cancelled():
-            raise copied(self._closed or ClientClosedError("a task of the client was cancelled"))
+            raise copied(self._close_error or ClientClosedError("a task of the client was cancelled"))
         return task.result()
 
     def close(self, reason: KafkaError) -> None:
         """Cancel all tasks; every call raises ``reason``."""
         # The first reason, as in the client.
-        self._closed = self._closed or reason
+        self._close_error = self._close_error or reason
         for task in self._tasks.values():
             task.cancel()
 

@@ -21,18 +21,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from aiokproto._version import __version__
-from aiokproto.cluster.snapshot import ClusterSnapshot
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest
-from aiokproto.codec.schema import Request, Response
 from aiokproto.codec.wire import ZERO_UUID
-from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, UnsupportedCompressionError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -41,7 +38,8 @@ from aiokproto.observe.otlp import encode_metrics
 from aiokproto.records import Compression, compress
 from aiokproto.runtime import create_task, current, uniform
 
-R = TypeVar("R", bound=Response)
+if TYPE_CHECKING:
+    from aiokproto.cluster.cluster_client import ClusterClient
 
 FIRST_AFTER = 10.0
 """Seconds after the start in which the subscription is requested (half to one and a half): a program that sends one
@@ -63,18 +61,6 @@ _PUSH = Situation(PushTelemetryRequest.api_key)
 logger = logging.getLogger("aiokproto.telemetry")
 
 
-class PushCluster(Protocol):
-    """What is needed of a :class:`~aiokproto.cluster.ClusterClient`."""
-
-    config: ClusterConfig
-
-    @property
-    def snapshot(self) -> ClusterSnapshot: ...
-    def some_broker(self) -> int: ...
-    def backoff(self, attempt: int) -> float: ...
-    async def send(self, request: Request[R], node: int, *, timeout: float | None = None) -> R: ...
-
-
 class TelemetryReporter:
     """Pushes a client's metrics from :meth:`start` to :meth:`close`.
 
@@ -82,7 +68,7 @@ class TelemetryReporter:
         client_instance_id: The id under which brokers know the client's metrics; empty before they have given it.
     """
 
-    def __init__(self, cluster: PushCluster, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
+    def __init__(self, cluster: ClusterClient, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
         """Create a reporter in the running loop.
 
         Args:
@@ -165,7 +151,7 @@ class TelemetryReporter:
             # Another broker may do better; a refusal says nothing about the broker.
             if action is Action.REFRESH_METADATA:
                 self._node = None
-            return self._cluster.backoff(1) if action is Action.RETRY else interval
+            return self._cluster.backoff.delay(1) if action is Action.RETRY else interval
 
     async def _sleep(self, seconds: float) -> None:
         until, left = self._loop.time() + seconds, seconds
@@ -177,7 +163,7 @@ class TelemetryReporter:
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
         # The same broker for all: it knows the subscription, and when the last push came.
         if self._node is None or self._node not in self._cluster.snapshot.brokers:
-            self._node = self._cluster.some_broker()
+            self._node = self._cluster.pool.by_preference()[0]
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
         response = await self._cluster.send(request, self._node)
         if response.error_code:

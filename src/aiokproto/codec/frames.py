@@ -6,7 +6,7 @@ from mmap import mmap
 from struct import Struct as Packer
 from typing import Any, NamedTuple, TypeVar
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.codec.messages.api_versions import ApiVersionsResponse
 from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import request as request_type
@@ -166,7 +166,7 @@ def response_correlation_id(frame: Buffer) -> int:
     return int(correlation_id)
 
 
-@twin
+@has_compiled_form
 def frame_buffer(size: int) -> memoryview:
     """Return a buffer for a frame of ``size`` bytes, whose contents are undefined until they are written.
 

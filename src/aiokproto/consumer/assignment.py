@@ -149,6 +149,7 @@ class Assignment(DeliveryState):
         for cursor in cursors:
             cursor.pause(paused)
             if paused:
+                # guard: a paused partition is not delivered
                 self._interrupt(cursor)
             else:
                 self.enqueue(cursor)
@@ -366,6 +367,7 @@ class Assignment(DeliveryState):
         """Return the cursor that has delivered a record or batch; None if its partition was taken away since, even if
         it is back: other members may have processed it."""
         cursor = self.cursors.get(TopicPartition(what.topic, what.partition))
+        # guard: a record from before a loss does not count after it -> True
         if cursor is None or what._ownership is cursor.ownership:
             return cursor
         # Made by the application or an interceptor, or in another process: only the offset can tell.
@@ -383,6 +385,7 @@ class Assignment(DeliveryState):
         first: dict[TopicPartition, int] = {}
         # In order of offsets, so setdefault keeps the first one of each partition.
         for record in [current] if isinstance(current, Record) else current:
+            # guard: a lost record is not being processed -> True
             if self.delivered_by(record) is not None:
                 first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
@@ -390,6 +393,7 @@ class Assignment(DeliveryState):
     def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
         """Return whether the application is processing a record of these partitions."""
         if self.handling is not None:
+            # guard: a revocation waits for handlers -> False
             return self.handling.is_busy(partitions)
         return not self.being_processed().keys().isdisjoint(partitions)
 
@@ -403,8 +407,10 @@ class Assignment(DeliveryState):
         """
         first: Mapping[TopicPartition, int] = {}
         if self.handling is not None:
+            # guard: a commit ends before the first record that run() has not finished -> {}
             first = self.handling.unfinished()
         elif processed:
+            # guard: a record that is being processed is not committed -> {}
             first = self.being_processed()
         found = {
             partition: cursor.committable(first.get(partition))

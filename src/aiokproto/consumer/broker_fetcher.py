@@ -146,6 +146,7 @@ class BrokerFetcher:
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
                 # `parked` does not count: a paused partition must not keep the others from being fetched.
+                # guard: a broker whose buffered responses reach the limit gets no more fetches
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
                 else:
@@ -196,6 +197,7 @@ class BrokerFetcher:
         del response
         # The broker advances no offset by itself: each that has moved is named in the next request.
         for partition in moved:
+            # guard: a partition whose position moved is fetched from its new offset
             self._changed[partition] = None
             cursor = self._cursors.get(partition)
             if cursor is not None and cursor.fetch.wanted_size:
@@ -208,7 +210,7 @@ class BrokerFetcher:
         # One can be the end of a session's changes.
         if self._empty > 1:
             self.failure = f"broker {self.node} responds at once, and without records"
-            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._empty - 1)
+            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._empty - 1)
 
     def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
         """Return the next request, and everything that the broker has been requested by it and before."""
@@ -288,15 +290,17 @@ class BrokerFetcher:
         # A lost session is no problem: brokers evict them. A second time in a row it is.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
-            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)
+            # guard: a broker that failed gets the next fetch after a pause -> 0.0
+            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._failures)
         if action is not Action.NEW_SESSION:
-            self._cluster.invalidate(f"fetch: {error}")
+            self._cluster.metadata.invalidate(f"fetch: {error}")
             self._leave_followers()
 
     def _leave_followers(self) -> None:
         """Fetch from their leaders the partitions for which this broker is only a preferred replica."""
         following = [cursor for cursor in self._cursors.values() if cursor.fetch.replica is not None]
         for cursor in following:
+            # guard: a follower that cannot be reached is left
             cursor.fetch.replica = None
             self._handler.place(cursor)
         if following:

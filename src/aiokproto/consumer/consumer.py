@@ -1,60 +1,78 @@
-"""The consumer: its options, lifecycle, and reading. The other parts of its API are base classes, one per subject."""
+"""The consumer's public API."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, overload
 
 from aiokproto.application.async_context import AsyncContext
 from aiokproto.application.foreign_calls import (
     CONSUMER_METHODS,
     ForeignCalls,
     foreign_close,
+    foreign_commit,
     foreign_poll,
+    foreign_subscribe,
 )
-from aiokproto.application.gates import CONSUMER, gated
+from aiokproto.application.gates import ASK, CONSUMER, RUN, Use, gated
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, integer, one_of, seconds
+from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.committer import Committer
+from aiokproto.consumer.commit_result import CommitResult, Committable, to_commit
 from aiokproto.consumer.config import ConsumerConfig
+from aiokproto.consumer.cursor import PartitionState
 from aiokproto.consumer.dead_letters import DeadLetterTopic
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.deserializers import Deserializers
 from aiokproto.consumer.deserializing import DeserializingReader
 from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.log_offsets import LogOffsets
+from aiokproto.consumer.log_state import LogState
 from aiokproto.consumer.offset_reset import OffsetReset
-from aiokproto.consumer.positions import Positions
+from aiokproto.consumer.progress import Delivered, Progress
 from aiokproto.consumer.reader import BatchIterator
 from aiokproto.consumer.record_iterators import RecordsToEnd, RecordsUntilIdle
-from aiokproto.consumer.report import Report
-from aiokproto.consumer.runs import Runs
-from aiokproto.consumer.subscriber import Subscriber
+from aiokproto.consumer.report import ConsumerStats, health_of, stats_of
+from aiokproto.consumer.running import DeadLetters, Retry, RetryTopics, RunStatus, RunSummary
+from aiokproto.consumer.running.options import RunOptions
+from aiokproto.consumer.running.runner import ConsumerRunner
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import (
+    Listener,
     SubscriptionState,
+    check_listener,
+    to_pattern,
+    to_timestamp,
     to_topics,
 )
+from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.group.arguments import Partition, to_offsets, to_partition, to_position
 from aiokproto.group.assignors import Assignor
 from aiokproto.group.config import GroupProtocol, LeaveMode
+from aiokproto.observe.health import Health
+from aiokproto.runtime.timeouts import deadline_at
 from aiokproto.security.tracebacks import hiding_options
-from aiokproto.types import K, Record, TopicPartition, V
+from aiokproto.types import GroupMetadata, K, OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition, V
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+log = logging.getLogger("aiokproto.consumer")
+
+Order = Literal["partition", "key", "none"] | Callable[[Record[K, V]], Hashable]
+"""Which records are handled one after the other."""
 
 _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(CONSUMER)
-class Consumer(
-    Subscriber, Positions, Committer, LogOffsets, Report, Runs[K, V], AsyncContext, ForeignCalls, Generic[K, V]
-):
+class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -221,6 +239,7 @@ class Consumer(
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._home = cluster.home
         self._engine = engine = Engine(cluster, config, subscription)
+        self._run: ConsumerRunner | None = None
         self._deserializing, self._records = _readers(engine, Deserializers(key_deserializer, value_deserializer))
 
     @property
@@ -228,7 +247,7 @@ class Consumer(
         """The consumer's options, as they are in use."""
         return self._engine.config
 
-    # Lifecycle
+    # -- lifecycle
 
     async def start(self) -> None:
         """Connect and start fetching. ``async with`` calls it.
@@ -274,7 +293,120 @@ class Consumer(
         # An exception in the block: the record that it was about is not processed.
         await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=error is None)
 
-    # Records
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
+
+    # -- what is read
+
+    @foreign_subscribe
+    def subscribe(
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Replace the subscription.
+
+        The callbacks are functions or coroutine functions of a list of partitions. They can commit and seek; reading
+        records in them raises. The rebalance waits for them. An exception in one of them ends the consumer.
+
+        Args:
+            topics: Topic names.
+            pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
+                found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol the broker
+                matches it, if it is written in what Python and RE2 have in common, and finds new topics by itself.
+            on_assigned: Called with new partitions before any of them is read.
+            on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
+            on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
+
+        Raises:
+            ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
+        """
+        if self._engine.subscription.partitions is not None:
+            raise ConfigurationError("partitions are assigned: await unsubscribe() first")
+        names = to_topics(topics, "subscribe")
+        if bool(names) == (pattern is not None):
+            raise ConfigurationError(
+                'subscribe() takes either topics or a pattern: subscribe("a", "b"), or subscribe(pattern="a.*")'
+            )
+        compiled = None if pattern is None else to_pattern(pattern)
+        for name, listener in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
+            check_listener(name, listener)
+        self._engine.set_subscription(
+            SubscriptionState(
+                topics=names, pattern=compiled, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+            )
+        )
+
+    def assign(self, *partitions: tuple[str, int]) -> None:
+        """Replace the assignment; partitions that stay assigned keep their positions.
+
+        With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
+
+        Raises:
+            ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
+        """
+        if self._engine.subscription.by_topic:
+            raise ConfigurationError("topics are subscribed: await unsubscribe() first")
+        if self._engine.member is not None and not self._engine.member.outside:
+            raise ConfigurationError("the group is not left yet: await unsubscribe() first")
+        chosen = frozenset(to_partition(partition) for partition in partitions)
+        self._engine.set_subscription(SubscriptionState(partitions=chosen))
+
+    async def unsubscribe(self, timeout_ms: float | None = None) -> None:
+        """Stop reading, commit what is processed (with ``enable_auto_commit``), and leave the group.
+
+        After a cancellation or a timeout this continues in the background.
+
+        Args:
+            timeout_ms: How long to wait for it; by default ``default_api_timeout_ms``.
+
+        Raises:
+            RuntimeError: It is called in a rebalance callback, or in a handler of :meth:`run`, for which it would wait.
+            DeadlineError: It has not finished in time.
+        """
+        if self._engine.rebalancing.in_callback():
+            raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
+        if self._assignment.handling is not None:
+            self._assignment.handling.check_outside("unsubscribe()")
+        # Before the subscription goes: its offsets are committed with the revocation.
+        self._assignment.mark_processed()
+        old = self._engine.subscription
+        self._engine.set_subscription(
+            SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
+        )
+        # The revocation waits for the application to request the next record, which this task does not.
+        self._engine.reader.give_up_waiting()
+        if self._engine.running:
+            await self._engine.unsubscribed(self._seconds(timeout_ms))
+
+    def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
+        """Have the group rebalance (KIP-568), for an assignor of your own whose input has changed.
+
+        Returns at once; the rebalance follows while records are read. With the consumer protocol it is only logged: the
+        broker rebalances whenever there is a cause.
+
+        Args:
+            reason: For the logs of this client and of the broker.
+
+        Raises:
+            ConfigurationError: There is no group.
+        """
+        self._check_group()
+        assert self._engine.member is not None, "there is a group"
+        self._engine.member.enforce_rebalance(reason)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics subscribed by name."""
+        return self._engine.subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        return frozenset(self._assignment.cursors)
+
+    # -- reading
 
     def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         self._home.check()
@@ -402,20 +534,6 @@ class Consumer(
         assignment.current = records
         return cast("list[Record[K, V]]", records)
 
-    async def deserialize(self, record: Record) -> Record[K, V]:
-        """Return a record of :meth:`batches` with key and value deserialized. ``on_undecodable`` does not apply.
-
-        Raises:
-            RecordDeserializationError: A deserializer failed.
-            DeadlineError: It did not return within ``default_api_timeout_ms``.
-        """
-        return await self._deserializing.deserialize(record)
-
-    @property
-    def undecodable(self) -> int:
-        """How many records and damaged batches could not be decoded so far, whatever ``on_undecodable`` says."""
-        return self._engine.undecodable.count
-
     def batches(self, *, decompress: bool = True) -> AsyncIterator[FetchedBatch]:
         """Return an endless iterator of batches: records of one partition from one fetch, up to about a megabyte.
 
@@ -432,6 +550,563 @@ class Consumer(
                 then decompressed in the event loop.
         """
         return BatchIterator(self._engine.reader, decompress)
+
+    async def deserialize(self, record: Record) -> Record[K, V]:
+        """Return a record of :meth:`batches` with key and value deserialized. ``on_undecodable`` does not apply.
+
+        Raises:
+            RecordDeserializationError: A deserializer failed.
+            DeadlineError: It did not return within ``default_api_timeout_ms``.
+        """
+        return await self._deserializing.deserialize(record)
+
+    @property
+    def undecodable(self) -> int:
+        """How many records and damaged batches could not be decoded so far, whatever ``on_undecodable`` says."""
+        return self._engine.undecodable.count
+
+    # -- calling a handler
+
+    @overload
+    async def run(
+        self,
+        handler: Callable[[Record[K, V]], Awaitable[object]],
+        *,
+        concurrency: int = ...,
+        order: Order[K, V] = ...,
+        retry: Retry | None = ...,
+        retry_topics: RetryTopics | None = ...,
+        dead_letter: DeadLetters | None = ...,
+        max_pending_records: int = ...,
+        max_pending_bytes: int = ...,
+        handler_timeout_ms: float | None = ...,
+        drain_timeout_ms: float = ...,
+        handle_signals: bool = ...,
+        batch: None = ...,
+        batch_wait_ms: Literal[0] = ...,
+    ) -> RunSummary: ...
+
+    @overload
+    async def run(
+        self,
+        handler: Callable[[list[Record[K, V]]], Awaitable[object]],
+        *,
+        concurrency: int = ...,
+        order: Literal["partition", "none"] = ...,
+        retry: Retry | None = ...,
+        retry_topics: RetryTopics | None = ...,
+        dead_letter: DeadLetters | None = ...,
+        max_pending_records: int = ...,
+        max_pending_bytes: int = ...,
+        handler_timeout_ms: float | None = ...,
+        drain_timeout_ms: float = ...,
+        handle_signals: bool = ...,
+        batch: int,
+        batch_wait_ms: float = ...,
+    ) -> RunSummary: ...
+
+    async def run(
+        self,
+        handler: Callable[[Any], Awaitable[object]],
+        *,
+        concurrency: int = 16,
+        order: Order[K, V] = "partition",
+        retry: Retry | None = None,
+        retry_topics: RetryTopics | None = None,
+        dead_letter: DeadLetters | None = None,
+        max_pending_records: int = 10_000,
+        max_pending_bytes: int = 64 * 1024 * 1024,
+        handler_timeout_ms: float | None = None,
+        drain_timeout_ms: float = 10_000,
+        handle_signals: bool = False,
+        batch: int | None = None,
+        batch_wait_ms: float = 0,
+    ) -> RunSummary:
+        """Call a handler for each record, several at a time, until :meth:`stop_run`, a failure, or a cancellation.
+
+        ::
+
+            async def handle(record: Record) -> None: ...
+
+            summary = await consumer.run(handle, concurrency=50, order="key", retry=Retry(attempts=5))
+
+        **At least once.** Only records before the first unfinished one of their partition are committed: at each
+        ``auto_commit_interval_ms``, when partitions are revoked, and at the end, with ``enable_auto_commit``. A record
+        is finished when the handler returns, or when it was written to a retry topic or the dead-letter topic. If the
+        handler fails for good and there is neither, the run ends with the handler's exception. After a rebalance, a
+        failure or a crash the first unfinished record of a partition comes again, and with it the finished ones behind
+        it: at most ``max_pending_records``; with ``order="partition"`` there are none.
+
+        **Deserializers** are applied before the handler is called, and ``on_undecodable`` applies; a record with
+        ``record.error`` is handled as any other. With ``"raise"`` the run ends with the error, and the record is
+        unfinished. ``order="key"`` compares keys as they were stored.
+
+        **Progress.** Each call of the handler has ``max_poll_interval_ms``; while calls end within it, the member stays
+        in its group, however long records wait. Writing the call's dead letter is a part of it. A call that takes 30 s
+        is logged, with its record.
+
+        **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled;
+        their records are not committed. When partitions are revoked the same holds for their records; calls for
+        partitions that were lost are cancelled at once. A second cancellation or signal cancels the calls at once.
+        Afterwards the consumer can be read, or run again, from the first unfinished records on.
+
+        Args:
+            handler: A coroutine function of a record; with ``batch``, of a list of records of one partition.
+            concurrency: How many calls run at a time.
+            order: ``"partition"``: the records of a partition one after the other. ``"key"``: those of a partition with
+                the same key; without key in any order. ``"none"``: in any order. Or a function of a record that returns
+                what takes the place of the key.
+            retry: When a call that raised is made again; by default never.
+            retry_topics: Where a record waits that the retries did not help.
+            dead_letter: Where it is written finally.
+            max_pending_records: Most records that were taken and are not finished, divided equally among the
+                partitions. Also most records of a partition from its first unfinished one on.
+            max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
+            handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
+            drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
+            handle_signals: Whether SIGTERM and SIGINT end the run, in place of what handled them before, which does so
+                again afterwards: handlers of :mod:`signal` on every event loop, those of ``loop.add_signal_handler``
+                where the loop shows them, as asyncio's own loops do. With others, such as uvloop, that is logged, and
+                the signal then has its default effect until you add the handler again. Several runs of one event loop
+                all end, and the last one restores. Needs the main thread.
+            batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
+                if there are retry topics or a dead-letter topic.
+            batch_wait_ms: How long a batch waits to have as many, from its first record on; 0: it has those that are
+                there. It waits no longer when ``max_pending_records`` or ``max_pending_bytes`` let no more be taken,
+                and is handled as it is; when the run ends it is not handled.
+
+        Returns:
+            What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run.
+
+        Raises:
+            ConfigurationError: An argument is invalid; retry topics are not subscribed; the consumer belongs to an
+                :class:`~aiokproto.exactly_once.ExactlyOnce`.
+            RuntimeError: The consumer runs already, another task reads it, or it is called in a rebalance callback.
+            Exception: What a handler, writing a dead letter, or reading raised. Reading raises the errors of
+                ``async for``.
+        """
+        given = {
+            "concurrency": concurrency,
+            "order": order,
+            "retry": retry,
+            "retry_topics": retry_topics,
+            "dead_letter": dead_letter,
+            "max_pending_records": max_pending_records,
+            "max_pending_bytes": max_pending_bytes,
+            "handler_timeout_ms": handler_timeout_ms,
+            "drain_timeout_ms": drain_timeout_ms,
+            "handle_signals": handle_signals,
+            "batch": batch,
+            "batch_wait_ms": batch_wait_ms,
+        }
+        options = RunOptions.parse(handler, given)
+        engine = self._engine
+        engine.admit(RUN)
+        engine.check()
+        if engine.reader.waiting or engine.reader.awaited is not None:
+            raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
+        if retry_topics is not None:
+            self._check_read(retry_topics.topics)
+        self._run = ConsumerRunner(engine, options, self._deserializing if self._deserializing.needed else None)
+        engine.runs.begin(self._run)
+        return await self._run.run()
+
+    def stop_run(self) -> None:
+        """End :meth:`run`: it starts no further call, waits for running ones, and returns. No effect without a run."""
+        if self._run is not None:
+            self._run.stop()
+
+    def run_status(self) -> RunStatus | None:
+        """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
+        return None if self._run is None else self._run.status()
+
+    def _check_read(self, topics: tuple[str, ...]) -> None:
+        """Raise if some of these topics are not read: their records would never be handled again."""
+        subscription = self._engine.subscription
+        if subscription.partitions is not None:
+            read = {partition.topic for partition in subscription.partitions}
+        elif subscription.pattern is not None:
+            read = set(subscription.matching(topics))
+        else:
+            read = set(subscription.topics)
+        if missing := [topic for topic in topics if topic not in read]:
+            raise ConfigurationError(
+                f"the consumer does not read the retry topics {', '.join(missing)}: subscribe to them too, as in "
+                'Consumer("orders", *retry_topics.topics)'
+            )
+
+    # -- positions
+
+    def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """Continue at this offset. The next fetch finds out whether the log has it.
+
+        An offset with a leader epoch, as from :meth:`committed`, is validated first (KIP-320).
+
+        Raises:
+            ConfigurationError: The partition is not assigned, or the offset is out of range.
+        """
+        position = to_position(offset)
+        self._assignment.seek(to_partition(partition), position.offset, position.leader_epoch)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
+        self._assignment.seek_to(self._assigned(partitions), EARLIEST)
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Continue at the end of the log; in all partitions if none are given. Raises as :meth:`seek`."""
+        self._assignment.seek_to(self._assigned(partitions), LATEST)
+
+    def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
+        """Continue at the first record with this timestamp (ms since the epoch) or a later one, else at the log's end;
+        in all partitions if none are given. Raises as :meth:`seek`."""
+        self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Deliver nothing of these partitions until :meth:`resume`; buffered records stay. Of all if none are given.
+
+        Raises as :meth:`seek`.
+        """
+        self._assignment.pause(self._assigned(partitions), True)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Deliver these partitions again; all if none are given."""
+        self._assignment.pause(self._chosen(partitions), False)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        return frozenset(partition for partition, cursor in self._assignment.cursors.items() if cursor.paused)
+
+    async def position(self, partition: tuple[str, int], timeout_ms: float | None = None) -> int:
+        """Return the offset of the next record to be delivered.
+
+        Args:
+            partition: An assigned partition.
+            timeout_ms: How long to wait for the start position to be looked up; by default ``default_api_timeout_ms``.
+
+        Raises:
+            ConfigurationError: The partition is not assigned.
+            DeadlineError: The position is not known in time.
+            BrokerError: The lookup was refused.
+        """
+        wanted = to_partition(partition)
+        at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
+        async with deadline_at(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
+            # Looked up in each round: the partition may be revoked meanwhile, and then raises.
+            while (known := (cursor := self._assignment.get(wanted)).position) is None:
+                if cursor.error is not None:
+                    raise cursor.error.with_traceback(None)
+                # Also while the partition is held: a rebalance callback may ask, and delivery waits for the callback.
+                self._engine.resolver.request(cursor)
+                await self._engine.moved()
+        return known
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the position of each assigned partition that has one: after the last record delivered. No I/O.
+
+        It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
+        """
+        # Everything delivered counts: the caller says by the call that it is done with it.
+        return self._assignment.committable(processed=False)
+
+    # -- commits and transactions
+
+    @foreign_commit
+    async def commit(
+        self,
+        offsets: Committable[Partition] | None = None,
+        timeout_ms: float | None = None,
+    ) -> CommitResult:
+        """Commit what was processed: by default everything delivered.
+
+        A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
+        belong to other members now, or may have since the records were delivered, are not committed, and neither are
+        offsets that the coordinator refuses: both are outcomes, not exceptions, and logged. During a rebalance the call
+        waits for its end. After a cancellation the offsets may be committed or not.
+
+        A record, or a batch, is lost once the group has taken its partition away, also if that is back: others may have
+        processed it. A dict and None do not say which delivery they mean. So if the group takes away partitions
+        of which delivered records are not committed, these are lost for such calls, until the application knows, by
+        ``on_lost`` or by an outcome, and has requested the next records after that.
+
+        Args:
+            offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
+                from, which is the last processed one plus one; None for all positions.
+            timeout_ms: By default ``default_api_timeout_ms``.
+
+        Returns:
+            The outcome of each partition. :meth:`CommitResult.check` raises if there is one that was not committed.
+
+        Raises:
+            ConfigurationError: There is no group, a topic of a dict is not subscribed, or ``offsets`` cannot be
+                committed; the text says what to pass.
+            GroupError: Partitions of :meth:`assign` are committed to a group that has members.
+            FencedError: Another consumer has this one's ``group_instance_id``.
+            DeadlineError: It was not confirmed in time.
+        """
+        self._check_group()
+        # As for positions(): whoever calls commit() has processed what it has.
+        chosen = self._assignment.committable(processed=False) if offsets is None else to_commit(offsets)
+        if isinstance(offsets, Mapping):
+            self._check_subscribed(chosen)
+        lost = self._lost(offsets, chosen)
+        # In the same turn of the event loop as the look at what is owned.
+        kept = {partition: position for partition, position in chosen.items() if partition not in lost}
+        result = await self._engine.commit(kept, self._seconds(timeout_ms))
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            why = f"{names} not committed: taken away since the records were delivered; they are processed again"
+            result = result.and_lost(lost, CommitError(f"{self._in_group()}: {why}"))
+            self._assignment.report_lost(lost)
+        # Lost partitions share one error, which names them.
+        for text in dict.fromkeys(str(result.outcomes[each].error) for each in (*result.refused, *result.lost)):
+            log.warning("consumer: commit: %s", text)
+        return result
+
+    def _lost(
+        self, what: Committable[Partition] | None, chosen: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the partitions that may have had other owners since what is to be committed was delivered."""
+        if not self._managed:
+            return {}
+        losses = self._assignment.losses.lost
+        if what is None:
+            # guard: a commit of everything leaves out what was lost -> {}
+            return losses
+        if isinstance(what, Mapping):
+            # guard: a commit of a dict leaves out what was lost -> {}
+            return {partition: position for partition, position in chosen.items() if partition in losses}
+        # guard: a commit of records leaves out what was lost -> set()
+        gone = {
+            TopicPartition(each.topic, each.partition)
+            for each in (what if isinstance(what, list) else [what])
+            if self._assignment.delivered_by(each) is None
+        }
+        return {partition: chosen[partition] for partition in gone}
+
+    @property
+    def _managed(self) -> bool:
+        """Whether the group assigns the partitions. Nobody takes away partitions that :meth:`assign` has chosen."""
+        return self._engine.subscription.partitions is None
+
+    def _in_group(self) -> str:
+        assert self._engine.config.group is not None, "there is a group"
+        return f"group {self._engine.config.group.group_id!r}"
+
+    def _check_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise for a topic that the group never assigns to this consumer, such as a misspelt one."""
+        subscription = self._engine.subscription
+        if not subscription.by_topic:
+            return
+        for partition in partitions:
+            topic = partition.topic
+            known = subscription.matching([topic]) if subscription.pattern is not None else subscription.topics
+            if topic not in known and partition not in self._assignment.cursors:
+                raise ConfigurationError(
+                    f"commit() of {partition}: topic {topic!r} is not subscribed, so that the group does not assign it "
+                    "to this consumer"
+                )
+
+    async def committed(
+        self, *partitions: tuple[str, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the group's committed offsets, None where it has none; of all assigned partitions if none are given.
+
+        Waits for open transactions that commit offsets of these partitions (KIP-447).
+
+        Raises:
+            ConfigurationError: There is no group.
+            BrokerError: The coordinator refused the request.
+            DeadlineError: No response in time.
+        """
+        chosen = self._chosen(partitions)
+        self._check_group()
+        assert self._engine.member is not None, "there is a group"
+        found, failures = await self._engine.member.committed(chosen, self._seconds(timeout_ms))
+        for failure in failures.values():
+            raise failure
+        return found
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this consumer's current identity in its group, for the offsets of a transaction (KIP-447). No I/O.
+
+        Raises:
+            ConfigurationError: There is no group.
+            CommitError: It is in no generation of the group: its partitions may belong to other members. Or the group
+                has taken away partitions of which delivered records were not committed; until the next records are
+                requested, a new identity would commit what the former one has read.
+        """
+        return self._everything().group_metadata()
+
+    def progress(self, records: Iterable[Record[Any, Any]]) -> Progress:
+        """Return how far ``records`` have brought this consumer. No I/O.
+
+        For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
+        them come again after an abort. If the group has taken a partition of the records away since they were
+        delivered, even if it is back, it is lost: the offsets cannot be sent.
+
+        Raises:
+            ConfigurationError: There is no group, or ``enable_auto_commit`` is on.
+        """
+        self._check_group()
+        if self._engine.config.enable_auto_commit:
+            raise ConfigurationError(
+                "progress() needs enable_auto_commit=False: else the offsets are committed whether or not the "
+                "transaction is"
+            )
+        return Progress(records, self._assignment, self._identity, self._admit, managed=self._managed)
+
+    def _identity(self) -> GroupMetadata:
+        self._admit(ASK)
+        self._check_group()
+        member = self._engine.member
+        assert member is not None, "there is a group"
+        # Without a generation the coordinator checks nothing, which is right only for partitions that the group does
+        # not assign.
+        # guard: a member without a generation has no identity
+        if self._managed and member.removed:
+            raise CommitError(f"the consumer is in no generation of its group: {member.state}")
+        return member.metadata
+
+    def _everything(self) -> Delivered:
+        """Return everything delivered, for a transaction that commits all positions."""
+        self._check_group()
+        assignment = self._assignment
+        return Delivered(
+            assignment,
+            self._identity,
+            dict(assignment.cursors),
+            assignment.committable(processed=False),
+            # guard: all positions are sent only while nothing was lost -> ()
+            assignment.losses.offsets if self._managed else (),
+            managed=self._managed,
+        )
+
+    # -- the log
+
+    async def beginning_offsets(
+        self, *partitions: tuple[str, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition, assigned or not; of all assigned ones if none are given.
+
+        Raises:
+            UnknownTopicError, AuthorizationError: A topic does not exist, or may not be read.
+            DeadlineError: No response in time.
+        """
+        return await self._ends(partitions, EARLIEST, timeout_ms)
+
+    async def end_offsets(
+        self, *partitions: tuple[str, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition; with ``read_committed`` the last stable offset.
+
+        Otherwise as :meth:`beginning_offsets`.
+        """
+        return await self._ends(partitions, LATEST, timeout_ms)
+
+    async def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
+
+        Raises the errors of :meth:`beginning_offsets`; and UnsupportedVersionError with brokers before 0.10.1, which
+        have no index of times.
+        """
+        given = to_offsets("offsets_for_times", times)
+        wanted = {to_partition(partition): to_timestamp(time) for partition, time in given.items()}
+        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
+        return {
+            partition: OffsetAndTimestamp(*answer) if answer.offset >= 0 else None
+            for partition, answer in found.items()
+        }
+
+    async def _ends(
+        self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(self._chosen(partitions), which)
+        found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
+        """Return the partitions of a topic.
+
+        Raises:
+            UnknownTopicError, AuthorizationError: The topic does not exist, or may not be described.
+            DeadlineError: No response in time.
+        """
+        info = await self._engine.cluster.topic(topic, self._seconds(timeout_ms))
+        return [TopicPartition(topic, number) for number in range(len(info.partitions))]
+
+    # -- lag, states and statistics
+
+    def lag(self, partition: tuple[str, int]) -> int | None:
+        """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
+        return self._assignment.get(to_partition(partition)).lag(self._engine.config.fetch.read_committed)
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """Return :meth:`lag` of all assigned partitions."""
+        committed = self._engine.config.fetch.read_committed
+        return {partition: cursor.lag(committed) for partition, cursor in self._assignment.cursors.items()}
+
+    def at_end(self, partition: tuple[str, int]) -> bool:
+        """Return whether everything that the log had at the last fetch was delivered; False while unknown. No I/O.
+
+        With ``read_committed``, an open transaction is the end. Raises as :meth:`seek`.
+        """
+        return self.log_state(partition).at_end
+
+    def log_state(self, partition: tuple[str, int]) -> LogState:
+        """Return the position, the ends of the log, and the lag, as of the last fetch. No I/O. Raises as
+        :meth:`seek`."""
+        return self._assignment.get(to_partition(partition)).log_state(self._engine.config.fetch.read_committed)
+
+    def partition_state(self, partition: tuple[str, int]) -> PartitionState:
+        """Return what the consumer is doing about a partition, and why it delivers no records if it does not."""
+        return self._engine.state(to_partition(partition))
+
+    def partition_states(self) -> dict[TopicPartition, PartitionState]:
+        """Return :meth:`partition_state` of all assigned partitions."""
+        return {partition: self._engine.state(partition) for partition in self._assignment.cursors}
+
+    def stats(self) -> ConsumerStats:
+        """Return the consumer's statistics: partitions, lag, fetches, delivery, commits, rebalances, connections.
+
+        No I/O. Its cost is that of a loop over the assigned partitions.
+        """
+        return stats_of(self._engine)
+
+    def health(self) -> Health:
+        """Return whether the consumer works, and what is wrong. No I/O.
+
+        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
+        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer
+        than 30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is
+        none.
+        """
+        return health_of(self._engine)
+
+    # -- arguments
+
+    @property
+    def _assignment(self) -> Assignment:
+        return self._engine.assignment
+
+    def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+        return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
+
+    def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+        """As :meth:`_chosen`, for calls that would silently do nothing if no partition is assigned."""
+        chosen = self._chosen(partitions)
+        if not chosen:
+            raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
+        return chosen
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
+
+    def _check_group(self) -> None:
+        """Raise without a group."""
+        if self._engine.member is None:
+            raise ConfigurationError("offsets are committed to a group: pass group_id")
 
 
 OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, final
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.types import Record
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Current = Record[Any, Any] | FetchedBatch | Sequence[Record[Any, Any]] | None
 
 
-@twin
+@has_compiled_form
 class DeliveryState:
     """The records that can be delivered now, and the ones that the application is processing.
 
@@ -36,7 +36,7 @@ class DeliveryState:
         self.thread = get_ident()
 
 
-@twin
+@has_compiled_form
 @final
 class RecordIterator:
     """Delivers one record after the other."""

@@ -85,6 +85,7 @@ class Engine(Lifecycle):
         self.runs = RunTotals()
         signals = Signals(self._changed, self._arrived, self._room, self._reset_happened)
         self.assignment = Assignment(signals, self.observer)
+        # guard: a forked child takes no open record of its parent
         cluster.home.on_fork = self.assignment.forget_open
         cluster.last_used = self._last_used
         group = config.group
@@ -224,6 +225,7 @@ class Engine(Lifecycle):
         Raises:
             ConfigurationError: The consumer runs, or belongs to a session already.
         """
+        # guard: a consumer that is read already gets no session
         if self.reader.owner is not None:
             raise ConfigurationError("run() or another session reads the records of this consumer: make another one")
         self.session = self.reader.owner = session
@@ -344,7 +346,7 @@ class Engine(Lifecycle):
     async def _watch_cluster(self) -> None:
         generation = -1
         while True:
-            snapshot = await self.cluster.wait_for_update(generation)
+            snapshot = await self.cluster.metadata.wait_for_update(generation)
             generation = snapshot.generation
             self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:
@@ -497,6 +499,7 @@ class Engine(Lifecycle):
             # `current` by identity: `async for` requests records without a call of the reader for each.
             now = (self.reader.requests, self.assignment.current)
             # While run() takes nothing more, its oldest call says whether the application is alive.
+            # guard: a run() whose buffers are full has not stalled -> self.reader.waiting
             waiting = self.reader.waiting or (handling is not None and handling.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()

@@ -144,7 +144,7 @@ class FetchResponseHandler:
             # Once is an unclean election; a log that diverges from what it has just agreed to must not be asked all the
             # time.
             if fetch.moves > 1:
-                pause = self._cluster.backoff(fetch.moves - 1)
+                pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
                 self.place(cursor)
             self.results += 1
@@ -233,10 +233,13 @@ class FetchResponseHandler:
             leader = data.current_leader
             # KIP-951; before version 12 the field has its default, -1.
             if leader.leader_id >= 0:
-                self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch, endpoints)
+                self._cluster.metadata.update_leader(
+                    *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
+                )
             self._wait_for_leader(cursor, code, f"{context}: {code.name}", action)
 
     def _leave_follower(self, node: int, cursor: Cursor, code: ErrorCode) -> None:
+        # guard: a follower that does not serve is left
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
@@ -253,7 +256,7 @@ class FetchResponseHandler:
 
     def _wait_for_leader(self, cursor: Cursor, code: ErrorCode, what: str, action: Action) -> None:
         if action in (Action.REFRESH_METADATA, Action.VALIDATE_OFFSET):
-            self._cluster.invalidate(what)
+            self._cluster.metadata.invalidate(what)
         if code in _MISSING:
             self.missing(cursor, code)
         else:
@@ -269,7 +272,7 @@ class FetchResponseHandler:
 
     def back_off(self, cursor: Cursor, failure: str) -> None:
         """Fetch a partition again after a backoff."""
-        pause = self._cluster.backoff(cursor.fetch.attempts + 1)
+        pause = self._cluster.backoff.delay(cursor.fetch.attempts + 1)
         cursor.fetch.failed(failure, asyncio.get_running_loop().time() + pause)
         self.place(cursor)
 
@@ -279,4 +282,5 @@ _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 
 def _is_current(cursor: Cursor, wanted: FetchPosition) -> bool:
+    # guard: the response to a fetch from before a seek is dropped -> True
     return cursor.version == wanted.version and cursor.fetch.offset == wanted.offset

@@ -157,6 +157,7 @@ class FetchSessionHandler:
         self._counts.clear()
         self._removed.clear()
         self._without_id = 0
+        # guard: a fetch session ends with a request that failed
         self._epoch = _FULL
         if not known:
             self._id = 0

@@ -108,6 +108,7 @@ class FetchState:
         """A fetch failed; it is repeated at that loop time at the earliest."""
         self.attempts += 1
         self.failure = failure
+        # guard: a partition that failed is fetched again after a pause -> 0.0
         self.retry_at = retry_at
 
     def is_missing(self, now: float, limit: float) -> bool:

@@ -219,6 +219,7 @@ class Fetcher:
         # The first time, or from a cluster before 2.8, which has no ids.
         if fetch.topic_id == ZERO_UUID:
             fetch.topic_id = topic_id
+        # guard: a topic that was created again is not read on -> False
         return topic_id not in (fetch.topic_id, ZERO_UUID)
 
     def _node(self, cursor: Cursor, now: float) -> int | None:
@@ -234,12 +235,14 @@ class Fetcher:
             if node not in snapshot.brokers:
                 # The broker may be newer than our metadata. Until that is refreshed, do not let the leader name it
                 # again.
-                self._cluster.invalidate(f"{cursor.partition}: its leader names broker {node}, which is not known")
+                self._cluster.metadata.invalidate(
+                    f"{cursor.partition}: its leader names broker {node}, which is not known"
+                )
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
             # On each placing; the pause of _mark_due() spaces them.
-            self._cluster.invalidate(f"{cursor.partition} has no leader")
+            self._cluster.metadata.invalidate(f"{cursor.partition} has no leader")
             if snapshot.partition(*cursor.partition) is None:
                 self._handler.missing(cursor, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if cursor.error is None:

@@ -97,7 +97,7 @@ class Lookups(ABC, Generic[L]):
         for lookup in lookups.values():
             lookup.under_way = False
             lookup.attempts = lookup.attempts + 1 if again else 0
-            lookup.retry_at = now + self._cluster.backoff(lookup.attempts) if again else 0.0
+            lookup.retry_at = now + self._cluster.backoff.delay(lookup.attempts) if again else 0.0
 
     def _must_wait(self, cursor: Cursor, lookup: L) -> bool:
         """Return whether the lookup must not be made yet."""

@@ -43,6 +43,7 @@ class Losses:
     def add(self, removed: Iterable[Cursor], *, revoked: bool, known: bool) -> None:
         """Take note of partitions that were revoked or lost; ``known`` if the application knows already."""
         for cursor in removed:
+            # guard: calls without records are rejected after a loss
             if cursor.outstanding:
                 self.offsets[cursor.partition] = OffsetAndMetadata(cursor.delivered_to)
                 (self.revoked.add if revoked else self.revoked.discard)(cursor.partition)
@@ -50,10 +51,13 @@ class Losses:
 
     def report(self, partitions: Iterable[TopicPartition]) -> None:
         """The application knows that these are lost."""
+        # guard: a loss that was reported counts until the next request
+        #     -> self._reported.update(self.offsets.keys() & set(partitions)); self.requested()
         self._reported.update(self.offsets.keys() & set(partitions))
 
     def requested(self) -> None:
         """The application requests records: it is done with what it knows to be lost."""
+        # guard: a loss counts until it was reported -> if self.offsets: self._forget(set(self.offsets))
         if self._reported:
             self._forget(self._reported)
 

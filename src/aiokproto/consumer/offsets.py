@@ -76,7 +76,7 @@ class OffsetLookup:
                 left = {partition: left[partition] for partition in failures}
                 if left:
                     attempt += 1
-                    await asyncio.sleep(self._cluster.backoff(attempt))
+                    await asyncio.sleep(self._cluster.backoff.delay(attempt))
         return found
 
     async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
@@ -95,7 +95,7 @@ class OffsetLookup:
         for partition, time in wanted.items():
             node = self._cluster.snapshot.leader(*partition)
             if node is None:
-                self._cluster.invalidate(f"{partition} has no leader")
+                self._cluster.metadata.invalidate(f"{partition} has no leader")
                 missing = why_missing(self._cluster.snapshot.topics, partition)
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
                 failures[partition] = error_for(code, f"ListOffsets of {partition}", missing)
@@ -133,7 +133,7 @@ class OffsetLookup:
             if action is Action.STOP:
                 raise
             if action is not Action.FAIL:
-                self._cluster.invalidate(f"ListOffsets: {error}")
+                self._cluster.metadata.invalidate(f"ListOffsets: {error}")
             # One error object for all partitions of the broker.
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
@@ -153,7 +153,7 @@ class OffsetLookup:
                     self._cluster.asked(ListOffsetsRequest, partition.topic),
                 )
                 if action is Action.REFRESH_METADATA:
-                    self._cluster.invalidate(str(failures[partition]))
+                    self._cluster.metadata.invalidate(str(failures[partition]))
         return found, failures
 
     def _topics(self, wanted: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:

@@ -96,6 +96,7 @@ class PositionResolver(Lookups[StartLookup]):
         """
         # Its records were fetched before the log was cut, or belong to the former topic; both are still to be
         # delivered.
+        # guard: what was fetched before a reset is delivered first
         if cursor.buffer:
             return False
         if self._policy.raises:
@@ -135,9 +136,10 @@ class PositionResolver(Lookups[StartLookup]):
         cursor.fetch.moves += 1
         self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
         # Once at once. A log that refuses the offset which it has just named would be asked all the time.
+        # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
-                asyncio.get_running_loop().time() + self._cluster.backoff(cursor.fetch.moves - 1),
+                asyncio.get_running_loop().time() + self._cluster.backoff.delay(cursor.fetch.moves - 1),
                 self._cluster.snapshot.generation,
             )
 
@@ -231,6 +233,7 @@ class PositionResolver(Lookups[StartLookup]):
                 new = await self._new_ones(self._group, committed)
             except KafkaError as error:
                 # Never apply auto_offset_reset to a failure: that would skip records, or repeat all of them.
+                # guard: a failure is no reason for auto_offset_reset -> committed = {}
                 return self._group_failed(lookups, error)
         again = False
         for cursor in lookups:
@@ -314,4 +317,5 @@ def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
 
 def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:
     # Each seek makes another StartLookup, so identity tells whether this one still counts.
+    # guard: an offset that was looked up before a seek is dropped -> True
     return cursor.lookup is lookups[cursor] and cursor.unresolved

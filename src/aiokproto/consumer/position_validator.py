@@ -174,7 +174,7 @@ class PositionValidator(Lookups[Validation]):
 
     async def _ask(self, source: int | None, lookups: Mapping[Cursor, Validation]) -> bool:
         if source is None:
-            self._cluster.invalidate("positions have to be validated, and the partitions have no leader")
+            self._cluster.metadata.invalidate("positions have to be validated, and the partitions have no leader")
             return True
         snapshot = self._cluster.snapshot
         epochs = {cursor: snapshot.leader_epoch(*cursor.partition) for cursor in lookups}
@@ -209,7 +209,7 @@ class PositionValidator(Lookups[Validation]):
                 )
                 again |= self._failed(refused, {cursor: validation}, epochs)
             elif entry.leader_epoch < 0 and self._is_older(validation, epochs[cursor]):
-                self._cluster.invalidate(f"the leader of {cursor.partition} is older than its position")
+                self._cluster.metadata.invalidate(f"the leader of {cursor.partition} is older than its position")
                 validation.failure = "the metadata is older than the position"
                 again = True
             elif entry.leader_epoch < 0 and validation.asked <= epochs[cursor]:
@@ -237,7 +237,7 @@ class PositionValidator(Lookups[Validation]):
         if action is Action.ACCEPT:
             return self._accept(lookups, epochs)
         if action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(str(error))
+            self._cluster.metadata.invalidate(str(error))
         for cursor, validation in lookups.items():
             validation.failure = str(error)
             if action is Action.FAIL and self._is_current(cursor, validation):

@@ -58,6 +58,7 @@ class Delivered:
         Raises:
             CommitError: A partition is lost, or the consumer is in no generation of its group.
         """
+        # guard: a lost partition is not committed
         if lost := self.lost:
             self._assignment.report_lost(lost)
             raise CommitError(
@@ -101,6 +102,7 @@ class Progress(Delivered):
             last[where] = record
             cursor = assignment.delivered_by(record) if managed else assignment.cursors.get(where)
             if cursor is None:
+                # guard: progress knows what was lost before it was made
                 taken.add(where)
             else:
                 self._first.setdefault(where, record.offset)
@@ -123,5 +125,6 @@ class Progress(Delivered):
 
     def _rewind(self) -> None:
         for where, offset in self._first.items():
+            # guard: rewinding concerns only what is still owned -> where in self._assignment.cursors
             if self._assignment.cursors.get(where) is self._cursors[where]:
                 self._assignment.seek(where, offset)

@@ -317,6 +317,7 @@ class Reader:
         """The application requests a record, and the last one is processed; raises as :meth:`open`."""
         # First: a consumer that cannot deliver must not count the current record as processed.
         self._check()
+        # guard: while a session or run() reads, other readers are rejected
         if self.owner is not by:
             # Whoever owns the reader is the situation that the gate refuses.
             self._check_free()

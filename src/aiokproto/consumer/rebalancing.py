@@ -108,18 +108,24 @@ class Rebalancing:
         try:
             if change.kind is ChangeKind.ASSIGN:
                 # Assigned but held during the callback: it can seek, and nothing is delivered before.
+                # guard: nothing is fetched before on_assigned has returned
+                #     -> self._assignment.add(partitions, COMMITTED)
                 self._assignment.add(partitions, COMMITTED, held="being assigned")
                 await self._call(change.kind, partitions)
                 self._deliver(partitions)
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
                 # While the application finished its records, the group may have removed this member.
+                # guard: the partitions of a removed member are lost, not revoked -> ChangeKind.REVOKE
                 kind = ChangeKind.LOST if self._lost else ChangeKind.REVOKE
                 await self._call(kind, partitions)
                 # After the callback, which may still commit and ask for positions.
+                # guard: a revocation that leaves uncommitted records is a loss for transactions
+                #     -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=not self._lost, known=self._reports(kind))
             elif change.kind is ChangeKind.LOST:
                 # Before the callback: other members may own the partitions, so nothing of them counts any more.
+                # guard: a loss by the group is remembered -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=False, known=False)
                 await self._call(change.kind, partitions)
                 if self._reports(change.kind):
@@ -148,6 +154,7 @@ class Rebalancing:
             self._assignment.release([each for each, cursor in cursors if cursor.held == UNCONFIRMED])
         else:
             # One that is held for another reason keeps it: release() must end only what this began.
+            # guard: nothing is delivered while the session is unconfirmed
             self._assignment.hold([each for each, cursor in cursors if not cursor.held], UNCONFIRMED)
 
     # Closing
@@ -194,9 +201,11 @@ class Rebalancing:
         """Stop delivery of partitions, let the application finish the current record, and commit."""
         loop = asyncio.get_running_loop()
         # Before anything is waited for: the record that is being processed is the last one.
+        # guard: nothing that is being revoked is delivered
         self._assignment.hold(partitions, "being revoked")
         if self._assignment.handling is not None:
             self._assignment.handling.revoke(partitions, deadline)
+        # guard: a revocation waits for the record that is being processed
         while not self._lost and self._assignment.is_busy(partitions):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokproto.consumer.cursor import Cursor, PartitionState
-from aiokproto.consumer.part import ConsumerPart
+from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.silence import SILENT_FOR
 from aiokproto.observe.health import Findings, Health
 from aiokproto.observe.stats import ClientStats, Durations
@@ -94,107 +94,92 @@ class ConsumerStats:
         return sum(partition.lag or 0 for partition in self.partitions.values())
 
 
-class Report(ConsumerPart):
-    """Says what the consumer does."""
+def stats_of(engine: Engine) -> ConsumerStats:
+    """Return a consumer's statistics."""
+    seen, member = engine.observer, engine.member
+    who = None if member is None else member.metadata
+    return ConsumerStats(
+        client=engine.cluster.stats(),
+        partitions={
+            partition: _partition_stats(engine, cursor) for partition, cursor in engine.assignment.cursors.items()
+        },
+        group_id="" if who is None else who.group_id,
+        member_id="" if who is None else who.member_id,
+        member_state="" if member is None else member.state,
+        generation=-1 if who is None else who.generation,
+        rebalance_latency=Durations() if member is None else Durations.of(member.rebalances),
+        assigned=seen.assigned,
+        revoked=seen.revoked,
+        lost=seen.lost,
+        fetch_latency=Durations.of(seen.fetches),
+        fetch_failures=seen.failed_fetches,
+        bytes_fetched=seen.bytes,
+        batches_delivered=seen.batches,
+        records_delivered=seen.records + engine.assignment.delivering,
+        offset_resets=seen.resets,
+        commit_latency=Durations.of(seen.commits),
+        commit_failures=seen.failed_commits,
+        waited=seen.waited,
+        run=engine.runs.stats(),
+    )
 
-    def stats(self) -> ConsumerStats:
-        """Return the consumer's statistics: partitions, lag, fetches, delivery, commits, rebalances, connections.
 
-        No I/O. Its cost is that of a loop over the assigned partitions.
-        """
-        engine, seen = self._engine, self._engine.observer
-        member = engine.member
-        who = None if member is None else member.metadata
-        return ConsumerStats(
-            client=engine.cluster.stats(),
-            partitions={partition: self._partition(cursor) for partition, cursor in self._assignment.cursors.items()},
-            group_id="" if who is None else who.group_id,
-            member_id="" if who is None else who.member_id,
-            member_state="" if member is None else member.state,
-            generation=-1 if who is None else who.generation,
-            rebalance_latency=Durations() if member is None else Durations.of(member.rebalances),
-            assigned=seen.assigned,
-            revoked=seen.revoked,
-            lost=seen.lost,
-            fetch_latency=Durations.of(seen.fetches),
-            fetch_failures=seen.failed_fetches,
-            bytes_fetched=seen.bytes,
-            batches_delivered=seen.batches,
-            records_delivered=seen.records + self._assignment.delivering,
-            offset_resets=seen.resets,
-            commit_latency=Durations.of(seen.commits),
-            commit_failures=seen.failed_commits,
-            waited=seen.waited,
-            run=engine.runs.stats(),
-        )
+def health_of(engine: Engine) -> Health:
+    """Return whether a consumer works, and what is wrong."""
+    findings = engine.cluster.findings()
+    ended = engine.ended
+    if ended is not None:
+        findings.failed = [str(ended)]
+        findings.ended = engine.closed_or_failed
+    elif engine.running:
+        _add_group(engine, findings)
+        _add_awaited(engine, findings)
+        _add_handling(engine, findings)
+        _add_partitions(engine, findings)
+    return findings.health()
 
-    def health(self) -> Health:
-        """Return whether the consumer works, and what is wrong. No I/O.
 
-        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
-        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer
-        than 30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is
-        none.
-        """
-        engine = self._engine
-        findings = engine.cluster.findings()
-        ended = engine.ended
-        if ended is not None:
-            findings.failed = [str(ended)]
-            findings.ended = engine.closed_or_failed
-        elif engine.running:
-            self._add_group(findings)
-            self._add_awaited(findings)
-            self._add_handling(findings)
-            self._add_partitions(findings)
-        return findings.health()
+def _partition_stats(engine: Engine, cursor: Cursor) -> PartitionStats:
+    high = cursor.fetch.high_watermark
+    return PartitionStats(
+        state=engine.state(cursor.partition),
+        position=cursor.position,
+        lag=cursor.lag(engine.config.fetch.read_committed),
+        high_watermark=None if high < 0 else high,
+        buffered_bytes=cursor.buffer.size,
+    )
 
-    def lags(self) -> dict[TopicPartition, int | None]:
-        """Return :meth:`lag` of all assigned partitions."""
-        committed = self._engine.config.fetch.read_committed
-        return {partition: cursor.lag(committed) for partition, cursor in self._assignment.cursors.items()}
 
-    def partition_states(self) -> dict[TopicPartition, PartitionState]:
-        """Return :meth:`partition_state` of all assigned partitions."""
-        return {partition: self._engine.state(partition) for partition in self._assignment.cursors}
+def _add_group(engine: Engine, findings: Findings) -> None:
+    member = engine.member
+    if member is None:
+        return
+    since = member.joining_since
+    findings.add_member(
+        member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
+    )
 
-    def _partition(self, cursor: Cursor) -> PartitionStats:
-        high = cursor.fetch.high_watermark
-        return PartitionStats(
-            state=self._engine.state(cursor.partition),
-            position=cursor.position,
-            lag=cursor.lag(self._engine.config.fetch.read_committed),
-            high_watermark=None if high < 0 else high,
-            buffered_bytes=cursor.buffer.size,
-        )
 
-    def _add_group(self, findings: Findings) -> None:
-        member = self._engine.member
-        if member is None:
-            return
-        since = member.joining_since
-        findings.add_member(
-            member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
-        )
+def _add_awaited(engine: Engine, findings: Findings) -> None:
+    awaited = engine.reader.awaited
+    if awaited is not None and (age := asyncio.get_running_loop().time() - awaited.since) >= SILENT_FOR:
+        findings.degraded.append(f"{awaited}, for {age:.0f} s")
 
-    def _add_awaited(self, findings: Findings) -> None:
-        awaited = self._engine.reader.awaited
-        if awaited is not None and (age := asyncio.get_running_loop().time() - awaited.since) >= SILENT_FOR:
-            findings.degraded.append(f"{awaited}, for {age:.0f} s")
 
-    def _add_handling(self, findings: Findings) -> None:
-        handled = self._assignment.handled
-        if handled is not None and (problem := handled.problem()):
-            findings.degraded.append(problem)
+def _add_handling(engine: Engine, findings: Findings) -> None:
+    handled = engine.assignment.handled
+    if handled is not None and (problem := handled.problem()):
+        findings.degraded.append(problem)
 
-    def _add_partitions(self, findings: Findings) -> None:
-        fetcher = self._engine.fetcher
-        causes: Counter[str] = Counter()
-        example: dict[str, TopicPartition] = {}
-        for partition, cursor in self._assignment.cursors.items():
-            cause = str(cursor.error) if cursor.error is not None else fetcher.problem(cursor)
-            if cause:
-                causes[cause] += 1
-                example.setdefault(cause, partition)
-        more = {cause: f" and {count - 1} more" if count > 1 else "" for cause, count in causes.most_common()}
-        findings.add_some([f"{example[cause]}{more[cause]}: {cause}" for cause in more])
+
+def _add_partitions(engine: Engine, findings: Findings) -> None:
+    fetcher = engine.fetcher
+    causes: Counter[str] = Counter()
+    example: dict[str, TopicPartition] = {}
+    for partition, cursor in engine.assignment.cursors.items():
+        cause = str(cursor.error) if cursor.error is not None else fetcher.problem(cursor)
+        if cause:
+            causes[cause] += 1
+            example.setdefault(cause, partition)
+    more = {cause: f" and {count - 1} more" if count > 1 else "" for cause, count in causes.most_common()}
+    findings.add_some([f"{example[cause]}{more[cause]}: {cause}" for cause in more])

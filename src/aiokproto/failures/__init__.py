@@ -13,9 +13,9 @@ code that met the failure carries the action out and never tests for error codes
 Every row has a reason, which appears in logs. Where a row differs from the Java client, a comment says why.
 
 Example, NOT_LEADER_OR_FOLLOWER: its flags in ``error_codes`` are ``RETRY | REFRESH``, so step 3 returns
-``REFRESH_METADATA``. Who has sent the request then calls ``ClusterClient.invalidate``: ``producer/responses.py``
+``REFRESH_METADATA``. Who has sent the request then calls ``metadata.invalidate``: ``producer/responses.py``
 (``_retry``) for Produce, ``consumer/fetch_response.py`` (``_wait_for_leader``) for Fetch, ``consumer/offsets.py`` for
-ListOffsets, and ``cluster/request_driver.py`` (``_retrying``) for whatever ``Client.request`` retries. Two tables have
+ListOffsets, and ``cluster/cluster_client.py`` (``_retrying``) for whatever ``Client.request`` retries. Two tables have
 a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and for ShareAcknowledge.
 """
 

@@ -225,6 +225,7 @@ class ClassicMember:
         While the coordinator waits for members to join, it takes commits of the last generation. If it refuses one,
         all have joined, and the response is on its way.
         """
+        # guard: a commit does not wait for a JoinGroup -> True
         if self._membership.phase is not Phase.JOINING:
             await self._rebalance.settled.wait()
 

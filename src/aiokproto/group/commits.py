@@ -74,6 +74,7 @@ class Commits:
     def interrupted(self, partitions: AbstractSet[TopicPartition]) -> None:
         """Other members may own these partitions from now on, even if this one owns them again later."""
         for kept in self._kept:
+            # guard: a rejected commit is not repeated for what others may have owned since
             kept -= partitions
 
     async def as_member(
@@ -114,10 +115,12 @@ class Commits:
         attempts = 0
         async with self._one_at_a_time(at):
             # Computed anew after each rebalance: what was given up meanwhile drops out, and is reported at the end.
+            # guard: a member commits only what it owns -> (mine := dict(offsets))
             while mine := {each: offsets[each] for each in offsets if each in kept and each in self._member.owned}:
                 # Without a generation it would count as a commit from outside, which an empty group accepts from
                 # anyone.
                 identity = self._member.metadata
+                # guard: nothing is committed without a generation
                 if identity.generation < 0:
                     failures = self._lost(mine, f"not a member at the moment; {_names(mine)} not committed")
                     break
@@ -187,7 +190,7 @@ class Commits:
         async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
             # The loop has only been noted to rejoin, and clears `settled` when it runs: without the pause the event
             # could still be set from before.
-            await asyncio.sleep(self._cluster.backoff(attempts))
+            await asyncio.sleep(self._cluster.backoff.delay(attempts))
             await self._member.catch_up(generation)
 
     @asynccontextmanager
@@ -199,6 +202,7 @@ class Commits:
             return f"OffsetCommit: another commit is still in flight{failure and f': {failure}'}"
 
         async with deadline_at(at, late):
+            # guard: commits run one after the other -> self._turn._locked = True
             await self._turn.acquire()
         try:
             yield

@@ -217,10 +217,11 @@ class ConsumerMember:
                     log.debug("group %s: its session timeout is not known: %s", name, error)
                     return
             attempt += 1
-            await asyncio.sleep(self._cluster.backoff(attempt))
+            await asyncio.sleep(self._cluster.backoff.delay(attempt))
         values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
         # Nothing without the right to describe the group's configuration, or from a broker before 4.0.
         if values and (value := values[0] or "").isdecimal() and int(value) > 0:
+            # guard: a member of the consumer protocol follows the broker's session timeout
             self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
 
     async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT, how: LeaveMode = "default") -> None:

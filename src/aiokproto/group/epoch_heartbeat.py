@@ -133,7 +133,7 @@ class EpochHeartbeat(Generic[Item]):
         try:
             while True:
                 if failures and self._membership.in_session:
-                    await asyncio.sleep(self._cluster.backoff(failures))
+                    await asyncio.sleep(self._cluster.backoff.delay(failures))
                 else:
                     await self._until_due()
                     await self._pause_after_losses()
@@ -149,9 +149,10 @@ class EpochHeartbeat(Generic[Item]):
         # Not by the state: a response to a heartbeat before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
+        # guard: a member that the group loses repeatedly joins after a pause
         if losses > max(seen, 1):
             self._joined_at = asyncio.get_running_loop().time()
-            await asyncio.sleep(self._cluster.backoff(losses - 1))
+            await asyncio.sleep(self._cluster.backoff.delay(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
         """Have the coordinator tell the member's epoch, unless it is another than ``epoch`` already."""

@@ -141,7 +141,7 @@ class EpochMember(Generic[Item]):
             async with deadline_at(
                 at, lambda: f"OffsetFetch of group {self._group_id!r}: the member's epoch is refused"
             ):
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
                 await self.catch_up(identity.generation)
 
     # CommittingMember

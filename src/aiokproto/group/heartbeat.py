@@ -60,7 +60,9 @@ class Heartbeat:
         try:
             while True:
                 # After a failure sooner than an interval: what is left of the session must see several attempts.
-                await asyncio.sleep(self._cluster.backoff(failures) if failures else self._config.heartbeat_interval)
+                await asyncio.sleep(
+                    self._cluster.backoff.delay(failures) if failures else self._config.heartbeat_interval
+                )
                 # Asleep and not stopped between sessions: one task for the member's whole life, with one end to watch.
                 if self._membership.in_session:
                     failures = 0 if await self._send_heartbeat() else failures + 1

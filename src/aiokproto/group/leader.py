@@ -107,9 +107,9 @@ class Leader:
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
         # That a topic does not exist takes seconds to find out, in which nobody reads the others. So it is waited for
         # once; then refreshes ask for it, and when it is there the assignment is outdated.
-        absent = self._cluster.absent(names)
+        absent = self._cluster.metadata.absent(names)
         if absent:
-            self._cluster.invalidate("members of the group subscribe to topics that do not exist", absent)
+            self._cluster.metadata.invalidate("members of the group subscribe to topics that do not exist", absent)
         missing = [name for name in names if name not in infos and name not in absent]
         infos.update({info.name: info for info in await asyncio.gather(*map(self._topic, missing)) if info is not None})
         return infos

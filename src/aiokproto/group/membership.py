@@ -157,6 +157,7 @@ class Membership:
         One that was sent in an earlier generation does not; nor does one that is received while the member joins the
         next generation, which the coordinator may have started already.
         """
+        # guard: a response to an earlier generation says nothing about this one -> True
         return generation == self.generation and self.phase is Phase.STABLE
 
     def responded(self, code: int, generation: int, api: int) -> Action:

@@ -82,7 +82,7 @@ class OffsetsByTopic:
         if classify(code, situation) is not Action.REFRESH_METADATA:
             return False
         # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
-        self._cluster.invalidate(f"committing the offset of {partition}: {code.name}")
+        self._cluster.metadata.invalidate(f"committing the offset of {partition}: {code.name}")
         # As it is now; the refresh requested above serves the next attempt.
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)

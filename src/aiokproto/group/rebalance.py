@@ -217,6 +217,7 @@ class RebalanceLoop:
         if revoked:
             # Cooperative rebalancing: revoked partitions are assigned to their new owners in the next generation
             # (KIP-429).
+            # guard: partitions that were given up are assigned again
             self.rejoin("partitions were given up")
         elif unwanted and not self._unwanted:
             # A static member that is back with another subscription is assigned what it had before. Once: an assignor
@@ -300,7 +301,7 @@ class RebalanceLoop:
                     # tenth time.
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
-                    await asyncio.sleep(self._cluster.backoff(failures))
+                    await asyncio.sleep(self._cluster.backoff.delay(failures))
             return None
         finally:
             self.joining_since = None

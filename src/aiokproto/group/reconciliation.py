@@ -178,6 +178,7 @@ class Reconciliation(Generic[Item]):
 
     async def _lose(self) -> None:
         log.warning("group %s: lost everything: %s", self._group_id, self._lost_reason)
+        # guard: a fenced member loses what it owned -> self._membership.give_up(self._membership.owned)
         await self._release()
         if self._wanted():
             self._join()
@@ -219,6 +220,7 @@ class Reconciliation(Generic[Item]):
     async def _give_up(self, items: frozenset[Item], how: Callable[[frozenset[Item]], Awaitable[None]]) -> None:
         if items:
             before = set(self._owner.owned)
+            # guard: a revocation is reported afterwards -> self._membership.give_up(items); await how(items)
             await how(items)
             self._membership.give_up(items)
             self._interrupted(before - self._owner.owned)
@@ -279,7 +281,7 @@ class Reconciliation(Generic[Item]):
             log.debug("group %s: topics of the assignment: %s", self._group_id, error)
         if not self._owner.known(items):
             self.look_up_failure = self.look_up_failure or "the metadata lacks topics of the assignment"
-            await asyncio.sleep(self._cluster.backoff(attempt))
+            await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     def _log(self, added: int, revoked: int) -> None:
         log.info(

@@ -83,7 +83,7 @@ class TopicNames:
         if found:
             # By name from now on: they are read, so every refresh of the metadata must have them. The snapshot may have
             # an earlier topic of that name.
-            self._cluster.invalidate("the group assigns topics that the metadata lacks", found.values())
+            self._cluster.metadata.invalidate("the group assigns topics that the metadata lacks", found.values())
             await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
         for topic in response.topics:
             if topic.topic_id not in found:

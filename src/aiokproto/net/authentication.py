@@ -262,12 +262,17 @@ class Authentication:
 
     def _expire(self, lifetime: float) -> None:
         loop = asyncio.get_running_loop()
+        # guard: a session is renewed before it ends
+        #     -> loop.call_later(lifetime * 2 * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
+        # guard: requests wait while a session is renewed
+        #     -> loop.call_later(lifetime * uniform(*_RENEWED), self._begin_renewal)
         self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold, self._begin_renewal)
 
     def _begin_renewal(self) -> None:
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:
+        # guard: the renewal of a session has a deadline -> self._connection.peer, float("inf")
         peer, until = self._connection.peer, asyncio.get_running_loop().time() + self._timeout
         try:
             async with deadline_at(until, self.overdue):
@@ -275,7 +280,9 @@ class Authentication:
         except KafkaError as error:
             logger.debug("%s: the session could not be extended: %s", peer, error)
             lost = error if isinstance(error, BrokerConnectionError) else BrokerConnectionError(str(error))
+            # guard: a connection whose session cannot be renewed is closed
             self._connection.close(lost)
             self._on_rejected(lost)
         else:
+            # guard: requests continue once a session is renewed
             self._connection.release()

@@ -520,6 +520,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._fail(error)
         # Errors and their tracebacks refer to this connection until the garbage collector sees them: no frame of
         # megabytes should stay with it.
+        # guard: a connection that has ended releases its buffers
         self._protocol.end()
         # Last: whoever waits for it finds the failure set.
         self._lost.set()

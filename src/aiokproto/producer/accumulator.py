@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
@@ -31,6 +31,11 @@ from aiokproto.producer.sticky import StickyPartitioner
 from aiokproto.records import Compression, RecordBatch, estimate_size
 from aiokproto.texts import counted
 from aiokproto.types import Header, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokproto.producer.producer_id import ProducerIds
+    from aiokproto.producer.sink import Sinks
+    from aiokproto.producer.transaction_manager import TransactionManager
 
 FIRST_RESERVATION = 4096
 """Bytes that a partition's first batch reserves. The next one starts with the last batch's size plus a quarter, unless
@@ -60,8 +65,9 @@ class Accumulator:
         used: Bytes of ``buffer_memory`` in use.
         delivery_context: What the outcomes of its batches share.
         sticky: Chooses the partition for records without a key.
-        on_failure: Called with each batch that fails, and its error; None in a producer without transactions.
-        may_forget: Returns whether the sequence numbers of a queue can be forgotten.
+        transactions: Says which partitions may be sent, and learns which batches fail. None in a producer without
+            transactions.
+        producer_ids: Says whether the sequence numbers of a queue can be forgotten. None before the producer's start.
         observer: Counts batches.
     """
 
@@ -86,8 +92,8 @@ class Accumulator:
         self._compression = compression
         self._level = level
         self._transactional = transactional
-        self.on_failure: Callable[[ProducerBatch, KafkaError], None] | None = None
-        self.may_forget: Callable[[PartitionQueue], bool] = lambda queue: True
+        self.transactions: TransactionManager | None = None
+        self.producer_ids: ProducerIds | None = None
         self.sticky = sticky
         # By partition, and removed by forget() only: a queue holds the sequence numbers, which must not start again in
         # the same epoch.
@@ -126,6 +132,7 @@ class Accumulator:
             # A partition that a recreated topic has again takes records again: its queue was failed, not forgotten.
             queue.leader, queue.gone = leader, None
             # The new topic's leader has no state for the producer id, even if it is the same broker.
+            # guard: a topic that was created again is a new one
             if recreated:
                 queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
@@ -155,7 +162,7 @@ class Accumulator:
         # Behind them those that a new topic of that name does not have.
         while (gone := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
             queues.append(gone)
-        if not all(queue.is_empty and self.may_forget(queue) for queue in queues):
+        if not all(queue.is_empty and self._may_forget(queue) for queue in queues):
             return False
         for queue in queues:
             del self._queues[queue.where]
@@ -164,6 +171,9 @@ class Accumulator:
         del self.topics[topic]
         self._sizes.forget(topic)
         return True
+
+    def _may_forget(self, queue: PartitionQueue) -> bool:
+        return self.producer_ids is None or self.producer_ids.may_forget(queue)
 
     def clear_leaders(self, topic: str, now: float) -> None:
         """Clear the leaders of a topic that is not in the metadata any more. Its queues and sequence numbers stay."""
@@ -379,17 +389,14 @@ class Accumulator:
 
     # -- batches out
 
-    def drain(
-        self, now: float, free: Callable[[int], bool], may_send: Callable[[TopicPartition], bool] | None = None
-    ) -> Drained:
+    def drain(self, now: float, sinks: Sinks) -> Drained:
         """Take the batches that can be sent now: at most one request per node, and one batch per partition.
 
         Here the linger of open batches ends (``linger_ms``).
 
         Args:
             now: The time (s).
-            free: Whether a node (by id) has capacity for another request.
-            may_send: Whether a partition is part of the transaction; None without transactions.
+            sinks: The brokers' sinks. A batch is taken only if its broker's sink has capacity for another request.
         """
         while self._lingering and (
             # Batches that were filled and closed meanwhile are still in the deque: removing them there would cost a
@@ -401,6 +408,7 @@ class Accumulator:
         sizes: dict[int, int] = {}
         leaderless: list[TopicPartition] = []
         wake_at = self.next_deadline()
+        transactions = self.transactions
         for queue in list(self._ready):
             batch = _next_batch(queue)
             if batch is None:
@@ -410,7 +418,7 @@ class Accumulator:
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
                 leaderless.append(queue.where)
-            elif queue.sendable(self.limits.in_flight) and (may_send is None or may_send(queue.where)):
+            elif queue.sendable(self.limits.in_flight) and (transactions is None or transactions.may_send(queue.where)):
                 node = queue.leader
                 size = sizes.get(node, 0)
                 # A batch that does not fit waits for the next request, but the first is always taken, or it would never
@@ -418,7 +426,7 @@ class Accumulator:
                 if size and size + batch.wire_size > self.limits.max_request_size:
                     continue
                 if not size:
-                    has_capacity = free(node)
+                    has_capacity = sinks.has_capacity(node)
                     self.sticky.capacity_checked(node, now, has_capacity=has_capacity)
                     if not has_capacity:
                         continue
@@ -496,13 +504,14 @@ class Accumulator:
         queue.confirmed_by = None
         if batch.sequence >= 0:
             # The broker may or may not have written it. Its sequence number can never be used for another batch.
+            # guard: a failed batch leaves a gap, so the sequence numbers restart
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         self.observer.failed(batch.where, batch.count, batch.attempts, batch.created, error)
         # After the queue is consistent: callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
         # Last: it may close the session, and the batch already has its outcome.
-        if self.on_failure is not None:
-            self.on_failure(batch, error)
+        if self.transactions is not None:
+            self.transactions.batch_failed(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.where]
@@ -511,6 +520,7 @@ class Accumulator:
         if queue.closed or queue.due:
             self._ready[queue] = None
         del self._incomplete[batch]
+        # guard: the memory of a batch is released
         self.used -= batch.reserved
         return queue
 
@@ -537,6 +547,7 @@ class Accumulator:
         """
         queue = self._queues[batch.where]
         # Only the oldest: of a younger one the broker says the same while an older one is merely being retried.
+        # guard: the sequence numbers restart only when the oldest batch is rejected -> True
         if queue.oldest_sequenced is batch:
             queue.require_restart(SequenceRestart.NOW)
         self.retry(batch, error, at)

@@ -7,8 +7,12 @@ it: records are in the log in the order of the calls, even of calls in different
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokproto.producer.buffer import Buffer
 
 Waiter = asyncio.Future[None]
 """Done when the call is the first of its topic."""
@@ -21,9 +25,9 @@ class AppendOrder:
     until it is the first, which it stays until it leaves.
     """
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
-        """``changed(topic)`` is called when the first call enters a topic's queue, and when the last has left."""
-        self._changed = changed
+    def __init__(self, buffer: Buffer) -> None:
+        """``buffer`` learns when the first call enters a topic's queue, and when the last has left."""
+        self._buffer = buffer
         # A dict as an ordered set: a cancelled call leaves from the middle in constant time.
         self._calls: dict[str, dict[Waiter, None]] = {}
 
@@ -32,8 +36,8 @@ class AppendOrder:
         return topic in self._calls
 
     @contextmanager
-    def entered(self, topic: str) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Hold a place in the topic's queue while the block runs. The value, when called, waits until it is the first.
+    def entered(self, topic: str) -> Iterator[Waiter]:
+        """Queue up behind the topic's earlier calls while the block runs; await the value to be the first of them.
 
         Cancelling leaves the queue, and lets the next call proceed.
         """
@@ -41,22 +45,19 @@ class AppendOrder:
         calls = self._calls.setdefault(topic, {})
         calls[call] = None
         # The first is at its turn at once; it still has to wait for metadata or memory.
+        # guard: the calls of a new topic keep their order -> True
         if len(calls) == 1:
             call.set_result(None)
             # From now on the synchronous path is closed to this topic, or a later record would overtake this one.
-            self._changed(topic)
-
-        async def turn() -> None:
-            # Awaited by one task only, the one that entered: cancelling it cancels no one else's future.
-            await call
-
+            self._buffer.order_changed(topic)
         try:
-            yield turn
+            # One task alone awaits it, so cancelling that task cancels nobody else's future.
+            yield call
         finally:
             del calls[call]
             if not calls:
                 del self._calls[topic]
-                self._changed(topic)
+                self._buffer.order_changed(topic)
             else:
                 # Also reached when a call leaves from the middle; then the first one is done already.
                 first = next(iter(calls))

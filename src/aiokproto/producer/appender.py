@@ -1,4 +1,4 @@
-"""The hot path of the producer: the code that runs for every record, with a compiled twin.
+"""The hot path of the producer: the code that runs for every record, which has a compiled form.
 
 A record takes one synchronous call if its topic is in ``_ready_topics`` and the partition's open batch has space. A
 topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.application.calls import failure
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiokproto.producer.queue import TopicQueues
 
 
-@twin
+@has_compiled_form
 class RecordAppender(Generic[K, V]):
     """Appends records to open batches.
 
@@ -41,7 +41,7 @@ class RecordAppender(Generic[K, V]):
         # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError:
         # reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
-        # Replaced in simulations. None is the system clock, which the compiled twin reads without a Python call.
+        # Replaced in simulations. None is the system clock, which the compiled form reads without a Python call.
         self._wall: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:

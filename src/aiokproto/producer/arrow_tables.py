@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.buffer import Buffer, WriteSession
+from aiokproto.producer.old_brokers import check_table
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.outcomes import Part, RejectedRecords, ScatteredRecords
 from aiokproto.producer.partitioner import check_partition, key_hashes
@@ -17,9 +18,6 @@ from aiokproto.records.arrow_extra import require_arrow
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Int64s, Rows
-
-
-Check = Callable[[Any, "Iterable[Rows]"], None]
 
 
 class SupportsArrow(Protocol):
@@ -34,14 +32,17 @@ def is_table(records: object) -> TypeGuard[SupportsArrow]:
 
 
 class TableAppender:
-    """Appends the rows of tables."""
+    """Appends the rows of tables.
+
+    Attributes:
+        versions: The brokers' versions if they lack something that a row can have; None if they lack nothing.
+    """
 
     def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer, session: WriteSession) -> None:
         self._appender = appender
         self._buffer = buffer
         self._session = session
-        self.check: Check | None = None
-        """Called with the table and its pieces before any is appended, and raises what refuses them."""
+        self.versions: BrokerVersions | None = None
 
     async def append(self, topic: str, table: SupportsArrow, partition: int | None) -> list[Part]:
         """Append the rows of a table. Return for each, in order, its batch or the error.
@@ -67,9 +68,9 @@ class TableAppender:
         # All pieces are checked before the first row is appended: a wrong partition in the last one must not leave half
         # a table written.
         pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
-        if self.check is not None:
+        if self.versions is not None:
             try:
-                self.check(rows, [piece for piece, _ in pieces])
+                check_table(self.versions, rows, [piece for piece, _ in pieces])
             except KafkaError as error:
                 return [RejectedRecords(error, len(rows))]
         stop: KafkaError | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.application.gates import Home
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
@@ -35,6 +35,10 @@ from aiokproto.records import RecordBatch
 from aiokproto.runtime import SYSTEM, current, thread_id
 from aiokproto.runtime.timeouts import Interruptible, timeout_at
 
+if TYPE_CHECKING:
+    from aiokproto.producer.sender import Sender
+    from aiokproto.producer.transaction_manager import TransactionManager
+
 T = TypeVar("T")
 
 MAX_TOPICS = 10_000
@@ -49,21 +53,21 @@ class WriteSession:
 
     Attributes:
         closed: The error that its calls raise; None while it may append.
-        on_missing: Called with the error of a record that was not buffered; None if nobody has to know, as the call
-            raises it.
+        transactions: Learns which records were not buffered; None for the producer's own session, whose calls raise
+            the error and nothing else follows.
     """
 
-    __slots__ = ("closed", "on_missing")
+    __slots__ = ("closed", "transactions")
 
-    def __init__(self, closed: KafkaError | None = None) -> None:
+    def __init__(self, closed: KafkaError | None = None, transactions: TransactionManager | None = None) -> None:
         self.closed = closed
-        self.on_missing: Callable[[KafkaError], None] | None = None
+        self.transactions = transactions
 
     def missing(self, error: KafkaError) -> None:
         """Note that a record was not buffered. Not of a wrong call, or one that can be repeated at once."""
         wrong = isinstance(error, InvalidRecordError) and not isinstance(error, MessageTooLargeError)
-        if self.on_missing is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
-            self.on_missing(error)
+        if self.transactions is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
+            self.transactions.record_missing(self, error)
 
 
 class Buffer:
@@ -89,12 +93,14 @@ class Buffer:
         )
         # Who may append without this class; set once the producer is open, replaced by each transaction.
         self._writer: RecordAppender[Any, Any] | None = None
+        # guard: a forked child appends nothing to the open batches of its parent -> Home("producer")
         self.home = Home("producer", self._stop_writer)
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
         self._rack_aware = settings.rack_aware
         self._cluster: ClusterClient
+        # Runs Sender._run_once().
         self._timer: Timer
         self._session: WriteSession
         self._loop: asyncio.AbstractEventLoop
@@ -103,7 +109,7 @@ class Buffer:
         # Calls that wait for memory take turns: the oldest gets the first free bytes, or small records would starve a
         # large one for ever.
         self._turn = asyncio.Lock()
-        self._order = AppendOrder(self._order_changed)
+        self._order = AppendOrder(self)
         # Set when batches get their outcome; cleared by the one call that holds the turn.
         self._room = asyncio.Event()
         # Topic ids of the last applied metadata: a new id under the same name is a new topic (KIP-516).
@@ -112,17 +118,17 @@ class Buffer:
         self._generations: dict[str, int] = {}
         self._waiting_calls = Interruptible()
 
-    def open(self, cluster: ClusterClient, timer: Timer) -> None:
+    def open(self, cluster: ClusterClient, sender: Sender) -> None:
         """Accept records from now on; call this in the running loop.
 
         Args:
             cluster: Source of the metadata.
-            timer: The sender's timer, scheduled when there is something to send.
+            sender: Its timer is scheduled when there is something to send.
         """
         self.home.begin()
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
-        self._timer = timer
+        self._timer = sender.timer
         self.closed = None
 
     def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
@@ -222,7 +228,7 @@ class Buffer:
                     await self._yield_to_others()
                     # Not under the deadline: it has max_block_ms of its own, and its error names the metadata.
                     queues = await self.topic(record.topic)
-                    await self._until(turn(), deadline)
+                    await self._until(turn, deadline)
                     # The producer may have been closed, or the transaction ended, during the waits.
                     self.check_open(session)
                     # Chosen only now: the number of partitions may have changed while the call waited.
@@ -295,7 +301,7 @@ class Buffer:
                         self.accumulator.check_size(one, where)
                     # Behind earlier calls, but its own batches are appended without giving up the place: nothing comes
                     # between them.
-                    await self._until(turn(), deadline)
+                    await self._until(turn, deadline)
                     appended: list[tuple[Outcome, int]] = []
                     for one in batches:
                         # Here and not between check_open() and add(): what was checked must still hold.
@@ -358,20 +364,21 @@ class Buffer:
             self._ids[name] = info.topic_id
             # Batches of removed partitions have failed, which freed memory.
             self.memory_freed()
-        self._order_changed(name)
+        self.order_changed(name)
 
     def _may_forget(self, name: str) -> bool:
         # One that was merely not used for long can be written to without a wait: of these only the oldest of very many.
-        return bool(self._cluster.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
+        return bool(self._cluster.metadata.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}
 
-    def _order_changed(self, topic: str) -> None:
+    def order_changed(self, topic: str) -> None:
         """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
         # All conditions of the synchronous path in one place; whatever changes one of them calls this.
         queues = self.accumulator.topics.get(topic)
         is_open = self.closed is None and self._session.closed is None
+        # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
         ready = is_open and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         if self._writer is not None:
             self._writer._set_ready(topic, queues if ready else None)

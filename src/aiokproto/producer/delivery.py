@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Any, final
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import KafkaError
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.waiting import wait_done
@@ -14,7 +14,7 @@ from aiokproto.texts import counted
 from aiokproto.types import RecordMetadata
 
 
-@twin
+@has_compiled_form
 @final
 class Delivery:
     """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
@@ -138,7 +138,7 @@ class BatchDelivery:
         return f"<BatchDelivery {state}: {counted(len(self._batches), 'batch', 'batches')}>"
 
 
-@twin
+@has_compiled_form
 @final
 class BatchSlice:
     """Consecutive records of a batch with the same timestamp: a :class:`Delivery` of several records.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import KafkaError
 from aiokproto.texts import counted
 from aiokproto.types import RecordMetadata, TopicPartition
@@ -31,9 +31,9 @@ class DeliveryContext:
         self.unobserved_failures = 0
 
 
-@twin
+@has_compiled_form
 class ProduceResult:
-    """Where a batch was written (Java's ``ProduceRequestResult``). A base class for the compiled twin.
+    """Where a batch was written (Java's ``ProduceRequestResult``). It's a class of its own for its compiled form.
 
     Attributes:
         topic: The topic.

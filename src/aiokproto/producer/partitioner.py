@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.application.calls import check_not_awaitable
 from aiokproto.errors import InvalidRecordError
 from aiokproto.texts import repr_of
@@ -47,7 +47,7 @@ class Partitioner(Protocol):
         ...
 
 
-@twin
+@has_compiled_form
 def murmur2(data: bytes) -> int:
     """Return the 32-bit murmur2 hash of ``data``, signed as in Java. The Java client partitions keys by it.
 
@@ -80,7 +80,7 @@ def _positive_hash(key: bytes) -> int:
 _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 
-@twin
+@has_compiled_form
 def key_hash(key: bytes) -> int:
     """Return the positive hash of a key: modulo the number of partitions it is the key's partition, as in Java.
 
@@ -89,7 +89,7 @@ def key_hash(key: bytes) -> int:
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
 
 
-@twin
+@has_compiled_form
 def key_hashes(keys: BytesColumn) -> Int64s:
     """Return the hash of each key of a column; any number for a null key."""
     import numpy as np

@@ -15,7 +15,7 @@ from aiokproto.application.gates import PRODUCER, Obstacle, Use, gated, refuse
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import seconds
-from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.errors import ClientClosedError, ConfigurationError, DeadlineError
 from aiokproto.observe.health import Health
 from aiokproto.observe.metrics import MetricSource
 from aiokproto.observe.observers import ProducerObserver
@@ -38,7 +38,7 @@ from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import current
 from aiokproto.security.tracebacks import hiding_options
-from aiokproto.texts import counted, repr_of
+from aiokproto.texts import counted
 from aiokproto.types import K, V
 
 if TYPE_CHECKING:
@@ -212,7 +212,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
                 transactional_id,
                 self._settings.transaction_timeout_ms,
                 self._buffer,
-                self._fatal,
                 two_phase=self._settings.two_phase_commit,
             )
         # A ClusterClient needs no event loop before its start; but one that failed to start cannot be used again.
@@ -220,7 +219,6 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         self._sender: Sender | None = None
         self._starting = False
         self._closing = False
-        self._unsent = 0
         self._session_of: object = None
 
     @property
@@ -288,17 +286,10 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         finally:
             self._starting = False
         self._sender = Sender(
-            self._cluster,
-            self._accumulator,
-            self._settings,
-            self._config.request_timeout,
-            on_metadata=self._buffer.update_topics,
-            on_batches_done=self._buffer.memory_freed,
-            on_failure=self._failed,
-            transactions=self._transactions,
+            self._cluster, self._buffer, self._settings, self._config.request_timeout, self._transactions
         )
         # Opened last of all that can fail, before the sender's task: its first round may find records.
-        self._buffer.open(self._cluster, self._sender.timer)
+        self._buffer.open(self._cluster, self._sender)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
         labels = {"transactional_id": self._transactions.id.name} if self._transactions is not None else {}
@@ -309,31 +300,12 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def _adapt(self) -> None:
         """Adapt to old brokers, for which nothing is decided before the first of them has answered."""
-        versions, wanted = self._cluster.versions_seen, self._settings
+        versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
             # Of each partition, so that records stay in order; a broker can still have several requests.
             self._accumulator.limits = wanted.limits._replace(in_flight=1)
         self._check_records(versions)
-
-    def _fatal(self, error: KafkaError) -> None:
-        # Before the sender exists, start() raises the error.
-        if self._sender is not None:
-            self._sender.fail(error)
-
-    def _failed(self, cause: BaseException) -> None:
-        level = logging.DEBUG if self._cluster.has_logged(cause) else logging.ERROR
-        log.log(level, "the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
-        if isinstance(cause, KafkaError):
-            error = cause
-        else:
-            error = ClientClosedError(f"the producer has failed: {repr_of(cause)}")
-            error.__cause__ = cause
-        self._buffer.close(error)
-        # Counted before they fail: __del__ reports them.
-        self._unsent = sum(batch.count for batch in self._accumulator.incomplete)
-        # After the buffer is closed: a waiting call must not append into the freed memory.
-        self._accumulator.fail_all(lambda _: error)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -486,8 +458,9 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
 
     def __del__(self) -> None:
         # getattr: __init__ may have raised because of an invalid option.
-        if getattr(self, "_sender", None) is not None and not self._closing:
-            unsent = self._unsent + sum(batch.count for batch in self._accumulator.incomplete)
+        sender = getattr(self, "_sender", None)
+        if sender is not None and not self._closing:
+            unsent = sender.unsent + sum(batch.count for batch in self._accumulator.incomplete)
             what = f"unclosed Producer, {counted(unsent, 'record')} unsent"
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
@@ -504,7 +477,7 @@ class Producer(AsyncContext, ForeignCalls, RecordSender[K, V]):
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         transaction = Transaction(
-            self._partitioner, self._buffer, self._transactions, self._serializers, self._batch_check
+            self._partitioner, self._buffer, self._transactions, self._serializers, self._old_versions
         )
         transaction._session_of = session
         return transaction

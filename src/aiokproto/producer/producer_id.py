@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient
@@ -15,6 +14,9 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue
 from aiokproto.records.varint import INT32_MAX
+
+if TYPE_CHECKING:
+    from aiokproto.producer.buffer import Buffer
 
 log = logging.getLogger("aiokproto.producer")
 
@@ -58,17 +60,16 @@ class ProducerIdManager:
         current: The id; None before it is acquired and after it is discarded.
     """
 
-    def __init__(self, cluster: ClusterClient, request_timeout: float) -> None:
+    def __init__(self, cluster: ClusterClient, buffer: Buffer, request_timeout: float) -> None:
         self.current: ProducerId | None = None
         self._cluster = cluster
+        self._buffer = buffer
         self._request_timeout = request_timeout
 
-    async def acquire(self, retrying: Callable[[KafkaError], None], refused: Callable[[KafkaError], None]) -> None:
-        """Request an id until there is one or the broker rejects the request. Cancelling leaves :attr:`current` None.
+    async def acquire(self) -> None:
+        """Request an id until there is one, or the broker rejects the request and every waiting batch fails.
 
-        Args:
-            retrying: Called with the error before each retry.
-            refused: Called with the error if it is not retried.
+        Cancelling leaves :attr:`current` None.
 
         Raises:
             KafkaError: The error ends the producer.
@@ -92,11 +93,17 @@ class ProducerIdManager:
                     raise _advised(error) from error
                 if action is Action.FAIL:
                     # Fails what waits; the next batch asks again, as the ACL may have been granted.
-                    refused(_advised(error))
+                    self._fail_waiting(_advised(error))
                     return
-                retrying(error)
+                # If batches expire without an id, their error names the cause.
+                for batch in self._buffer.accumulator.incomplete:
+                    batch.last_error = error
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
+
+    def _fail_waiting(self, error: KafkaError) -> None:
+        self._buffer.accumulator.fail_all(lambda _: error)
+        self._buffer.memory_freed()
 
     def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Assign a sequence number to a batch that is about to be sent."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum, auto
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import KafkaError
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
@@ -36,9 +36,9 @@ class SequenceRestart(Enum):
     """Once nothing is in flight: the broker rejected the oldest batch, so those after it are not in the log either."""
 
 
-@twin
+@has_compiled_form
 class OpenBatchSlot:
-    """The open batch of a partition. A base class of its own for the compiled twin, which reads it for every record.
+    """The open batch of a partition. It's a class of its own for its compiled form, which is read for every record.
 
     Attributes:
         open: The batch that records are appended to; None until the next record.
@@ -131,6 +131,7 @@ class PartitionQueue(OpenBatchSlot):
         """Put batches that were in flight back at their place in the order. Parts of a split batch share its number."""
         place = 0
         # A linear search: only other retries have smaller numbers, and there are at most as many as were in flight.
+        # guard: batches that come back keep their order
         while place < len(self.closed) and self.closed[place].number < batches[0].number:
             place += 1
         # Inserted at one place, so the last comes first.
@@ -162,10 +163,13 @@ class PartitionQueue(OpenBatchSlot):
         # Numbers that will restart must not be given to further batches.
         if len(self.in_flight) >= in_flight_limit or self.restart is not SequenceRestart.NO:
             return False
+        # guard: a new leader gets nothing while the old one has batches -> self.confirmed_by is None
+        # guard: several batches are in flight only to a broker that has acknowledged one -> self.leader != self.sent_to
         if not self.leader == self.sent_to == self.confirmed_by:
             return False
         next_is_retry = bool(self.closed and self.closed[0].attempts)
         # in_flight[0] is the oldest: if one of them is a retry, it is that.
+        # guard: a retry is in flight alone -> True
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
     def take(self, now: float) -> ProducerBatch:
@@ -173,6 +177,7 @@ class PartitionQueue(OpenBatchSlot):
         if not self.closed:
             self.close_open()
         # With one in flight its response will confirm, or not.
+        # guard: a broker may forget an idle producer
         if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
             self.confirmed_by = None
         self.sent_at = now
@@ -213,6 +218,7 @@ class PartitionQueue(OpenBatchSlot):
 
     def _stamp(self, batch: ProducerBatch) -> None:
         # A retry keeps its number: only so does the broker recognize what it has written already.
+        # guard: a batch without a response is sent again with the same sequence number -> True
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
             # Sequence numbers wrap from 2**31 - 1 to 0, as in the broker.
@@ -246,7 +252,7 @@ class PartitionQueue(OpenBatchSlot):
             self.restart = restart
 
 
-@twin
+@has_compiled_form
 class TopicQueues:
     """The queues of a topic's partitions.
 

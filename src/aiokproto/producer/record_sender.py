@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from aiokproto.application.foreign_calls import named_after
@@ -16,7 +15,7 @@ from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.bulk import append_all
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
-from aiokproto.producer.old_brokers import check_batches, check_table, lacks_parts_of_records
+from aiokproto.producer.old_brokers import check_batches, lacks_parts_of_records
 from aiokproto.producer.outcomes import BulkDelivery, Outcomes
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record import PendingRecord, ProducerRecord
@@ -45,16 +44,16 @@ class RecordSender(RecordAppender[K, V]):
         self._pipeline = AppendPipeline(self, buffer, session, serializers)
         self._has_pipeline = bool(serializers) or buffer.interceptors.sending
         self._tables = TableAppender(self, buffer, session)
-        self._batch_check: Callable[[Sequence[RecordBatch]], None] | None = None
+        # The brokers' versions if an encoded batch can have something that they lack; None if they lack nothing.
+        self._old_versions: BrokerVersions | None = None
 
     def _check_records(self, versions: BrokerVersions) -> None:
         """Refuse from now on what the brokers cannot store: see :mod:`aiokproto.producer.old_brokers`."""
         if not versions.supports(ZSTD):
-            self._batch_check = partial(check_batches, versions)
+            self._old_versions = versions
         if not lacks_parts_of_records(versions):
             return
-        self._tables.check = partial(check_table, versions)
-        self._pipeline.versions = versions
+        self._tables.versions = self._pipeline.versions = versions
         self._has_pipeline = True
 
     async def _append_later(self, record: PendingRecord) -> Delivery:
@@ -264,6 +263,6 @@ class RecordSender(RecordAppender[K, V]):
             KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
         """
         batches = record_batches(batch)
-        if self._batch_check is not None:
-            self._batch_check(batches)
+        if self._old_versions is not None:
+            check_batches(self._old_versions, batches)
         return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, batches))

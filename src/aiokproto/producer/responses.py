@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.coordinator_requests import concurrent_pause
 from aiokproto.codec.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DecodeError, KafkaError, error_for
+from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch, invalid_records
 from aiokproto.producer.producer_id import ProducerIds
 from aiokproto.producer.sink import Result
+from aiokproto.producer.transaction_manager import TransactionManager
 
 log = logging.getLogger("aiokproto.producer")
 
@@ -33,12 +33,11 @@ class ProduceResponseHandler:
         cluster: ClusterClient,
         accumulator: Accumulator,
         producer_ids: ProducerIds,
-        epoch_refused: Callable[[ProducerBatch, BrokerError], None] | None = None,
+        transactions: TransactionManager | None = None,
     ) -> None:
-        """Create a handler in the running loop. ``epoch_refused`` gives a batch of a transaction its outcome, once the
-        meaning of the refusal is known; None without transactions."""
-        self._transactional = epoch_refused is not None
-        self._epoch_refused = epoch_refused
+        """Create a handler in the running loop; ``transactions`` is None without a transactional id."""
+        self._transactional = transactions is not None
+        self._transactions = transactions
         self._cluster = cluster
         self._accumulator = accumulator
         self._producer_ids = producer_ids
@@ -51,6 +50,7 @@ class ProduceResponseHandler:
             KafkaError: The error ends the producer.
         """
         # Batches that are done have expired meanwhile: their outcome was reported and cannot change any more.
+        # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)
@@ -73,7 +73,7 @@ class ProduceResponseHandler:
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(f"Produce failed: {error}")
+            self._cluster.metadata.invalidate(f"Produce failed: {error}")
         for batch in batches:
             if action in (Action.FAIL, Action.ABORT_TRANSACTION):
                 self.fail(batch, error)
@@ -132,8 +132,8 @@ class ProduceResponseHandler:
             log.warning("%s: sequence %d rejected, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
             self._producer_ids.discard_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
-        elif action is Action.CHECK_EPOCH and self._epoch_refused is not None:
-            self._epoch_refused(batch, error)
+        elif action is Action.CHECK_EPOCH and self._transactions is not None:
+            self._transactions.epoch_refused(batch, error)
         elif action is Action.STOP:
             raise error
         elif action in (Action.FAIL, Action.ABORT_TRANSACTION):
@@ -141,7 +141,7 @@ class ProduceResponseHandler:
             self.fail(batch, error, invalid_records(batch, rejected, error) if rejected else None)
         else:
             if action is Action.REFRESH_METADATA:
-                self._cluster.invalidate(str(error))
+                self._cluster.metadata.invalidate(str(error))
             self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
@@ -165,7 +165,7 @@ class ProduceResponseHandler:
     ) -> None:
         # Before version 10 the field has its default, -1.
         leader = response.current_leader
-        new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
+        new_leader = leader.leader_id >= 0 and self._cluster.metadata.update_leader(
             *batch.where, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
@@ -173,7 +173,7 @@ class ProduceResponseHandler:
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            at = self._loop.time() + concurrent_pause(batch.attempts, self._cluster.backoff(batch.attempts))
+            at = self._loop.time() + concurrent_pause(batch.attempts, self._cluster.backoff.delay(batch.attempts))
         self._accumulator.retry(batch, error, at)
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -185,4 +185,4 @@ class ProduceResponseHandler:
             self.fail(batch, error)
 
     def _retry_at(self, batch: ProducerBatch) -> float:
-        return self._loop.time() + self._cluster.backoff(batch.attempts)
+        return self._loop.time() + self._cluster.backoff.delay(batch.attempts)

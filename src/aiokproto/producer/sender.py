@@ -9,24 +9,27 @@ metadata, acquiring a producer id, connecting.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
-from aiokproto.cluster import ClusterClient, ClusterSnapshot
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
 from aiokproto.errors import ClientClosedError, KafkaError, UnsupportedVersionError
 from aiokproto.net.timer import Timer
-from aiokproto.producer.accumulator import Accumulator, Drained
+from aiokproto.producer.accumulator import Drained
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import CompressionPool
+from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.producer_id import ProducerIdManager, ProducerIds
 from aiokproto.producer.responses import ProduceResponseHandler
-from aiokproto.producer.sink import Result, Sink
+from aiokproto.producer.sink import Result, Sinks
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.runtime import create_task
-from aiokproto.types import TopicPartition
+from aiokproto.texts import repr_of
+
+log = logging.getLogger("aiokproto.producer")
 
 LEADERLESS_PAUSE = 0.1
 
@@ -36,56 +39,47 @@ class Sender:
 
     Attributes:
         timer: Schedule it when there is something to send.
+        unsent: How many records failed with the sender; 0 unless it has failed.
     """
 
     def __init__(
         self,
         cluster: ClusterClient,
-        accumulator: Accumulator,
+        buffer: Buffer,
         settings: ProducerConfig,
         request_timeout: float,
-        *,
-        on_metadata: Callable[[ClusterSnapshot], None],
-        on_batches_done: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
         transactions: TransactionManager | None = None,
     ) -> None:
         """Create a sender in the running loop.
 
         Args:
             cluster: Sends the requests.
-            accumulator: The batches.
+            buffer: Has the batches. The sender closes it if it fails.
             settings: The producer's options.
             request_timeout: Longest wait for a response (s).
-            on_metadata: Called with each new metadata snapshot, before anything is sent with it.
-            on_batches_done: Called after batches got their outcome, which frees memory.
-            on_failure: Called once if an unexpected error, or the cancellation of one of its tasks, ends the sender.
-                Batches in flight have no outcome then.
             transactions: The transactional id's; None without one.
         """
         self.timer = Timer(self._run_once)
+        self.unsent = 0
         self._cluster = cluster
-        self._accumulator = accumulator
+        self._buffer = buffer
+        self._accumulator = accumulator = buffer.accumulator
         self._settings = settings
         # A batch expires after its delivery timeout in any case, and a request that outlives it would block the sink.
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
-        self._on_metadata = on_metadata
-        self._on_batches_done = on_batches_done
-        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
-        self._sinks: dict[int, Sink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
-        self._compression = CompressionPool()
+        self._sinks = Sinks(cluster, settings, self._request_timeout, self, transactions)
         self._transactions = transactions
-        self._id_manager = ProducerIdManager(cluster, self._request_timeout)
+        if transactions is not None:
+            transactions.sender = self
+        self._id_manager = ProducerIdManager(cluster, buffer, self._request_timeout)
         self._producer_ids: ProducerIds = self._id_manager if transactions is None else transactions.id
-        accumulator.may_forget = self._producer_ids.may_forget
+        accumulator.producer_ids = self._producer_ids
         # True while a task acquires it: one request, however many rounds run meanwhile.
         self._acquiring_id = False
-        self._responses = ProduceResponseHandler(
-            cluster, accumulator, self._producer_ids, transactions.epoch_refused if transactions else None
-        )
+        self._responses = ProduceResponseHandler(cluster, accumulator, self._producer_ids, transactions)
 
     def start(self) -> None:
         """Start sending."""
@@ -101,17 +95,27 @@ class Sender:
         # First: callbacks that run while the rest ends must do nothing.
         self._ended = True
         self.timer.cancel()
-        self._compression.close()
-        for sink in self._sinks.values():
-            sink.close()
+        self._sinks.close()
         for task in self._tasks:
             task.cancel()
 
-    def fail(self, error: BaseException) -> None:
-        """End the sender because of an error, once."""
-        if not self._ended:
-            self._end()
-            self._on_failure(error)
+    def fail(self, cause: BaseException) -> None:
+        """End the sender, and with it the producer, because of an error: a second call does nothing."""
+        if self._ended:
+            return
+        self._end()
+        level = logging.DEBUG if self._cluster.has_logged(cause) else logging.ERROR
+        log.log(level, "the producer has failed: %s", cause, exc_info=None if isinstance(cause, KafkaError) else cause)
+        if isinstance(cause, KafkaError):
+            error = cause
+        else:
+            error = ClientClosedError(f"the producer has failed: {repr_of(cause)}")
+            error.__cause__ = cause
+        self._buffer.close(error)
+        # Counted before they fail: Producer.__del__ reports them.
+        self.unsent = sum(batch.count for batch in self._accumulator.incomplete)
+        # After the buffer is closed: a waiting call must not append into the freed memory.
+        self._accumulator.fail_all(lambda _: error)
 
     # -- rounds
 
@@ -121,11 +125,12 @@ class Sender:
             return
         try:
             # Before sending: a batch that expires in this round must not be put on the wire by it.
+            # guard: batches expire -> []
             expired = self._accumulator.expire(now)
             for batch in expired:
                 self._producer_ids.discard_for(self._accumulator.queue(batch))
             if expired:
-                self._on_batches_done()
+                self._buffer.memory_freed()
             self._send_ready(now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the producer and not the loop's callback
             self.fail(error)
@@ -135,11 +140,10 @@ class Sender:
         # Repeated, because a drain takes at most one batch per partition. The id is read again each time: a failed
         # send() can discard it.
         while not self._settings.idempotent or self._producer_ids.current is not None:
-            # has_capacity is asked while draining: a batch that is taken must have a request.
-            drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity(), self._may_send)
+            drained = accumulator.drain(now, self._sinks)
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
-                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
+                self._cluster.metadata.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 # The metadata update wakes the sender if it finds a leader; the pause repeats the request if it does
                 # not.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
@@ -147,7 +151,7 @@ class Sender:
                 self._assign_sequences(drained)
                 for node, batches in drained.requests.items():
                     # Synchronous: the order of these calls is the order on the wire.
-                    self._sink(node).send(batches)
+                    self._sinks.get(node).send(batches)
             # may_send() has noted them during the drain.
             if self._transactions is not None and self._transactions.has_partitions_to_add:
                 self.spawn(self._add_partitions(self._transactions))
@@ -163,6 +167,7 @@ class Sender:
             self.spawn(self._acquire_producer_id())
         # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer
         # would run in every iteration of the loop.
+        # guard: waiting for a producer id sets no timer in the past -> accumulator.next_deadline()
         deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
         if deadline < math.inf:
             self.timer.call_at(deadline)
@@ -174,30 +179,12 @@ class Sender:
                 for batch in batches:
                     self._producer_ids.assign(self._accumulator.queue(batch), batch)
 
-    @property
-    def _may_send(self) -> Callable[[TopicPartition], bool] | None:
-        return None if self._transactions is None else self._transactions.may_send
-
     async def _add_partitions(self, transactions: TransactionManager) -> None:
         # In a task: it is a request. Meanwhile the partitions stay ready, and others are drained.
         await transactions.add_partitions()
         self.timer.call_soon()
 
-    def _sink(self, node: int) -> Sink:
-        sink = self._sinks.get(node)
-        if sink is None:
-            sink = self._sinks[node] = Sink(
-                node,
-                self._cluster,
-                self._settings,
-                self._request_timeout,
-                self._compression,
-                self,
-                self._transactions,
-            )
-        return sink
-
-    # -- SinkListener
+    # -- what the sinks report
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task. An error, or its cancellation before :meth:`stop`, ends the sender."""
@@ -209,6 +196,7 @@ class Sender:
         self._tasks.discard(task)
         # By stop() too; fail() then does nothing, as the sender has ended.
         if task.cancelled():
+            # guard: a cancelled task ends the producer
             self.fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
             self.fail(error)
@@ -216,7 +204,7 @@ class Sender:
     def request_completed(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
     ) -> None:
-        """Apply a request's result to its batches."""
+        """Apply a request's result to its batches. A sink calls it once for every request that it has started."""
         # A response after the end: the producer has failed its batches already.
         if self._ended:
             return
@@ -230,7 +218,7 @@ class Sender:
         self._batches_done()
 
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """Fail a batch that cannot be compressed, or not in the format of its leader's broker."""
+        """Fail a batch that cannot be compressed, or not in the format of its leader's broker; it is not sent."""
         if not self._ended:
             # Not classified and not retried: the same bytes would fail again.
             failure: KafkaError = KafkaError(f"{batch} cannot be compressed: {error!r}")
@@ -241,11 +229,11 @@ class Sender:
             self._batches_done()
 
     def capacity_freed(self) -> None:
-        """Run again: a sink has capacity."""
+        """Run again: a sink has capacity without a result, after a backoff or because all batches expired."""
         self.timer.call_soon()
 
     def _batches_done(self) -> None:
-        self._on_batches_done()
+        self._buffer.memory_freed()
         # Scheduled after the callbacks of waiting tasks: what they post next is sent in the same loop iteration.
         self.timer.call_soon()
 
@@ -255,30 +243,15 @@ class Sender:
         while True:
             snapshot = self._cluster.snapshot
             # Before the sender runs: it must not drain with the leaders of the old snapshot.
-            self._on_metadata(snapshot)
-            self._forget_nodes(snapshot)
+            self._buffer.update_topics(snapshot)
+            for node in self._sinks.forget_all_but(snapshot.brokers):
+                self._accumulator.sticky.forget(node)
             self.timer.call_soon()
             # An update between the read above and this wait is not missed: the generation is compared first.
-            await self._cluster.wait_for_update(snapshot.generation)
-
-    def _forget_nodes(self, snapshot: ClusterSnapshot) -> None:
-        """Forget the brokers that have left the cluster, once they have nothing to do."""
-        for node in [node for node in self._sinks if node not in snapshot.brokers]:
-            if self._sinks[node].is_idle:
-                del self._sinks[node]
-                self._accumulator.sticky.forget(node)
+            await self._cluster.metadata.wait_for_update(snapshot.generation)
 
     async def _acquire_producer_id(self) -> None:
         """Acquire a producer id; nothing is sent before, and batches can expire."""
-        await self._id_manager.acquire(self._id_delayed, self._id_refused)
+        await self._id_manager.acquire()
         self._acquiring_id = False
         self.timer.call_soon()
-
-    def _id_delayed(self, error: KafkaError) -> None:
-        # If batches expire without an id, their error names the cause.
-        for batch in self._accumulator.incomplete:
-            batch.last_error = error
-
-    def _id_refused(self, error: KafkaError) -> None:
-        self._accumulator.fail_all(lambda _: error)
-        self._on_batches_done()

@@ -17,9 +17,9 @@ connection can lead to another release: the broker was upgraded, or the upgrade 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -32,6 +32,9 @@ from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.records import Compression
+
+if TYPE_CHECKING:
+    from aiokproto.producer.sender import Sender
 
 # Later versions of Produce have topic ids only (KIP-516).
 LAST_VERSION_WITH_NAMES = 12
@@ -49,24 +52,6 @@ def message_format(versions: BrokerVersions) -> int:
     if versions.supports(BATCHES):
         return 2
     return 1 if versions.supports(TIMESTAMPS) else 0
-
-
-class SinkListener(Protocol):
-    """What a sink reports to the sender."""
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task of the producer."""
-
-    def request_completed(
-        self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
-    ) -> None:
-        """Called once for every request that was started, with its result."""
-
-    def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """Called when compression failed; the batch is not sent."""
-
-    def capacity_freed(self) -> None:
-        """Called when the sink has capacity again without a result: after a backoff, or if all batches expired."""
 
 
 class _Queued:
@@ -89,7 +74,7 @@ class Sink:
         settings: ProducerConfig,
         request_timeout: float,
         compression: CompressionPool,
-        listener: SinkListener,
+        sender: Sender,
         transactions: TransactionManager | None = None,
     ) -> None:
         """Create a sink in the running loop.
@@ -100,7 +85,7 @@ class Sink:
             settings: The producer's options.
             request_timeout: Longest wait for a response (s).
             compression: Threads that compress batches.
-            listener: Receives results.
+            sender: Learns the result of each request, and when the sink has capacity again.
             transactions: The transactional id's; None without one.
         """
         self._node = node
@@ -109,10 +94,10 @@ class Sink:
         self._timeout = request_timeout
         self._timeout_ms = round(request_timeout * 1000)
         self._compression = compression
-        self._listener = listener
+        self._sender = sender
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
-        self._magic = message_format(cluster.versions_seen)
+        self._magic = message_format(cluster.metadata.versions)
         # Of the connection that the format is known of; each has an object of its own.
         self._versions: BrokerVersions | None = None
         # A list, as requests leave it from the middle: another partition need not wait.
@@ -128,7 +113,9 @@ class Sink:
     def has_capacity(self) -> bool:
         """Whether another request can be sent now."""
         # One request finds out for all whether the broker is back.
+        # guard: a broker that failed gets one request until it responds -> self._settings.limits.in_flight
         limit = self._settings.limits.in_flight if self._healthy else 1
+        # guard: a broker that failed is tried again after a pause -> self._in_flight < limit
         return self._backoff is None and self._in_flight < limit
 
     @property
@@ -171,6 +158,7 @@ class Sink:
             if needs_thread(batch):
                 queued.compressing += 1
                 self._compression.submit(batch, self._magic).add_done_callback(partial(self._compressed, queued, batch))
+        # guard: compressing keeps the order of a partition -> queued.compressing
         if queued.compressing or self._queued:
             self._queued.append(queued)
             # Also if this one is ready at once: it must queue behind earlier ones of its partitions.
@@ -184,7 +172,7 @@ class Sink:
             return
         error = future.exception()
         if isinstance(error, Exception) and not batch.done:
-            self._listener.compression_failed(batch, error)
+            self._sender.compression_failed(batch, error)
         queued.compressing -= 1
         self._start_queued()
 
@@ -209,18 +197,19 @@ class Sink:
             self._start(left)
         else:
             self._in_flight -= 1
-            self._listener.capacity_freed()
+            self._sender.capacity_freed()
 
     def _start(self, batches: list[ProducerBatch]) -> None:
         """Write one request."""
         request, max_version = self._request(batches)
         if not request.topic_data:
             self._in_flight -= 1
-            self._listener.capacity_freed()
+            self._sender.capacity_freed()
             return
         respond = partial(self._responded, request, batches)
         # Another connection than the last response came on: that one may lead to another release.
-        if self._cluster.open_versions(self._node) is not self._versions:
+        connection = self._cluster.pool.ready(self._node)
+        if (None if connection is None else connection.versions) is not self._versions:
             self._healthy = False
         # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
         # broker would collect requests without bound.
@@ -238,7 +227,7 @@ class Sink:
             # A closed connection: only one request may wait for the next one.
             self._healthy = False
         # Not written: the connection is gone, or is another. One request reconnects, the next ones wait for its result.
-        self._listener.spawn(self._connect_and_send(batches, request, max_version, respond))
+        self._sender.spawn(self._connect_and_send(batches, request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
@@ -278,7 +267,7 @@ class Sink:
         try:
             return None if batch.done else batch.convert(self._magic)
         except KafkaError as error:
-            self._listener.compression_failed(batch, error)
+            self._sender.compression_failed(batch, error)
             return None
 
     async def _connect_and_send(
@@ -296,7 +285,7 @@ class Sink:
                 if not request.topic_data:
                     # Every batch has failed by itself.
                     self._in_flight -= 1
-                    self._listener.capacity_freed()
+                    self._sender.capacity_freed()
                     return
             send = self._cluster.send if self._settings.acks else self._cluster.send_oneway
             respond(await send(request, self._node, timeout=self._timeout, max_version=max_version))
@@ -319,7 +308,7 @@ class Sink:
             # Not the request's error, which would end the producer: the other brokers can still be used.
             for batch in batches:
                 if not batch.done:
-                    self._listener.compression_failed(batch, error)
+                    self._sender.compression_failed(batch, error)
             return True
         self._versions = versions
         magic, self._magic = self._magic, message_format(versions)
@@ -334,10 +323,63 @@ class Sink:
         elif self._backoff is None:
             # All requests on a lost connection fail together: that is one failure for the backoff.
             self._failures += 1
-            self._backoff = self._loop.call_later(self._cluster.backoff(self._failures), self._end_backoff)
+            self._backoff = self._loop.call_later(self._cluster.backoff.delay(self._failures), self._end_backoff)
         # Last: it runs the sender, which asks has_capacity().
-        self._listener.request_completed(self._node, request, batches, result)
+        self._sender.request_completed(self._node, request, batches, result)
 
     def _end_backoff(self) -> None:
         self._backoff = None
-        self._listener.capacity_freed()
+        self._sender.capacity_freed()
+
+
+class Sinks:
+    """The sinks of a producer, one per broker that it has sent to."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: ProducerConfig,
+        request_timeout: float,
+        sender: Sender,
+        transactions: TransactionManager | None,
+    ) -> None:
+        """Create no sink yet. The arguments are those of :class:`Sink`."""
+        self._cluster = cluster
+        self._settings = settings
+        self._request_timeout = request_timeout
+        self._sender = sender
+        self._transactions = transactions
+        self._compression = CompressionPool()
+        self._sinks: dict[int, Sink] = {}
+
+    def get(self, node: int) -> Sink:
+        """Return the sink of a broker, and create it the first time."""
+        sink = self._sinks.get(node)
+        if sink is None:
+            sink = self._sinks[node] = Sink(
+                node,
+                self._cluster,
+                self._settings,
+                self._request_timeout,
+                self._compression,
+                self._sender,
+                self._transactions,
+            )
+        return sink
+
+    def has_capacity(self, node: int) -> bool:
+        """Whether another request can be sent to a broker now."""
+        return self.get(node).has_capacity()
+
+    def forget_all_but(self, nodes: Collection[int]) -> list[int]:
+        """Forget the brokers that have left the cluster, once they have nothing to do. Return their node ids."""
+        left = [node for node, sink in self._sinks.items() if node not in nodes and sink.is_idle]
+        for node in left:
+            del self._sinks[node]
+        return left
+
+    def close(self) -> None:
+        """Start no more requests, and stop the threads that compress."""
+        self._compression.close()
+        for sink in self._sinks.values():
+            sink.close()

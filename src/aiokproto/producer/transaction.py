@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ from aiokproto.errors import (
     TransactionAbortedError,
 )
 from aiokproto.group.arguments import Offsets, Partition, to_offsets, to_partition, to_position
+from aiokproto.net.versions import BrokerVersions
 from aiokproto.producer.arrow_tables import SupportsArrow
 from aiokproto.producer.buffer import Buffer, WriteSession
 from aiokproto.producer.handed_over import HandedOver
@@ -27,7 +28,6 @@ from aiokproto.producer.record_sender import RecordSender
 from aiokproto.producer.serializers import Serializers
 from aiokproto.producer.transaction_manager import TransactionManager
 from aiokproto.producer.transaction_requests import OffsetsToSend
-from aiokproto.records import RecordBatch
 from aiokproto.types import GroupMetadata, K, OffsetAndMetadata, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -93,12 +93,11 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         buffer: Buffer,
         manager: TransactionManager,
         serializers: Serializers[K, V],
-        batch_check: Callable[[Sequence[RecordBatch]], None] | None,
+        old_versions: BrokerVersions | None,
     ) -> None:
         not_begun = ConfigurationError("the transaction has not begun: async with producer.transaction() as txn")
-        super().__init__(partitioner, buffer, WriteSession(not_begun), serializers)
-        self._session.on_missing = self._missing
-        self._batch_check = batch_check
+        super().__init__(partitioner, buffer, WriteSession(not_begun, manager), serializers)
+        self._old_versions = old_versions
         self._manager = manager
         self.status = TransactionStatus.NEW
         # The session that decides about it; None for the application.
@@ -106,6 +105,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
 
     def _admit(self, use: Use) -> None:
         self._buffer.check_loop()
+        # guard: only the session ends its transaction
         if self._session_of is not None:
             refuse(use, Obstacle.SESSION)
 
@@ -148,12 +148,6 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                 # Fenced, for example: it never will be, and every call says so.
                 if self._buffer.closed is None:
                     log.warning("the abort of the transaction is not confirmed yet: %s", failure)
-
-    def _missing(self, error: KafkaError) -> None:
-        # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
-        # A producer that is closed or has failed says why by itself.
-        if self._buffer.closed is None:
-            self._manager.fail_of(self._session, error)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
         """Accept nothing more: from now on calls raise ``why``, by default that the transaction was aborted."""
@@ -236,7 +230,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._check_not_ended()
         await self._finish_records("prepared")
         self.status = TransactionStatus.PREPARED
-        return self._manager.prepare(self._decided)
+        return self._manager.prepare(self)
 
     async def hand_over(self) -> HandedOver:
         """Write everything, and leave the end to another process: see :mod:`aiokproto.producer.handed_over`.
@@ -260,7 +254,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         await self._finish_records("handed over")
         self.status = TransactionStatus.PREPARED
         name = self._manager.id.name
-        return HandedOver(name, *self._manager.prepare(self._decided), v2=self._manager.v2)
+        return HandedOver(name, *self._manager.prepare(self), v2=self._manager.v2)
 
     def _decided(self, committed: bool) -> None:
         # COMMITTING: its own commit() has decided.

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.authorization import Asked
 from aiokproto.cluster import ClusterClient, CoordinatorKind
@@ -78,6 +78,10 @@ from aiokproto.producer.waiting import wait_all
 from aiokproto.runtime import create_task
 from aiokproto.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokproto.producer.sender import Sender
+    from aiokproto.producer.transaction import Transaction
+
 R = TypeVar("R", bound=Response)
 
 log = logging.getLogger("aiokproto.producer")
@@ -92,6 +96,7 @@ class TransactionManager:
         failure: Why it can only be aborted, or was; None while it can be committed.
         v2: Whether it has version 2.
         prepared: The transaction that waits for its decision; None if there is none.
+        sender: Ends with a fatal error, and the producer with it. None before the producer's start has succeeded.
     """
 
     def __init__(
@@ -99,7 +104,6 @@ class TransactionManager:
         transactional_id: str,
         timeout_ms: int,
         buffer: Buffer,
-        on_fatal: Callable[[KafkaError], None],
         *,
         two_phase: bool = False,
     ) -> None:
@@ -109,7 +113,6 @@ class TransactionManager:
             transactional_id: The id.
             timeout_ms: The coordinator aborts a transaction that is open for longer.
             buffer: Takes the records; between transactions its accumulator has no batches.
-            on_fatal: Called with an error that ends the producer.
             two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         """
         self.id = TransactionalId(transactional_id, timeout_ms, two_phase=two_phase)
@@ -120,8 +123,8 @@ class TransactionManager:
         self._buffer = buffer
         self._accumulator = buffer.accumulator
         # The one way by which a failed record fails the transaction, whether or not its delivery is awaited.
-        self._accumulator.on_failure = self._batch_failed
-        self._on_fatal = on_fatal
+        self._accumulator.transactions = self
+        self.sender: Sender | None = None
         self._cluster: ClusterClient
         # Of the open transaction; None once its end was started.
         self._session: WriteSession | None = None
@@ -129,8 +132,8 @@ class TransactionManager:
         self._last: WriteSession | None = None
         # Whether that was committed; None while it is not known. Not the end that was requested: it can be refused.
         self._committed: bool | None = None
-        # Tells a prepared transaction how it has ended.
-        self._decided: Callable[[bool], None] = lambda committed: None
+        # The prepared transaction of this process; None for one that an earlier process has left.
+        self._undecided: Transaction[Any, Any] | None = None
         # The task that ends the last transaction. At most one runs: _settle() waits for it before another begins.
         self._end: asyncio.Task[None] | None = None
         self._begun_at = 0.0
@@ -252,13 +255,23 @@ class TransactionManager:
             if not self._is_ending:
                 # As it was: whether the coordinator executed the first one is not known, so only the same request is
                 # safe.
+                # guard: a commit in doubt is repeated as it was -> self._start_end(commit=False)
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
             await self._ended()
 
-    def _batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fail the open transaction because a batch of it has failed."""
         if batch.sequence >= 0:
             self._needs_epoch = True
+        # guard: a failed batch fails the transaction
         self.fail(error)
+
+    def record_missing(self, session: WriteSession, error: KafkaError) -> None:
+        """Fail the transaction that ``session`` belongs to: a record of it was not buffered."""
+        # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
+        # A producer that is closed or has failed says why by itself.
+        if self._buffer.closed is None:
+            self.fail_of(session, error)
 
     def fail_of(self, session: WriteSession, error: KafkaError) -> None:
         """Fail the transaction that ``session`` belongs to, unless it has ended."""
@@ -299,13 +312,14 @@ class TransactionManager:
     async def _judge_refused(self, error: BrokerError) -> None:
         try:
             async with self._sending:
+                # guard: a batch that was rejected for its epoch waits for the reason -> self.failure or error
                 cause = self.failure or await self._judge(error)
         except KafkaError as fatal:
             # It has ended the producer, and with it these batches.
             log.debug("the epoch was refused: %s", fatal)
             return
         except Exception as bug:  # noqa: BLE001 - the producer ends with it
-            self._on_fatal(said_of(error, repr(bug)))
+            self._end_producer(said_of(error, repr(bug)))
             return
         self.fail(cause)
         refused, self._refused = self._refused, []
@@ -339,15 +353,17 @@ class TransactionManager:
         known = confirmed and not self._end_lost and not self.id.two_phase
         try:
             # Looked at before: InitProducerId would abort the transaction of another producer that has begun one.
+            # guard: the producer checks for a successor before it assumes a timeout -> not known
             if not known or not await self.id.was_aborted():
                 raise self._taken_over(refused) if known or self.v2 else refused
+            # guard: the timeout of a transaction does not fence its producer -> raise self._taken_over(refused)
             await self.id.initialize(after_timeout=True)
         except DeadlineError:
             raise
         except KafkaError as error:
             # Brokers before 3.0 do not describe transactions, or this client may not ask.
             fatal = error if isinstance(error, FencedError) else refused
-            self._on_fatal(fatal)
+            self._end_producer(fatal)
             raise fatal from None
         self._needs_epoch = self.id.request_lost = self._has_started = False
 
@@ -386,6 +402,7 @@ class TransactionManager:
     @property
     def has_partitions_to_add(self) -> bool:
         """Whether :meth:`add_partitions` has something to do and is not doing it."""
+        # guard: no partition is added to a failed transaction -> bool(self._to_add) and not self._adding
         return bool(self._to_add) and not self._adding and self._can_add
 
     @property
@@ -452,6 +469,7 @@ class TransactionManager:
         except asyncio.CancelledError:
             # The request may still be executed, and doubt means abort. Also before anything was sent: a commit that
             # follows must not leave the offsets out.
+            # guard: a cancelled commit of offsets fails the transaction
             self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
             raise
 
@@ -470,7 +488,7 @@ class TransactionManager:
         except KafkaError as error:
             action = classify(error, exchange.situation)
             if action is Action.STOP:
-                self._on_fatal(error)
+                self._end_producer(error)
                 raise
             if action is Action.CHECK_EPOCH:
                 error = await self._judge(error)
@@ -488,9 +506,9 @@ class TransactionManager:
             # Acquired only to know that no request of the transaction is in flight.
             pass
 
-    def prepare(self, decided: Callable[[bool], None]) -> PreparedTransaction:
-        """After :meth:`flush`, wait for a decision; ``decided`` is called with it. Return its name."""
-        self._decided = decided
+    def prepare(self, transaction: Transaction[Any, Any]) -> PreparedTransaction:
+        """After :meth:`flush`, wait for the decision about a transaction, which learns it. Return its name."""
+        self._undecided = transaction
         self.state = TransactionState.PREPARED
         self.prepared = PreparedTransaction(*self.id.identity.producer)
         return self.prepared
@@ -547,6 +565,7 @@ class TransactionManager:
                 raise
             # How it ended is known. What failed is the next epoch, or the abort instead, as the next call will say.
             log.debug("after the end of the transaction: %s", error)
+        # guard: a commit that was rejected is not reported as committed -> commit and self._committed is None
         if commit and not self._committed:
             raise self.aborted()
 
@@ -563,6 +582,7 @@ class TransactionManager:
     def start_abort(self) -> None:
         """Abort in the background; the next transaction can begin afterwards."""
         # Once: close() may have come first.
+        # guard: a transaction ends once -> True
         if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
             self._start_end(commit=False)
@@ -595,11 +615,14 @@ class TransactionManager:
         if not commit:
             self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
             # A batch whose fate is unknown is retried: after the end it would be a part of the next transaction.
+            # guard: EndTxn waits for the records in flight
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
+        # guard: EndTxn waits for the requests that add something
         async with self._sending:
             # A transaction without any request does not exist for the coordinator: EndTxn would be INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
+            # guard: an empty prepared transaction gets its own producer id and epoch
             elif self.prepared is not None:
                 # Its name must not become the next one's. An abort returns another epoch, also without a transaction,
                 # and fences a producer that was replaced; InitProducerId would abort its successor's transaction.
@@ -638,7 +661,7 @@ class TransactionManager:
                 await self._epoch_after_timeout(error)
                 return True
             if action is not Action.ABORT_TRANSACTION:
-                self._on_fatal(error)
+                self._end_producer(error)
                 raise
             # An abort that the coordinator knows nothing about: InitProducerId shows whether this producer is fenced.
             self._needs_epoch = True
@@ -665,7 +688,7 @@ class TransactionManager:
         try:
             if not await self._end_txn(commit=False):
                 # Neither committed nor aborted, says the coordinator: an earlier attempt may have been executed.
-                self._on_fatal(refused)
+                self._end_producer(refused)
                 raise refused
             self._committed = False
             await self._next_epoch_if_needed()
@@ -691,16 +714,23 @@ class TransactionManager:
             if self._needs_epoch or not isinstance(error, UnsupportedVersionError):
                 # After others the next transaction repeats it, in _settle().
                 if classify(error, InitExchange.situation) is Action.STOP:
-                    self._on_fatal(error)
+                    self._end_producer(error)
                 raise
         self._needs_epoch = self.id.request_lost = False
+
+    def _end_producer(self, error: KafkaError) -> None:
+        """End the producer. Before the sender exists, Producer.start() raises the error."""
+        if self.sender is not None:
+            self.sender.fail(error)
 
     def _forget(self) -> None:
         """Forget the transaction, which has ended."""
         self._accumulator.observer.ended(self.id.name, self._committed is True, self._begun_at)
         self.state = TransactionState.READY
         self.prepared = None
-        self._decided(self._committed is True)
+        if self._undecided is not None:
+            self._undecided._decided(self._committed is True)
+            self._undecided = None
         for each in self._offsets_sent if self._committed else ():
             each.committed()
         self._offsets_sent.clear()

@@ -249,6 +249,8 @@ class TxnOffsetCommitExchange:
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
         # For each attempt: a rebalance in between has another generation, and may have cost the member a partition.
+        # guard: each attempt to commit in a transaction looks at who owns the partitions
+        #     -> group = self._group = getattr(self, "_group", None) or self._sent.identity()
         group = self._sent.identity()
         if version < MEMBERS_OFFSETS.version and group.generation >= 0:
             raise MEMBERS_OFFSETS.refused("the coordinator", version)

@@ -111,7 +111,7 @@ class TransactionalId:
         """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
         try:
             node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
-            level = await self._cluster.feature(FEATURE, node)
+            level = (await self._cluster.broker_versions(node)).features.get(FEATURE, 0)
             # The feature of the cluster and the version of this coordinator: during an upgrade one can be ahead of the
             # other.
             return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
@@ -125,6 +125,7 @@ class TransactionalId:
 
     def lost(self) -> None:
         """Note that a request has no response."""
+        # guard: a request without a response leads to a new epoch
         self.request_lost = True
 
     async def send(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.compression import Bytes
@@ -61,7 +61,7 @@ class BytesColumn:
         return binary_array(self.data, self.start, self.end, self.valid)
 
 
-@twin
+@has_compiled_form
 def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once.
 

@@ -246,6 +246,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
             rest = unpacker.unconsumed_tail
+            # guard: what decompresses beyond the limit is rejected
             if len(chunk) > room:
                 raise _too_large(Compression.GZIP, max_size, declared_size(Compression.GZIP, data))
             # The library may hold output back after the last input; it has none left once it returns nothing.

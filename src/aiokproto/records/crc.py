@@ -8,7 +8,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from threading import Lock
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 
 Compute = Callable[["bytes | bytearray | memoryview"], int]
 
@@ -51,7 +51,7 @@ def _load() -> Compute:
     return compute
 
 
-@twin
+@has_compiled_form
 def join(first: int, second: int, length: int) -> int:
     """Return the checksum of two adjacent pieces of data from the checksums of the pieces.
 

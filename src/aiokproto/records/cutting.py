@@ -31,6 +31,7 @@ def cut(
     while True:
         count, end, following = whole(data, pos, size, most)
         # Before its bytes are collected: a megabyte can be gigabytes of zeros.
+        # guard: a record that is too large is not collected
         if not count and following - end > largest:
             raise CorruptRecordError(
                 f"a record has {following - end} bytes, more than the limit of {largest} (max_record_bytes)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
 from aiokproto.types import Header, Ownership, Record, TimestampType
@@ -35,7 +35,7 @@ _SAFE_OFFSET = INT64_MAX - (1 << 31)
 _NO_LIMIT = 1 << 62
 
 
-@twin
+@has_compiled_form
 class BatchRecord:
     """A record as stored in its batch.
 
@@ -83,7 +83,7 @@ class BatchRecord:
         )
 
 
-@twin
+@has_compiled_form
 class RecordMaker:
     """A `Make` for :func:`read_records` that builds :class:`~aiokproto.types.Record` objects of one batch."""
 
@@ -123,7 +123,7 @@ class RecordMaker:
         return record
 
 
-@twin
+@has_compiled_form
 def read_records(
     data: bytes | bytearray | memoryview,
     count: int,
@@ -154,7 +154,7 @@ def read_records(
     return records
 
 
-@twin
+@has_compiled_form
 def read_slice(
     data: bytes | bytearray | memoryview,
     place: Place,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import InvalidRecordError
 from aiokproto.records.builder import RECORD_OVERHEAD
 from aiokproto.records.columns import BytesColumn
@@ -71,7 +71,7 @@ class Rows:
         return size
 
 
-@twin
+@has_compiled_form
 def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
     """Write rows in order, until the batch is full.
 
@@ -239,7 +239,7 @@ def _headers(column: Any, first: int) -> BytesColumn | None:
     return encode_lists(ends - lengths, ends, _bytes_column("headers", keys), _bytes_column("headers", values))
 
 
-@twin
+@has_compiled_form
 def encode_lists(start: Int64s, end: Int64s, keys: BytesColumn, values: BytesColumn) -> BytesColumn:
     """Return headers in wire format, their count first.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import DecodeError
 from aiokproto.records.batch import CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE, RecordBatch
 from aiokproto.records.columns import MAX_DATA, Columns, read_spans, read_together
@@ -33,7 +33,7 @@ _CHECKED = HEADER.size - CRC_FROM
 """Bytes of the header that its checksum covers."""
 
 
-@twin
+@has_compiled_form
 def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
     """Return the spans and checksums of the plain batches at the start of a record set, up to any other or cut one."""
     import numpy as np
@@ -56,7 +56,7 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
     return spans_of(spans), np.array(checksums, np.uint32)
 
 
-@twin
+@has_compiled_form
 def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None:
     """Return the index of the first of adjacent batches whose checksum does not match; None if all do.
 

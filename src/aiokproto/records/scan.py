@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.compression import Bytes
 from aiokproto.records.varint import read_unsigned
@@ -90,7 +90,7 @@ class Fields(NamedTuple):
     header_end: Int64s
 
 
-@twin
+@has_compiled_form
 def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
     """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
 
@@ -119,7 +119,7 @@ def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int
         pos = end
 
 
-@twin
+@has_compiled_form
 def scan(data: Bytes, spans: Spans) -> Fields:
     """Find the fields of all records of magic 2 in ``data``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from aiokproto.accelerator import twin
+from aiokproto.accelerator import has_compiled_form
 from aiokproto.errors import InvalidRecordError
 from aiokproto.records import varint
 from aiokproto.records.batch import HEADER
@@ -15,7 +15,7 @@ _SHORT = varint.SHORT
 _VARINTS = varint.VARINTS
 
 
-@twin
+@has_compiled_form
 class RecordWriter:
     """An open batch of magic 2: space for its header, and its records in wire format.
 
@@ -133,7 +133,7 @@ class RecordWriter:
         return batch
 
 
-@twin
+@has_compiled_form
 def encode_headers(headers: Sequence[Header]) -> bytes:
     """Return headers in wire format, their count first.
 
@@ -154,7 +154,7 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
     return b"".join(parts)
 
 
-@twin
+@has_compiled_form
 def plain(content: bytes) -> bytes:
     """Return the bytes of any bytes-like object, whatever its item size.
 

@@ -277,6 +277,7 @@ class Runner(ABC):
         if work.timer is not None:
             work.timer.cancel()
         # A cancellation from here on concerns what becomes of the record, such as its dead letter.
+        # guard: a handler's timeout is not the reason when its dead letter is cancelled -> why = work.cancelled
         why, work.cancelled = work.cancelled, ""
         if isinstance(error, asyncio.CancelledError) and why == _TIMED_OUT:
             limit = self._plan.handler_timeout
@@ -287,6 +288,7 @@ class Runner(ABC):
             self._topics[work.backlog.partition.topic].failed += not isinstance(error, asyncio.CancelledError)
             if isinstance(error, Exception):
                 # One that is cancelled may raise anything: its record is not done, whatever it says.
+                # guard: a call that is cancelled has not failed, whatever it raises -> True
                 if why in ("", _TIMED_OUT):
                     await self._recover(work, error)
             elif not why or not isinstance(error, asyncio.CancelledError):
@@ -310,6 +312,7 @@ class Runner(ABC):
     def _postpone(self, work: Work) -> None:
         """A call has ended, and its records are not done."""
         self._scheduler.postpone(work)
+        # guard: a call that failed and is retried has ended
         self._relieve(work.backlog)
 
     def _timed(self, seconds: float, work: Work) -> None:

@@ -283,6 +283,7 @@ class Scheduler:
     def start(self, now: float, task: object = None) -> Work | None:
         """Return the work to handle next, None if there is none or as many run as may."""
         turns = self._turns
+        # guard: nothing starts once a run is being ended -> self.running >= self.limits.running
         if self.stopped or self.running >= self.limits.running:
             return None
         while turns:

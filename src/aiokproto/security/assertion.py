@@ -20,7 +20,8 @@ _MIN_RSA_BITS = 2048
 
 
 class Assertion:
-    """Makes assertions, each with a new time. Needs the extra ``oauth`` (the package cryptography).
+    """Makes assertions, each with a new time. Needs the extra ``oauth`` (the packages cryptography and
+    PyJWT).
 
     Key and template are read again for each assertion. Claims of the template come over ``audience``, ``issuer`` and
     ``subject``, and the times over those of the template, as in Kafka.
@@ -81,7 +82,7 @@ class Assertion:
 
         Raises:
             BrokerConnectionError: The key or the template cannot be read, or is invalid.
-            ConfigurationError: The package cryptography is missing.
+            ConfigurationError: A package is missing.
         """
         pem = await self._key.read()
         passphrase = None if self._passphrase is None else await self._passphrase.read()
@@ -93,7 +94,7 @@ class Assertion:
             claims["jti"] = str(current().uuid())
         header = {**template.get("header", {}), "alg": self._algorithm, "typ": "JWT"}
         unsigned = f"{encode_part(header)}.{encode_part(claims)}"
-        # In a thread: decrypting the key takes long by design.
+        # In a thread, because decrypting the key takes long by design.
         loop = asyncio.get_running_loop()
         signature = await loop.run_in_executor(None, _sign, self._algorithm, pem, passphrase, unsigned.encode())
         return f"{unsigned}.{base64url(signature)}"
@@ -123,12 +124,12 @@ def _checked_template(template: Any) -> Mapping[str, Any]:
 def _sign(algorithm: str, pem: str, passphrase: str | None, data: bytes) -> bytes:
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-        from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+        from jwt.algorithms import get_default_algorithms
     except ImportError:
         raise ConfigurationError(
-            "signing assertions needs the package cryptography: pip install aiokproto[oauth]"
+            "signing assertions needs the packages cryptography and pyjwt: pip install aiokproto[oauth]"
         ) from None
     option = "sasl_oauthbearer_assertion_private_key_file"
     try:
@@ -141,11 +142,9 @@ def _sign(algorithm: str, pem: str, passphrase: str | None, data: bytes) -> byte
     if algorithm == "RS256":
         if not isinstance(key, rsa.RSAPrivateKey) or key.key_size < _MIN_RSA_BITS:
             raise BrokerConnectionError(f"{option}: RS256 needs an RSA key of at least {_MIN_RSA_BITS} bits")
-        return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+    elif not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BrokerConnectionError(f"{option}: ES256 needs a key of the curve P-256")
-    r, s = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
-    return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+    return get_default_algorithms()[algorithm].sign(data, key)
 
 
 def encode_part(part: Mapping[str, Any]) -> str:

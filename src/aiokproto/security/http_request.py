@@ -1,7 +1,9 @@
 """One HTTP/1.1 request, for tokens and the keys that verify them. After the response the connection is closed.
 
-Redirects are not followed: they would carry credentials to an address that the user has not given. Everything that the
-server sends has a limit. Proxies are not used.
+It doesn't follow redirects, because they would carry credentials to an address that the user hasn't given. Everything
+that the server sends has a limit. The request goes through the proxy that the environment names (``https_proxy``,
+``http_proxy``, ``all_proxy``, ``no_proxy``), as with curl and Java's ``java.net.useSystemProxies``; a request to this
+machine never does.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.runtime.timeouts import timeout
@@ -144,16 +148,21 @@ async def request(
         HttpError: The server cannot be reached, took too long, or did not send a valid response.
     """
     context = (ssl_context or default_context()) if url.tls else None
+    proxy = _proxy_for(url)
     step = f"could not connect in {connect_timeout:g} s"
     try:
         async with timeout(connect_timeout):
-            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, limit=MAX_LINE)
+            if proxy is None or context is None:
+                host, port = (url.host, url.port) if proxy is None else (proxy.host, proxy.port)
+                reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=MAX_LINE)
+            else:
+                reader, writer = await _open_tunnel(url, context, proxy)
         try:
             if is_anonymous(writer.get_extra_info("ssl_object")):
                 raise HttpError("the server has no certificate: ssl_context permits ciphers without authentication")
             step = f"no complete response in {read_timeout:g} s"
             async with timeout(read_timeout):
-                writer.write(_head(method, url, headers, body) + body)
+                writer.write(_head(method, url, headers, body, proxy) + body)
                 await writer.drain()
                 return await _response(reader)
         finally:
@@ -168,14 +177,99 @@ async def request(
         raise HttpError(f"{type(error).__name__}: {error}") from error
 
 
-def _head(method: str, url: Url, headers: Mapping[str, str], body: bytes) -> bytes:
+class _Proxy(NamedTuple):
+    """An HTTP proxy.
+
+    Attributes:
+        host: Its host.
+        port: Its port.
+        headers: What it gets to know the user by.
+    """
+
+    host: str
+    port: int
+    headers: list[str]
+
+    def __repr__(self) -> str:
+        return f"<proxy {self.host}:{self.port}>"
+
+
+def _proxy_for(url: Url) -> _Proxy | None:
+    """Return the proxy that the environment names for a URL, or None.
+
+    Raises:
+        HttpError: It is none that can be used. The text has no credentials.
+    """
+    proxies = getproxies_environment()
+    name = "https" if url.tls else "http"
+    text = proxies.get(name) or proxies.get(name := "all")
+    if not text or is_loopback(url.host) or proxy_bypass_environment(f"{url.host}:{url.port}", proxies):
+        return None
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port or 80
+    except ValueError:
+        raise HttpError(f"the environment's {name}_proxy is malformed") from None
+    if parts.scheme != "http" or not parts.hostname:
+        raise HttpError(f"the environment's {name}_proxy is no HTTP proxy: expected 'http://host:port'")
+    if parts.username is None:
+        return _Proxy(parts.hostname, port, [])
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return _Proxy(parts.hostname, port, [f"Proxy-Authorization: Basic {b64encode(credentials).decode()}"])
+
+
+async def _open_tunnel(
+    url: Url, context: ssl.SSLContext, proxy: _Proxy
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect through a proxy (CONNECT, RFC 9110 §9.3.6), and set up TLS with the server.
+
+    Raises:
+        HttpError: The proxy refuses the connection, or what it sends isn't HTTP.
+    """
+    authority = f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
+    loop = asyncio.get_running_loop()
+    reader, protocol = _stream(loop)
+    # No StreamWriter yet, because its finalizer would close the connection below TLS.
+    transport, _ = await loop.create_connection(lambda: protocol, proxy.host, proxy.port)
+    try:
+        lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", *proxy.headers]
+        transport.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+        status, _ = await _response_head(reader)
+        if not 200 <= status < 300:
+            raise HttpError(f"the proxy {proxy.host}:{proxy.port} refused the connection: status {status}")
+        reader, protocol = _stream(loop)
+        encrypted = await loop.start_tls(transport, protocol, context, server_hostname=url.host)
+        assert encrypted is not None, "the connection is open"
+        protocol.connection_made(encrypted)
+        return reader, asyncio.StreamWriter(encrypted, protocol, reader, loop)
+    except BaseException:
+        transport.abort()
+        raise
+
+
+def _stream(loop: asyncio.AbstractEventLoop) -> tuple[asyncio.StreamReader, asyncio.StreamReaderProtocol]:
+    reader = asyncio.StreamReader(MAX_LINE, loop)
+    return reader, asyncio.StreamReaderProtocol(reader, loop=loop)
+
+
+def _head(method: str, url: Url, headers: Mapping[str, str], body: bytes, proxy: _Proxy | None) -> bytes:
     headers = {**headers, "Content-Length": str(len(body))} if method == "POST" else headers
-    lines = [f"{method} {url.target} HTTP/1.1", f"Host: {url.authority}", "Connection: close"]
+    through = proxy is not None and not url.tls
+    # A proxy gets the whole URL of a request that it can read (RFC 9112 §3.2.2).
+    target = f"http://{url.authority}{url.target}" if through else url.target
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {url.authority}", "Connection: close"]
+    if proxy is not None and through:
+        lines += proxy.headers
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 async def _response(reader: asyncio.StreamReader) -> HttpResponse:
+    status, headers = await _response_head(reader)
+    return HttpResponse(status, headers, await _body(reader, status, headers))
+
+
+async def _response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     while True:
         version, _, rest = (await _line(reader)).partition(" ")
         code = rest[:3]
@@ -184,7 +278,7 @@ async def _response(reader: asyncio.StreamReader) -> HttpResponse:
         headers = await _headers(reader)
         # Interim responses (RFC 9110 §15.2) have no body.
         if int(code) >= 200:
-            return HttpResponse(int(code), headers, await _body(reader, int(code), headers))
+            return int(code), headers
 
 
 async def _headers(reader: asyncio.StreamReader) -> dict[str, str]:

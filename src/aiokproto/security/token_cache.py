@@ -100,6 +100,7 @@ class TokenCache:
         held = self._valid()
         if held is None:
             return await self._fetched()
+        # guard: a session is renewed with a newer token -> _now() < self._refresh_at
         if _now() < (self._retry_at if held is replaced else self._refresh_at):
             return held
         try:
@@ -112,15 +113,18 @@ class TokenCache:
             self._refresh_at = self._retry_at = _now() + _RETRY
             why = error if isinstance(error, KafkaError) else f"no token in {_PATIENCE:g} s"
             logger.warning("the OAuth token could not be replaced, and is used until it expires: %s", why)
+            # guard: a token that cannot be replaced is used until it expires -> raise
             return held
 
     def discard(self, token: Token) -> None:
         """Forget a token: the broker has rejected it."""
+        # guard: a rejected token is not used again
         if self._token is token:
             self._token = None
 
     def _valid(self) -> Token | None:
         token = self._token
+        # guard: an expired token is not used -> token if token is not None and token.expires_at is not None else None
         return token if token is not None and token.expires_at is not None and _now() < token.expires_at else None
 
     async def _fetched(self) -> Token:
@@ -130,6 +134,7 @@ class TokenCache:
             raise copied(self._failure[1])
         fetch = self._fetch
         # A mechanism can serve clients of several event loops.
+        # guard: connections that need a token share one request -> True
         if fetch is None or fetch.loop is not loop or fetch.task.done():
             fetch = self._fetch = _Fetch(create_task(self._read()))
         fetch.waiters += 1
@@ -137,6 +142,7 @@ class TokenCache:
             return await asyncio.shield(fetch.task)
         finally:
             fetch.waiters -= 1
+            # guard: a waiter that leaves does not end the request that others wait for -> True
             if not fetch.waiters:
                 fetch.task.cancel()
                 if self._fetch is fetch:

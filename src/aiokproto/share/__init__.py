@@ -11,7 +11,7 @@ writer instead:
 * :class:`~aiokproto.share.ledger.AcquiredPartition` has the records that the application is processing, and the
   acknowledgements that are due. The application's calls write it, and the session of its broker.
 * :class:`~aiokproto.share.outcomes.Outcomes` has what became of acknowledgements.
-* :class:`~aiokproto.share.report.ShareReport` reads statistics and health from all of them.
+* ``report`` reads statistics and health from all of them.
 * :class:`~aiokproto.share.engine.ShareEngine` owns the tasks and joins the parts.
 
 A record's right to be delivered, and to be acknowledged, is its :class:`~aiokproto.share.ledger.AcquisitionLock`. It

@@ -371,7 +371,7 @@ class BrokerSession:
         error = error_for(code, context, detail, self._cluster.asked(ShareAcknowledgeRequest, acquired.partition.topic))
         self._note_leader(acquired.partition, part)
         if classify(code, _FETCH) is Action.REFRESH_METADATA:
-            self._cluster.invalidate(str(error))
+            self._cluster.metadata.invalidate(str(error))
         action = classify(code, _ACKNOWLEDGE._replace(divisible=is_divisible(acks)))
         if action is Action.STOP:
             self._owner.acks_ended(acquired.answered(acks, error))
@@ -383,7 +383,7 @@ class BrokerSession:
         elif action is Action.SPLIT_BATCH:
             acquired.separate(acks, now)
         elif action in (Action.BACKOFF, Action.REFRESH_METADATA) and not self._closing:
-            acquired.retry(acks, now + self._cluster.backoff(acquired.attempts + 1), now)
+            acquired.retry(acks, now + self._cluster.backoff.delay(acquired.attempts + 1), now)
         else:
             self._owner.acks_ended(acquired.answered(acks, error))
 
@@ -392,7 +392,7 @@ class BrokerSession:
     ) -> None:
         leader = part.current_leader
         if leader.leader_id >= 0:
-            self._cluster.update_leader(*partition, leader.leader_id, leader.leader_epoch)
+            self._cluster.metadata.update_leader(*partition, leader.leader_id, leader.leader_epoch)
 
     # Fetches
 
@@ -442,7 +442,7 @@ class BrokerSession:
         self._fetch_at = 0.0
         if self._empty > 1:
             self.failure = f"broker {self.node} responds at once, and without records"
-            self._fetch_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._empty - 1)
+            self._fetch_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._empty - 1)
 
     async def _check_version(self) -> bool:
         """Connect, and return whether that succeeded. Raises UnsupportedVersionError if the broker is too old."""
@@ -501,6 +501,8 @@ class BrokerSession:
             acquired = None
         if acquired is None:
             acquired = self._acquired[key] = AcquiredPartition(self._owner, partition)
+        # guard: a lock counts from when it was requested
+        #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
         if key not in self._wanted:
             # Not assigned any more.
@@ -530,11 +532,11 @@ class BrokerSession:
             raise error
         self._note_leader(partition, part)
         if action is Action.REFRESH_METADATA:
-            self._cluster.invalidate(str(error))
+            self._cluster.metadata.invalidate(str(error))
         elif action is Action.FAIL:
             self._owner.partition_failed(error)
         attempts = self._suspended[key].attempts + 1 if key in self._suspended else 1
-        at = asyncio.get_running_loop().time() + self._cluster.backoff(attempts)
+        at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(attempts)
         self._suspended[key] = _Suspension(at, attempts, str(error))
 
     # Requests
@@ -576,20 +578,21 @@ class BrokerSession:
         self._served = -1
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
-            self._retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)
+            self._retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._failures)
         if action is not Action.NEW_SESSION:
-            self._cluster.invalidate(f"share session: {error}")
+            self._cluster.metadata.invalidate(f"share session: {error}")
 
     def _end_session(self, error: KafkaError) -> None:
         """Nothing acquired in this session is locked any more, and closing the connection makes that true."""
         self._handler.reset()
-        self._cluster.disconnect(self.node, CHANNEL)
+        self._cluster.pool.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
         self._acquired.clear()
         in_flight, self._in_flight = self._in_flight, {}
         for of_partition in in_flight.values():
             self._owner.acks_ended(of_partition[0].lock.acquired.answered(of_partition, error))
         for each in acquired:
+            # guard: what a lost session has acquired is lost
             self._owner.acks_ended(each.lose(error))
 
     # The end

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.application.async_context import AsyncContext
 from aiokproto.application.foreign_calls import SHARE_CONSUMER_METHODS, ForeignCalls
-from aiokproto.application.gates import READ, RUN, SHARE_CONSUMER, gated
+from aiokproto.application.gates import READ, RUN, SHARE_CONSUMER, Use, gated
 from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.config.values import at_most, boolean, duration, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.arguments import to_topic
+from aiokproto.observe.health import Health
 from aiokproto.running.runner import Plan
 from aiokproto.running.summary import RunStatus, RunSummary
 from aiokproto.runtime.coroutines import is_async
@@ -25,7 +26,7 @@ from aiokproto.share.batch import ShareBatch
 from aiokproto.share.config import ShareConfig, refuse_consumer_options
 from aiokproto.share.engine import ShareEngine
 from aiokproto.share.ledger import ShareRecord
-from aiokproto.share.report import ShareReport
+from aiokproto.share.report import ShareConsumerStats, health_of, stats_of
 from aiokproto.share.runner import ErrorPolicy, Handler, ShareOptions, ShareRunner
 from aiokproto.types import TopicPartition
 
@@ -39,7 +40,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 @gated(SHARE_CONSUMER)
-class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
+class ShareConsumer(AsyncContext, ForeignCalls):
     """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
 
     ::
@@ -155,7 +156,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         self._current: Sequence[ShareRecord] = ()
         self._run: ShareRunner | None = None
 
-    # Lifecycle
+    # -- lifecycle
 
     async def start(self) -> None:
         """Connect and join the group. ``async with`` calls it.
@@ -193,7 +194,35 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
     async def _leave(self, error: BaseException | None) -> None:
         await self._close(_CLOSE_TIMEOUT_MS / 1000, finished=error is None)
 
-    # Records
+    def _admit(self, use: Use) -> None:
+        self._engine.admit(use)
+
+    # -- subscription
+
+    def subscribe(self, *topics: str) -> None:
+        """Replace the subscription. Buffered records of other topics are released.
+
+        Raises:
+            ConfigurationError: There is no topic, or an invalid name.
+            ClientClosedError: The consumer is closed.
+        """
+        if not topics:
+            raise ConfigurationError("subscribe() takes one or more topics; unsubscribe() ends the subscription")
+        self._engine.set_subscription(_topic_names(topics, "subscribe"))
+
+    def unsubscribe(self) -> None:
+        """Stop reading. Buffered records are released; delivered ones can still be acknowledged."""
+        self._engine.set_subscription(frozenset())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return self._engine.subscription
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the group has assigned to this member; other members can have them too."""
+        return self._engine.assignment
+
+    # -- reading
 
     def __aiter__(self) -> Self:
         return self
@@ -210,6 +239,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         """
         engine = self._engine
         # The quick answer first: the gate is asked where it may refuse.
+        # guard: the records of a share group's run() are not read by others
+        #     -> asyncio._get_running_loop() is not engine.cluster.home.loop
         if engine.handling is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
         self._settle(Acknowledgement.ACCEPT)
@@ -281,6 +312,8 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
             if records := self._reader.take_open(sys.maxsize):
                 self._current = records
                 return ShareBatch(records)
+
+    # -- calling a handler
 
     async def run(
         self,
@@ -371,7 +404,7 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         if not self._explicit and current:
             self._engine.settle(current, kind)
 
-    # Acknowledgements
+    # -- acknowledgements
 
     def accept(self, *acquired: Acquired) -> bool:
         """Acknowledge records as processed: they are never delivered again. Nothing is sent before this returns.
@@ -448,30 +481,22 @@ class ShareConsumer(ShareReport, AsyncContext, ForeignCalls):
         self._settle(Acknowledgement.ACCEPT)
         return await self._engine.commit(timeout)
 
-    # Subscription
+    # -- statistics
 
-    def subscribe(self, *topics: str) -> None:
-        """Replace the subscription. Buffered records of other topics are released.
+    def stats(self) -> ShareConsumerStats:
+        """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
 
-        Raises:
-            ConfigurationError: There is no topic, or an invalid name.
-            ClientClosedError: The consumer is closed.
+        No I/O. Its cost is that of a loop over the partitions.
         """
-        if not topics:
-            raise ConfigurationError("subscribe() takes one or more topics; unsubscribe() ends the subscription")
-        self._engine.set_subscription(_topic_names(topics, "subscribe"))
+        return stats_of(self._engine)
 
-    def unsubscribe(self) -> None:
-        """Stop reading. Buffered records are released; delivered ones can still be acknowledged."""
-        self._engine.set_subscription(frozenset())
+    def health(self) -> Health:
+        """Return whether the consumer works, and what is wrong. No I/O.
 
-    def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics."""
-        return self._engine.subscription
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the group has assigned to this member; other members can have them too."""
-        return self._engine.assignment
+        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
+        that the member is joining the group. A topic without new records is none.
+        """
+        return health_of(self._engine)
 
 
 class _Batches:

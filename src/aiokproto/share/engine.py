@@ -102,6 +102,8 @@ class ShareEngine(Lifecycle):
     def demand(self, served: int) -> int | None:
         """See :class:`~aiokproto.share.broker_session.Owner`."""
         reader = self.reader
+        # guard: a share fetch is sent when records are wanted
+        #     -> self.buffer or self._closing or reader.requests == served
         if self.buffer or self._closing or not (reader.waiting or (reader.unmet and reader.requests != served)):
             return None
         return reader.requests
@@ -168,7 +170,7 @@ class ShareEngine(Lifecycle):
     async def _watch_cluster(self) -> None:
         generation = -1
         while True:
-            snapshot = await self.cluster.wait_for_update(generation)
+            snapshot = await self.cluster.metadata.wait_for_update(generation)
             generation = snapshot.generation
             self.fetcher.metadata_changed()
 

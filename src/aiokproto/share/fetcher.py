@@ -92,13 +92,14 @@ class ShareFetcher:
             placed.setdefault(leader, {})[info.topic_id, partition.partition] = partition
         if self._leaderless:
             topics = {partition.topic for partition in self._leaderless}
-            self._cluster.invalidate(f"{self._leaderless[0]} has no leader", topics)
+            self._cluster.metadata.invalidate(f"{self._leaderless[0]} has no leader", topics)
         for name, info in snapshot.topics.items():
             for number in range(len(info.partitions)):
                 if (leader := snapshot.leader(name, number)) is not None:
                     leaders[info.topic_id, number] = leader
         for node, partitions in placed.items():
             session = self._session(node)
+            # guard: what was acquired from a former leader is lost -> session.place(partitions, [])
             session.place(partitions, [key for key in session.holds if leaders.get(key, node) != node])
 
     def _session(self, node: int) -> BrokerSession:

@@ -125,6 +125,7 @@ class ShareReader:
             return None
         now = self._time()
         lock = part.lock
+        # guard: a record is delivered only while its lock is held
         if now >= lock.deadline or lock.acquired.lost is not None:
             return None
         record = part.opened.pop()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokproto.application.gates import Use
 from aiokproto.observe.health import Health
 from aiokproto.observe.stats import ClientStats, Durations
 from aiokproto.running.summary import RunStats
@@ -101,77 +100,61 @@ class ShareConsumerStats:
         return sum(partition.buffered_bytes for partition in self.partitions.values())
 
 
-class ShareReport:
-    """Says what the share consumer does."""
+def stats_of(engine: ShareEngine) -> ShareConsumerStats:
+    """Return a share consumer's statistics."""
+    seen, member = engine.observer, engine.member
+    return ShareConsumerStats(
+        client=engine.cluster.stats(),
+        partitions=_partitions(engine),
+        group_id=engine.config.group_id,
+        member_id=member.member_id,
+        member_state=member.state,
+        generation=member.member_epoch if member.member_epoch > 0 else -1,
+        rebalance_latency=Durations.of(member.rebalances),
+        assigned=seen.assigned,
+        revoked=seen.revoked,
+        lost=seen.lost,
+        fetch_latency=Durations.of(seen.fetches),
+        fetch_failures=seen.failed_fetches,
+        bytes_fetched=int(seen.sizes.total),
+        records_acquired=int(seen.acquired.total),
+        records_redelivered=seen.redelivered,
+        batches_delivered=seen.batches,
+        records_delivered=engine.reader.delivered,
+        records_accepted=seen.settled[Acknowledgement.ACCEPT],
+        records_released=seen.settled[Acknowledgement.RELEASE],
+        records_rejected=seen.settled[Acknowledgement.REJECT],
+        locks_renewed=seen.settled[Acknowledgement.RENEW],
+        locks_expired=seen.expired,
+        acknowledgement_failures=seen.failed,
+        waited=seen.waited,
+        run=engine.runs.stats(),
+    )
 
-    _engine: ShareEngine
 
-    def _admit(self, use: Use) -> None:
-        self._engine.admit(use)
-
-    def stats(self) -> ShareConsumerStats:
-        """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
-
-        No I/O. Its cost is that of a loop over the partitions.
-        """
-        engine, seen = self._engine, self._engine.observer
-        member = engine.member
-        return ShareConsumerStats(
-            client=engine.cluster.stats(),
-            partitions=self._partitions(),
-            group_id=engine.config.group_id,
-            member_id=member.member_id,
-            member_state=member.state,
-            generation=member.member_epoch if member.member_epoch > 0 else -1,
-            rebalance_latency=Durations.of(member.rebalances),
-            assigned=seen.assigned,
-            revoked=seen.revoked,
-            lost=seen.lost,
-            fetch_latency=Durations.of(seen.fetches),
-            fetch_failures=seen.failed_fetches,
-            bytes_fetched=int(seen.sizes.total),
-            records_acquired=int(seen.acquired.total),
-            records_redelivered=seen.redelivered,
-            batches_delivered=seen.batches,
-            records_delivered=engine.reader.delivered,
-            records_accepted=seen.settled[Acknowledgement.ACCEPT],
-            records_released=seen.settled[Acknowledgement.RELEASE],
-            records_rejected=seen.settled[Acknowledgement.REJECT],
-            locks_renewed=seen.settled[Acknowledgement.RENEW],
-            locks_expired=seen.expired,
-            acknowledgement_failures=seen.failed,
-            waited=seen.waited,
-            run=engine.runs.stats(),
+def health_of(engine: ShareEngine) -> Health:
+    """Return whether a share consumer works, and what is wrong."""
+    findings = engine.cluster.findings()
+    ended = engine.ended
+    if ended is not None:
+        findings.failed = [str(ended)]
+        findings.ended = engine.closed_or_failed
+    elif engine.running:
+        member, since = engine.member, engine.member.joining_since
+        findings.add_member(
+            member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
         )
+        findings.add_some(engine.fetcher.problems())
+    return findings.health()
 
-    def health(self) -> Health:
-        """Return whether the consumer works, and what is wrong. No I/O.
 
-        Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
-        that the member is joining the group. A topic without new records is none.
-        """
-        engine = self._engine
-        findings = engine.cluster.findings()
-        ended = engine.ended
-        if ended is not None:
-            findings.failed = [str(ended)]
-            findings.ended = engine.closed_or_failed
-        elif engine.running:
-            member, since = engine.member, engine.member.joining_since
-            findings.add_member(
-                member.state, member.problem, None if since is None else asyncio.get_running_loop().time() - since
-            )
-            findings.add_some(engine.fetcher.problems())
-        return findings.health()
-
-    def _partitions(self) -> dict[TopicPartition, SharePartitionStats]:
-        engine = self._engine
-        held, unsent = engine.fetcher.counts()
-        buffered = engine.buffer.sizes()
-        assigned = engine.assignment
-        return {
-            partition: SharePartitionStats(
-                partition in assigned, held.get(partition, 0), unsent.get(partition, 0), buffered.get(partition, 0)
-            )
-            for partition in sorted({*assigned, *held, *unsent, *buffered})
-        }
+def _partitions(engine: ShareEngine) -> dict[TopicPartition, SharePartitionStats]:
+    held, unsent = engine.fetcher.counts()
+    buffered = engine.buffer.sizes()
+    assigned = engine.assignment
+    return {
+        partition: SharePartitionStats(
+            partition in assigned, held.get(partition, 0), unsent.get(partition, 0), buffered.get(partition, 0)
+        )
+        for partition in sorted({*assigned, *held, *unsent, *buffered})
+    }

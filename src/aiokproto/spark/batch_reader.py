@@ -1,48 +1,22 @@
-"""The class that Spark calls for a batch read, and what streams share with it.
-
-Spark pickles readers and partitions: they hold values only, no connections.
-"""
+"""The class that Spark calls for a batch read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple
-from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from aiokproto.errors import KafkaError
-from aiokproto.spark.offsets import OffsetRange, split
+from aiokproto.spark.entry_points import read_partition, without_traceback
+from aiokproto.spark.offsets import split
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import plan_now
 from aiokproto.spark.pushdown import Conditions, parse_filters
-from aiokproto.spark.reading import read_range
-from aiokproto.spark.worker import worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def brief(method: Callable[P, R]) -> Callable[P, R]:
-    """Remove the traceback from a KafkaError that a method raises.
-
-    Spark shows an error as text, with all frames before the message, and the user of a KafkaError needs the message.
-    Other errors are bugs, and keep their traceback.
-    """
-
-    @wraps(method)
-    def call(*args: P.args, **options: P.kwargs) -> R:
-        try:
-            return method(*args, **options)
-        except KafkaError as error:
-            raise error.with_traceback(None) from None
-
-    return call
 
 
 class KafkaReader(DataSourceReader):
@@ -52,7 +26,7 @@ class KafkaReader(DataSourceReader):
         self._options = options
         self._conditions: Conditions | None = None
 
-    @brief
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
         """Return the ranges to read, one per task; or a single None if there is nothing to read."""
         options = self._options
@@ -80,13 +54,3 @@ class PushdownReader(KafkaReader):
         """Plan to read only what the filters leave. Spark has to check all of them again."""
         self._conditions = parse_filters(filters)
         return filters
-
-
-def read_partition(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range, as Arrow batches."""
-    if partition.value is None:
-        return
-    try:
-        yield from read_range(worker(), OffsetRange(*partition.value), options)
-    except KafkaError as error:
-        raise error.with_traceback(None) from None

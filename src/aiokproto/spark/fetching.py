@@ -109,7 +109,7 @@ class RangeFetcher:
             except (BrokerConnectionError, BrokerError, DeadlineError) as error:
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
-                self._cluster.invalidate(str(error))
+                self._cluster.metadata.invalidate(str(error))
                 problem = error
             if self.position > before:
                 give_up, failures = clock() + self._options.poll_timeout, 0
@@ -120,7 +120,7 @@ class RangeFetcher:
                     f"in {self._options.poll_timeout:g} s (kafkaConsumer.pollTimeoutMs): {problem}"
                 )
             failures += 1
-            await asyncio.sleep(min(self._cluster.backoff(failures), max(give_up - clock(), 0)))
+            await asyncio.sleep(min(self._cluster.backoff.delay(failures), max(give_up - clock(), 0)))
         return None
 
     async def _fetch_once(self, timeout: float) -> list[RecordBatch | Run]:
@@ -147,7 +147,7 @@ class RangeFetcher:
             return []
         if data.error_code:
             current = data.current_leader
-            self._cluster.update_leader(
+            self._cluster.metadata.update_leader(
                 offsets.topic, offsets.partition, current.leader_id, current.leader_epoch, response.node_endpoints
             )
             asked = self._cluster.asked(FetchRequest, offsets.topic)

@@ -67,7 +67,7 @@ async def request_leaders(
             return responses
         if not retries or (isinstance(failure, BrokerError) and not failure.retriable):
             raise failure
-        cluster.invalidate(str(failure))
+        cluster.metadata.invalidate(str(failure))
         retries -= 1
         await asyncio.sleep(options.offset_retry_interval)
 

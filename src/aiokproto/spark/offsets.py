@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aiokproto.errors import ConfigurationError, KafkaError
-from aiokproto.spark.options_values import INT64_MAX, check_topic, shorten
+from aiokproto.spark.option_table import INT64_MAX, check_topic, shorten
 from aiokproto.types import TopicPartition
 
 EARLIEST = -2

@@ -1,49 +1,33 @@
-"""The options of the data source, with the names of Spark's own Kafka connector. Pure, but for a warning.
+"""The options of reading, of batches and of streams, with the names of Spark's own Kafka connector. Pure.
 
-Names are case-insensitive. Options of the client have the prefix ``kafka.`` and the names of the Java client, such as
-``kafka.request.timeout.ms``; this module maps them to ``request_timeout_ms``. Each option of the connector and of the
-Java client is on one of three lists: honoured (in this module), accepted without effect, or refused (both in
-:mod:`aiokproto.spark.options_unused`).
+Each option of the connector and of the Java clients is honoured, accepted without effect, or refused; any other name is
+an error. :data:`READING` has them all. :mod:`aiokproto.spark.connection` has those of the client, whose names start
+with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` those of JSON and Avro.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aiokproto.cluster.exposure import exposures
-from aiokproto.config import SECURITY_PROTOCOLS, ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.records.compression import MAX_DECOMPRESSED
 from aiokproto.records.record import MAX_RECORD
-from aiokproto.spark.credentials import (
-    FUNCTIONS,
-    PROVIDERS,
-    SENSITIVE,
-    Hidden,
-    check_providers,
-    check_references,
-    checkable,
-    client_options,
-    function_name,
-    java_name,
-    provider_class,
-)
-from aiokproto.spark.credentials import providers as provider_names
+from aiokproto.spark.connection import CLIENT, PROVIDER_OPTIONS, connection_options
+from aiokproto.spark.credentials import check_providers
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, parse_assignment, parse_offsets
-from aiokproto.spark.option_table import OptionTable, nearest
-from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
-from aiokproto.spark.options_values import (
+from aiokproto.spark.option_table import (
     INT32_MAX,
-    Reader,
+    Option,
+    OptionTable,
     boolean,
     duration,
     integer,
     names,
+    nearest,
     one_of,
     pattern,
     topic_ids,
@@ -73,100 +57,7 @@ OFFSET_OPTIONS = (
 )
 """Options that select the topics, partitions and offsets to read."""
 
-_BOOTSTRAP = "kafka.bootstrap.servers"
-# By the annotation of the client's option. Objects, such as TLS contexts, cannot be options of Spark, which are text.
-_READERS: Mapping[str, Reader] = {
-    "str": str,
-    "str | Path": str,
-    "str | Sequence[str]": str,
-    "str | SaslMechanism": str,
-    "str | HostnameMap": str,
-    "SecretSource": str,
-    "int": int,
-    "float": float,
-    "bool": boolean,
-}
-_KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
-
-
-def _security_protocol(text: str) -> str:
-    return one_of(*(protocol.lower() for protocol in SECURITY_PROTOCOLS))(text).upper()
-
-
-_OWN: Mapping[str, Reader] = {
-    **{
-        name: Hidden if name in SENSITIVE else _READERS[kind.removesuffix(" | None")]
-        for name, kind in _KINDS.items()
-        if kind.removesuffix(" | None") in _READERS and java_name(name) not in WITHOUT_EFFECT
-    },
-    "bootstrap_servers": str,
-    "security_protocol": _security_protocol,
-}
-
-_NAMES: Mapping[str, str] = {**{java_name(name): name for name in _OWN}, **FUNCTIONS}
-"""The client's own name of each of its options."""
-
-CLIENT: Mapping[str, Reader] = {
-    **{java_name(name): reader for name, reader in _OWN.items()},
-    **dict.fromkeys(FUNCTIONS, function_name),
-}
-"""Options of the client, with the parsers of their values."""
-
-PROVIDER_OPTIONS: Mapping[str, Reader] = {
-    "kafka.config.providers": provider_names,
-    **{f"kafka.config.providers.{name}.class": provider_class(name) for name in PROVIDERS},
-}
-"""Options of the configuration providers, all of which are there without them."""
-
-HONOURED: Mapping[str, Reader] = {
-    "subscribe": topics,
-    "subscribePattern": pattern,
-    "assign": partial(parse_assignment, "assign"),
-    # Their valid values differ between batch and stream: they stay text until the read is planned.
-    "startingOffsets": str.strip,
-    "endingOffsets": str.strip,
-    "startingTimestamp": integer(0, of="milliseconds since the epoch"),
-    "endingTimestamp": integer(0, of="milliseconds since the epoch"),
-    "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=()),
-    "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=()),
-    "startingOffsetsByTimestampStrategy": one_of("error", "latest"),
-    "minPartitions": integer(1, INT32_MAX),
-    "maxRecordsPerPartition": integer(1),
-    "includeHeaders": boolean,
-    "columns": names,
-    "filterPushdown": boolean,
-    "deadLetterTopic": topic_name,
-    "failOnDataLoss": boolean,
-    "maxOffsetsPerTrigger": integer(1),
-    "minOffsetsPerTrigger": integer(1),
-    "maxTriggerDelay": duration,
-    "kafkaConsumer.pollTimeoutMs": integer(1),
-    "fetchOffset.numRetries": integer(0, INT32_MAX),
-    "fetchOffset.retryIntervalMs": integer(-1),
-    "kafka.isolation.level": one_of("read_uncommitted", "read_committed"),
-    "kafka.max.partition.fetch.bytes": integer(0, INT32_MAX),
-    "kafka.fetch.max.bytes": integer(0, INT32_MAX),
-    "kafka.fetch.max.wait.ms": integer(0, INT32_MAX),
-    "kafka.fetch.min.bytes": integer(0, INT32_MAX),
-    "kafka.check.crcs": boolean,
-    "kafka.max.decompressed.bytes": integer(1),
-    "kafka.max.record.bytes": integer(1),
-    **PAYLOAD_OPTIONS,
-    **CLIENT,
-    **PROVIDER_OPTIONS,
-}
-"""All options that have an effect, with the parsers of their values. :mod:`.options_unused` has the other options."""
-
-_READING = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {TOPIC_IDS: topic_ids})
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The partitions to read: all of ``topics``, those of ``assignment``, or all topics that match ``pattern``."""
-
-    topics: tuple[str, ...] = ()
-    assignment: Mapping[str, tuple[int, ...]] | None = None
-    pattern: str | None = None
+_ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 @dataclass(frozen=True)
@@ -196,6 +87,254 @@ class FetchSettings:
     def isolation_level(self) -> int:
         """The isolation level as requests encode it."""
         return int(self.read_committed)
+
+
+_MILLISECONDS = integer(0, of="milliseconds since the epoch")
+
+_HONOURED: Mapping[str, Option] = {
+    "subscribe": Option(
+        topics, "Topics, separated by commas. One of this, ``subscribePattern`` and ``assign`` is required."
+    ),
+    "subscribePattern": Option(
+        pattern,
+        "A Python regular expression that matches a part of the topics' names: ``^flights-`` selects names with this "
+        "prefix.",
+    ),
+    "assign": Option(partial(parse_assignment, "assign"), 'Partitions, as JSON: ``{"topic": [0, 1]}``.'),
+    # Their valid values differ between batch and stream, so they stay text until the read is planned.
+    "startingOffsets": Option(
+        str.strip,
+        'Where to start: ``earliest``, or ``{"topic": {"0": 23, "1": -2}}``, where -2 is the earliest and, in a '
+        "stream, -1 the latest offset. Name every partition of the topics, and no other. A stream starts at "
+        "``latest`` by default; later its checkpoint decides.",
+        "earliest",
+    ),
+    "endingOffsets": Option(
+        str.strip, "Where a batch ends: ``latest``, or JSON, where -1 is the latest offset.", "latest"
+    ),
+    "startingTimestamp": Option(
+        _MILLISECONDS,
+        "The time (ms) of the first records, for all partitions. It takes precedence over "
+        "``startingOffsetsByTimestamp`` and ``startingOffsets``.",
+    ),
+    "endingTimestamp": Option(
+        _MILLISECONDS,
+        "The time (ms) at which a batch ends, for all partitions. It takes precedence over "
+        "``endingOffsetsByTimestamp`` and ``endingOffsets``.",
+    ),
+    "startingOffsetsByTimestamp": Option(
+        partial(parse_offsets, "startingOffsetsByTimestamp", allowed=()),
+        "As ``startingTimestamp``, with a time for each partition, as JSON. It takes precedence over "
+        "``startingOffsets``.",
+    ),
+    "endingOffsetsByTimestamp": Option(
+        partial(parse_offsets, "endingOffsetsByTimestamp", allowed=()),
+        "As ``endingTimestamp``, with a time for each partition, as JSON. It takes precedence over ``endingOffsets``.",
+    ),
+    "startingOffsetsByTimestampStrategy": Option(
+        one_of("error", "latest"),
+        "What a partition without a record at or after its starting time is: an ``error``, or read from its ``latest`` "
+        "offset on.",
+        "error",
+    ),
+    "minPartitions": Option(
+        integer(1, INT32_MAX),
+        "Long ranges are divided into about this many tasks. By default each partition is one task.",
+    ),
+    "maxRecordsPerPartition": Option(integer(1), "The most offsets in one task."),
+    "includeHeaders": Option(boolean, "Whether the result has the column ``headers``.", "false"),
+    "columns": Option(
+        names, "The columns of the result, such as ``value,offset``: others aren't created. By default there are all."
+    ),
+    "filterPushdown": Option(
+        boolean,
+        "Whether the filters of a query decide what is read. By default what ``register(spark, pushdown=…)`` says, or "
+        "``false``.",
+    ),
+    "deadLetterTopic": Option(topic_name, "The topic that malformed records are written to. Without one they aren't."),
+    "failOnDataLoss": Option(
+        boolean, "Whether records that were deleted before they were read are an error, or a warning.", "true"
+    ),
+    "maxOffsetsPerTrigger": Option(
+        integer(1),
+        "The most offsets of a stream's batch, divided among partitions in proportion to what they have. From PySpark "
+        "4.2 on.",
+    ),
+    "minOffsetsPerTrigger": Option(
+        integer(1), "A stream's batch waits for so many offsets, at most for ``maxTriggerDelay``. From PySpark 4.2 on."
+    ),
+    "maxTriggerDelay": Option(
+        duration, "How long a stream's batch waits for ``minOffsetsPerTrigger``: ``90s``, ``15m``, ``1h``.", "15m"
+    ),
+    "kafkaConsumer.pollTimeoutMs": Option(
+        integer(1), "How long a task waits for the next records of its range (ms).", "120000"
+    ),
+    "fetchOffset.numRetries": Option(integer(0, INT32_MAX), "How often a request of offsets is retried.", "3"),
+    "fetchOffset.retryIntervalMs": Option(integer(-1), "How long to wait before such a retry (ms).", "1000"),
+    "kafka.isolation.level": Option(
+        one_of("read_uncommitted", "read_committed"),
+        "``read_committed`` skips records of aborted transactions, and ends at the start of the oldest open one.",
+        "read_uncommitted",
+    ),
+    "kafka.max.partition.fetch.bytes": Option(
+        integer(0, INT32_MAX),
+        "The most bytes in a response, which only a single larger batch exceeds.",
+        str(FetchSettings.max_bytes),
+    ),
+    "kafka.fetch.max.bytes": Option(
+        integer(0, INT32_MAX),
+        "The most bytes in a response, too: the smaller one applies. By default that is "
+        "``kafka.max.partition.fetch.bytes``.",
+    ),
+    "kafka.fetch.max.wait.ms": Option(
+        integer(0, INT32_MAX),
+        "How long a broker waits for ``kafka.fetch.min.bytes`` (ms).",
+        str(FetchSettings.max_wait_ms),
+    ),
+    "kafka.fetch.min.bytes": Option(
+        integer(0, INT32_MAX), "The bytes that a broker waits for.", str(FetchSettings.min_bytes)
+    ),
+    "kafka.check.crcs": Option(boolean, "Whether the checksums of record batches are verified.", "true"),
+    "kafka.max.decompressed.bytes": Option(
+        integer(1), "The most bytes that a record batch may decompress to.", str(MAX_DECOMPRESSED)
+    ),
+    "kafka.max.record.bytes": Option(
+        integer(1), "The most bytes that one record may take, with 192 for each header.", str(MAX_RECORD)
+    ),
+    **PAYLOAD_OPTIONS,
+    **CLIENT,
+    **PROVIDER_OPTIONS,
+}
+
+_GROUP = "no consumer group is joined, and no offset committed"
+_POLL = "belongs to the poll loop of the Java client"
+_BUFFER = "the operating system chooses the sizes of socket buffers"
+_METRICS = "belongs to the metrics of the Java client"
+_REBOOTSTRAP = "the client connects to the bootstrap servers again whenever no broker responds"
+FOR_WRITING = "is for writing"
+
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(
+        (
+            "topic",
+            "kafka.acks",
+            "kafka.batch.size",
+            "kafka.buffer.memory",
+            "kafka.buffer.memory.allocation.strategy",
+            "kafka.compression.gzip.level",
+            "kafka.compression.lz4.level",
+            "kafka.compression.type",
+            "kafka.compression.zstd.level",
+            "kafka.delivery.timeout.ms",
+            "kafka.enable.idempotence",
+            "kafka.key.serializer",
+            "kafka.linger.ms",
+            "kafka.max.block.ms",
+            "kafka.max.in.flight.requests.per.connection",
+            "kafka.max.request.size",
+            "kafka.partitioner.adaptive.partitioning.enable",
+            "kafka.partitioner.availability.timeout.ms",
+            "kafka.partitioner.class",
+            "kafka.partitioner.ignore.keys",
+            "kafka.partitioner.rack.aware",
+            "kafka.transaction.timeout.ms",
+            "kafka.transaction.two.phase.commit.enable",
+            "kafka.transactional.id",
+            "kafka.value.serializer",
+        ),
+        FOR_WRITING,
+    ),
+    "path": "is the argument of load(); Kafka has topics",
+    "groupIdPrefix": _GROUP,
+    "kafka.auto.commit.interval.ms": _GROUP,
+    "kafka.group.id": _GROUP,
+    "kafka.group.instance.id": _GROUP,
+    "kafka.group.protocol": _GROUP,
+    "kafka.group.remote.assignor": _GROUP,
+    "kafka.heartbeat.interval.ms": _GROUP,
+    "kafka.internal.leave.group.on.close": _GROUP,
+    "kafka.internal.throw.on.fetch.stable.offset.unsupported": _GROUP,
+    "kafka.max.poll.interval.ms": _GROUP,
+    "kafka.partition.assignment.strategy": _GROUP,
+    "kafka.session.timeout.ms": _GROUP,
+    "kafka.share.acknowledgement.mode": _GROUP,
+    "kafka.share.acquire.mode": _GROUP,
+    "kafka.max.poll.records": _POLL,
+    "kafka.receive.buffer.bytes": _BUFFER,
+    "kafka.send.buffer.bytes": _BUFFER,
+    "kafka.auto.include.jmx.reporter": _METRICS,
+    "kafka.enable.metrics.push": _METRICS,
+    "kafka.metric.reporters": _METRICS,
+    "kafka.metrics.num.samples": _METRICS,
+    "kafka.metrics.recording.level": _METRICS,
+    "kafka.metrics.sample.window.ms": _METRICS,
+    "kafka.allow.auto.create.topics": "reading never creates a topic",
+    "kafka.client.dns.lookup": "every address of a host is tried",
+    "kafka.client.rack": "records are fetched from leaders",
+    "kafka.exclude.internal.topics": "a pattern never matches Kafka's own topics",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _REBOOTSTRAP,
+    "kafka.metadata.recovery.strategy": _REBOOTSTRAP,
+    "kafka.retries": "a request that can be retried is retried until its deadline",
+    "kafka.socket.connection.setup.timeout.max.ms": "kafka.socket.connection.setup.timeout.ms is the maximum",
+}
+"""These options are accepted so that jobs which set them keep working. No value of them would change the rows, or make
+reading less secure."""
+
+_JAVA_CLASS = "Java classes cannot be used"
+_BROKER_VALIDATES = "leave it out: brokers validate the token"
+_TICKETS = "leave it out: with kafka.sasl.kerberos.keytab the client gets tickets, and new ones before they expire"
+_PROVIDERS = "leave it out: OpenSSL does what Java has providers for"
+_RETRIEVER = "is for another login module; use the options kafka.sasl.oauthbearer.… or aiokproto.sasl.token"
+
+_REFUSED = {
+    # Spark adds this option to CREATE TABLE.
+    "provider": "Spark does not pass the options of a catalog table to a Python data source; "
+    "use CREATE TEMPORARY VIEW … USING aiokproto OPTIONS (…)",
+    "kafka.auto.offset.reset": "startingOffsets defines where to start",
+    "kafka.bootstrap.controllers": "controllers have no records; name brokers in kafka.bootstrap.servers",
+    "kafka.enable.auto.commit": "Spark, or the output, stores the offsets; they are never committed to a group",
+    "kafka.interceptor.classes": _JAVA_CLASS,
+    "kafka.key.deserializer": "keys are read as bytes; cast or decode the column",
+    "kafka.value.deserializer": "values are read as bytes; cast or decode the column",
+    "kafka.security.providers": _PROVIDERS,
+    "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
+    "kafka.sasl.login.callback.handler.class": f"{_JAVA_CLASS}: {_RETRIEVER}",
+    "kafka.sasl.login.class": _JAVA_CLASS,
+    "kafka.sasl.kerberos.kinit.cmd": _TICKETS,
+    "kafka.sasl.kerberos.min.time.before.relogin": _TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _TICKETS,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _TICKETS,
+    "kafka.sasl.oauthbearer.allow.unverified.audience": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.allow.unverified.issuer": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.expected.audience": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.expected.issuer": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.jwks.endpoint.": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.jwt.validator.class": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.scope.claim.name": _BROKER_VALIDATES,
+    "kafka.sasl.oauthbearer.sub.claim.name": _BROKER_VALIDATES,
+    "kafka.ssl.engine.factory.class": _JAVA_CLASS,
+    "kafka.ssl.keymanager.algorithm": _PROVIDERS,
+    "kafka.ssl.protocol": "use kafka.ssl.enabled.protocols",
+    "kafka.ssl.provider": _PROVIDERS,
+    "kafka.ssl.secure.random.implementation": _PROVIDERS,
+    "kafka.ssl.trustmanager.algorithm": _PROVIDERS,
+}
+"""These options are refused because, if they had no effect, the job would read other rows than its author expects, or
+read them less securely. Options of TLS and SASL that the client doesn't have are refused even if the security protocol
+uses neither: the official connector ignores them then, and its user expects a protection that doesn't exist."""
+
+READING = OptionTable(_HONOURED, _WITHOUT_EFFECT, _REFUSED, {TOPIC_IDS: topic_ids})
+"""The options of batches and streams."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The partitions to read: all of ``topics``, those of ``assignment``, or all topics that match ``pattern``."""
+
+    topics: tuple[str, ...] = ()
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True)
@@ -246,6 +385,23 @@ class ReadOptions:
         return "headers" in self.columns
 
 
+@dataclass(frozen=True)
+class StreamOptions:
+    """The options of a stream, parsed.
+
+    Attributes:
+        read: What a batch read has, too; ``starting`` is for the first batch, ``ending`` is the end of the log.
+        max_offsets: The most offsets of a batch (``maxOffsetsPerTrigger``); None for all there are.
+        min_offsets: The fewest offsets of a batch (``minOffsetsPerTrigger``); None for any.
+        max_delay: How long a batch waits for so many (``maxTriggerDelay``, 15 minutes), in seconds.
+    """
+
+    read: ReadOptions
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay: float
+
+
 def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that have an effect, by their official names, with their parsed values.
 
@@ -254,7 +410,7 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigurationError: An option is unknown or refused, or has an invalid value.
     """
-    given = _READING.parse(options)
+    given = READING.parse(options)
     check_providers(given)
     return given
 
@@ -266,12 +422,32 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
     """
     given = parse_options(options)
-    starting, ending = _starting(given), _ending(given)
+    starting, ending = _batch_start(given), _batch_end(given)
     _check_order(starting, ending)
-    return read_options(given, starting, ending)
+    return _read_options(given, starting, ending)
 
 
-def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> ReadOptions:
+def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Parse and validate the options of a stream: those of a batch, without an end, and with limits for its batches.
+
+    Raises:
+        ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
+    """
+    given = parse_options(options)
+    if ending := next((name for name in _ENDING if name in given), None):
+        raise ConfigurationError(f"{ending} is for a batch: a stream has no end")
+    least, most = given.get("minOffsetsPerTrigger"), given.get("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise ConfigurationError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
+    return StreamOptions(
+        read=_read_options(given, _stream_start(given), Bound("the end of the log", LATEST)),
+        max_offsets=most,
+        min_offsets=least,
+        max_delay=READING.value(given, "maxTriggerDelay"),
+    )
+
+
+def _read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> ReadOptions:
     """Return the options of a read within these bounds; ``given`` comes from :func:`parse_options`.
 
     Raises:
@@ -283,14 +459,14 @@ def read_options(given: Mapping[str, Any], starting: Bound, ending: Bound) -> Re
         selection=_selection(given),
         starting=starting,
         ending=ending,
-        unmatched_is_latest=given.get("startingOffsetsByTimestampStrategy") == "latest",
+        unmatched_is_latest=READING.value(given, "startingOffsetsByTimestampStrategy") == "latest",
         min_partitions=given.get("minPartitions"),
         max_records_per_partition=given.get("maxRecordsPerPartition"),
         columns=chosen_columns(given),
-        fail_on_data_loss=given.get("failOnDataLoss", True),
-        poll_timeout=given.get("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
-        offset_retries=given.get("fetchOffset.numRetries", 3),
-        offset_retry_interval=max(given.get("fetchOffset.retryIntervalMs", 1000), 0) / 1000,
+        fail_on_data_loss=READING.value(given, "failOnDataLoss"),
+        poll_timeout=READING.value(given, "kafkaConsumer.pollTimeoutMs") / 1000,
+        offset_retries=READING.value(given, "fetchOffset.numRetries"),
+        offset_retry_interval=max(READING.value(given, "fetchOffset.retryIntervalMs"), 0) / 1000,
         topic_ids=given.get(TOPIC_IDS, {}),
         payloads=payloads_of(given),
         dead_letter_topic=_dead_letter_topic(given),
@@ -337,87 +513,17 @@ def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
-    default = FetchSettings()
-    partition_bytes = given.get("kafka.max.partition.fetch.bytes", default.max_bytes)
+    partition_bytes = READING.value(given, "kafka.max.partition.fetch.bytes")
     return FetchSettings(
-        read_committed=given.get("kafka.isolation.level") == "read_committed",
-        max_wait_ms=given.get("kafka.fetch.max.wait.ms", default.max_wait_ms),
-        min_bytes=given.get("kafka.fetch.min.bytes", default.min_bytes),
+        read_committed=READING.value(given, "kafka.isolation.level") == "read_committed",
+        max_wait_ms=READING.value(given, "kafka.fetch.max.wait.ms"),
+        min_bytes=READING.value(given, "kafka.fetch.min.bytes"),
         # With 0 a broker sends one batch per response, as with 1.
         max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
-        check_crcs=given.get("kafka.check.crcs", default.check_crcs),
-        max_decompressed=given.get("kafka.max.decompressed.bytes", default.max_decompressed),
-        max_record=given.get("kafka.max.record.bytes", default.max_record),
+        check_crcs=READING.value(given, "kafka.check.crcs"),
+        max_decompressed=READING.value(given, "kafka.max.decompressed.bytes"),
+        max_record=READING.value(given, "kafka.max.record.bytes"),
     )
-
-
-def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of the client under its own names; ``given`` comes from an :class:`OptionTable`.
-
-    Raises:
-        ConfigurationError: One is missing, or contradicts another.
-    """
-    if not given.get(_BOOTSTRAP, "").strip():
-        raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
-    java = {name: option for option, name in _NAMES.items()}
-    options = {name: given[theirs] for name, theirs in java.items() if theirs in given}
-    if not options.get("client_id", "-"):
-        del options["client_id"]
-    for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
-        # In Java 0 means "immediately". The minimum of this client differs little, and does not flood the brokers.
-        if options.get(name) == 0:
-            options[name] = 1
-    for backoff in ("retry_backoff", "reconnect_backoff"):
-        # Java accepts an initial backoff above the default of the maximum: then it is the maximum, too.
-        if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
-            options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
-    # As in Java, where the login module of a JAAS configuration names none. Here it does.
-    if options.get("security_protocol", "").startswith("SASL") and "sasl_jaas_config" not in options:
-        options.setdefault("sasl_mechanism", "GSSAPI")
-    check_references(options)
-    try:
-        if (known := checkable(options)) is not None:
-            _warn_once(ClusterConfig.parse(known), java)
-    except ConfigurationError as error:
-        raise in_their_names(error, java) from None
-    return options
-
-
-_warned = set[str]()
-
-logger = logging.getLogger("aiokproto.spark")
-
-
-def client_config(connection: Mapping[str, Any]) -> ClusterConfig:
-    """Return the configuration of a client in the driver.
-
-    Args:
-        connection: Options of the client, as :func:`connection_options` returns them.
-
-    Raises:
-        ConfigurationError: One is invalid, or what it refers to does not exist, or is not allowed.
-    """
-    config = ClusterConfig.parse(client_options(connection))
-    if checkable(connection) is None:
-        _warn_once(config, {name: option for option, name in _NAMES.items()})
-    return config
-
-
-def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
-    """Warn once in the driver's process about missing protection of a connection.
-
-    The driver warns when it parses the options, or, if these have references, when it has resolved them. The clients of
-    the driver and of the tasks do not warn, because there are too many of them.
-    """
-    for text in exposures(config):
-        if text not in _warned:
-            _warned.add(text)
-            logger.warning("%s", in_their_names(ConfigurationError(text), names))
-
-
-def in_their_names(error: ConfigurationError, names: Mapping[str, str]) -> ConfigurationError:
-    """Return an error of the client with the names that its options have here."""
-    return ConfigurationError(re.sub(r"[a-z]\w+", lambda word: names.get(word[0], word[0]), str(error)))
 
 
 def _selection(given: Mapping[str, Any]) -> Selection:
@@ -429,11 +535,11 @@ def _selection(given: Mapping[str, Any]) -> Selection:
     return Selection(topics, given.get("assign"), given.get("subscribePattern"))
 
 
-def _starting(given: Mapping[str, Any]) -> Bound:
-    if found := timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
+def _batch_start(given: Mapping[str, Any]) -> Bound:
+    if found := _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
         return found
     name = "startingOffsets"
-    text = given.get(name, "earliest")
+    text = READING.value(given, name)
     if text.lower() == "earliest":
         return Bound(name, EARLIEST)
     if text.lower() == "latest":
@@ -441,11 +547,11 @@ def _starting(given: Mapping[str, Any]) -> Bound:
     return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST,), words=("earliest",)))
 
 
-def _ending(given: Mapping[str, Any]) -> Bound:
-    if found := timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp"):
+def _batch_end(given: Mapping[str, Any]) -> Bound:
+    if found := _timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp"):
         return found
     name = "endingOffsets"
-    text = given.get(name, "latest")
+    text = READING.value(given, name)
     if text.lower() == "latest":
         return Bound(name, LATEST)
     if text.lower() == "earliest":
@@ -453,7 +559,18 @@ def _ending(given: Mapping[str, Any]) -> Bound:
     return Bound(name, each=parse_offsets(name, text, allowed=(LATEST,), words=("latest",)))
 
 
-def timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
+def _stream_start(given: Mapping[str, Any]) -> Bound:
+    if found := _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
+        return found
+    name = "startingOffsets"
+    text = given.get(name, "latest")
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
+        return Bound(name, words[text.lower()])
+    return Bound(name, each=parse_offsets(name, text, allowed=(EARLIEST, LATEST), words=tuple(words)))
+
+
+def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
     """Return the bound that timestamps define, or None without any; ``given`` comes from :func:`parse_options`.
 
     As in the official connector, a timestamp for all partitions takes precedence over timestamps for each, and both
@@ -487,7 +604,7 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
     Raises:
         ConfigurationError: A column does not exist, or is named twice.
     """
-    with_headers = given.get("includeHeaders", False)
+    with_headers = READING.value(given, "includeHeaders")
     valid = COLUMNS if with_headers else COLUMNS[:-1]
     spelling = {name.lower(): name for name in valid}
     chosen = []

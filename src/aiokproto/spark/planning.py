@@ -25,9 +25,10 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, KafkaError, UnsupportedVersionError
 from aiokproto.net.features import TIMES, TRANSACTIONS
+from aiokproto.spark.connection import client_config
 from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
-from aiokproto.spark.options import ReadOptions, client_config
+from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.pushdown import Conditions
 from aiokproto.texts import counted
 from aiokproto.types import TopicPartition

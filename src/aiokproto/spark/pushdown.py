@@ -16,7 +16,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from aiokproto.spark.offsets import OffsetRange
-from aiokproto.spark.options_values import INT64_MAX
+from aiokproto.spark.option_table import INT64_MAX
 from aiokproto.types import TopicPartition
 
 Numbers = tuple[tuple[int, int], ...]

@@ -24,7 +24,8 @@ from pyspark.sql.types import (
 )
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.batch_reader import KafkaReader, PushdownReader, brief
+from aiokproto.spark.batch_reader import KafkaReader, PushdownReader
+from aiokproto.spark.entry_points import without_traceback
 from aiokproto.spark.options import ReadOptions, chosen_columns, parse_options, parse_read_options, payloads_of
 from aiokproto.spark.payloads.columns import column_type, with_schemas
 from aiokproto.spark.payloads.options import Payload
@@ -70,7 +71,7 @@ class KafkaDataSource(DataSource):
         """Return the name for ``format()``. Spark reserves ``kafka`` for its own connector."""
         return "aiokproto"
 
-    @brief
+    @without_traceback
     def schema(self) -> StructType:
         """Return the columns that the options define.
 
@@ -89,7 +90,7 @@ class KafkaDataSource(DataSource):
             [StructField(name, types[name], metadata=schemas.get(name)) for name in chosen_columns(given)]
         )
 
-    @brief
+    @without_traceback
     def reader(self, schema: StructType) -> KafkaReader:
         """Return a reader of the columns of :meth:`schema`, or of some of them if the user passed a schema.
 
@@ -102,7 +103,7 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader | FailedStreamReader:
         """Return a reader of a stream, with columns as for :meth:`reader`."""
-        from aiokproto.spark.stream.options import parse_stream_options
+        from aiokproto.spark.options import parse_stream_options
         from aiokproto.spark.stream.stream_reader import FailedStreamReader, KafkaStreamReader
 
         try:
@@ -112,7 +113,7 @@ class KafkaDataSource(DataSource):
         except ConfigurationError as error:
             return FailedStreamReader(str(error))
 
-    @brief
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter | TransactionalWriter:
         """Return a writer of a batch.
 
@@ -130,7 +131,7 @@ class KafkaDataSource(DataSource):
             return TransactionalWriter(options, options.transactions)
         return KafkaWriter(options)
 
-    @brief
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter | TransactionalStreamWriter:
         """Return a writer of the batches of a stream; in the mode "complete" each has all rows, and is appended.
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aiokproto.spark.option_table import refusal
-from aiokproto.spark.options import HONOURED
-from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT
-from aiokproto.spark.sink import options as write_options
+from aiokproto.spark.option_table import OptionTable, refusal
+from aiokproto.spark.options import READING
+from aiokproto.spark.sink.options import WRITING
 from tests.kafka.cluster import missing
 from tools.setup.project import kafka_jars
 
@@ -30,35 +29,22 @@ CONFIGURATIONS = (
 write with the same options, a producer."""
 
 
-class Lists(NamedTuple):
-    """The lists of the options for reading, or for writing."""
-
-    honoured: Collection[str]
-    without_effect: Collection[str]
-    refused: Mapping[str, str]
-
-    def with_option(self, name: str) -> list[str]:
-        """The lists that have the option."""
-        found = {
-            "honoured": name in self.honoured,
-            "without effect": name in self.without_effect,
-            "refused": refusal(name.lower(), self.refused) is not None,
-        }
-        return [title for title, has in found.items() if has]
-
-    def misplaced(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """The options that are not on exactly one list."""
-        return {name: found for name in names if len(found := self.with_option(name)) != 1}
-
-    @property
-    def spelling(self) -> dict[str, str]:
-        return {name.lower(): name for name in (*self.honoured, *self.without_effect)}
+def lists_with(name: str, table: OptionTable) -> list[str]:
+    """The lists of the table that have the option."""
+    found = {
+        "honoured": name in table.honoured,
+        "without effect": name in table.without_effect,
+        "refused": refusal(name.lower(), table.refused) is not None,
+    }
+    return [title for title, has in found.items() if has]
 
 
-READING = Lists(HONOURED, WITHOUT_EFFECT, REFUSED)
-WRITING = Lists(write_options.HONOURED, write_options.WITHOUT_EFFECT, write_options.REFUSED)
+def misplaced(names: Iterable[str], table: OptionTable) -> dict[str, list[str]]:
+    """The options that aren't on exactly one list of the table."""
+    return {name: found for name in names if len(found := lists_with(name, table)) != 1}
 
-both = pytest.mark.parametrize("lists", [READING, WRITING], ids=["reading", "writing"])
+
+both = pytest.mark.parametrize("table", [READING, WRITING], ids=["reading", "writing"])
 
 
 def configuration_names(spark: SparkSession, loader: Any) -> set[str]:
@@ -95,25 +81,25 @@ def newest_kafka(spark: SparkSession) -> Iterator[Any]:
 
 
 @both
-def test_each_option_of_the_java_clients_is_on_one_list(official: SparkSession, lists: Lists) -> None:
+def test_each_option_of_the_java_clients_is_on_one_list(official: SparkSession, table: OptionTable) -> None:
     jvm: Any = official._jvm
     names = configuration_names(official, jvm.java.lang.Thread.currentThread().getContextClassLoader())
     assert len(names) > 80
-    assert lists.misplaced(f"kafka.{name}" for name in names) == {}
+    assert misplaced((f"kafka.{name}" for name in names), table) == {}
 
 
 @both
-def test_each_option_of_the_newest_java_clients_is_on_one_list(spark: SparkSession, lists: Lists) -> None:
+def test_each_option_of_the_newest_java_clients_is_on_one_list(spark: SparkSession, table: OptionTable) -> None:
     if reason := missing():
         pytest.skip(reason)
     with newest_kafka(spark) as loader:
         names = configuration_names(spark, loader)
     assert len(names) > 100
-    assert lists.misplaced(f"kafka.{name}" for name in names) == {}
+    assert misplaced((f"kafka.{name}" for name in names), table) == {}
 
 
 @both
-def test_each_option_of_the_connector_is_on_one_list(official: SparkSession, lists: Lists) -> None:
+def test_each_option_of_the_connector_is_on_one_list(official: SparkSession, table: OptionTable) -> None:
     """Their names are constants of its provider, in lower case; its other constants are no such words."""
     jvm: Any = official._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -126,4 +112,5 @@ def test_each_option_of_the_connector_is_on_one_list(official: SparkSession, lis
             if re.fullmatch(r"[a-z]+(\.[a-z]+)?", text):
                 options.add(text)
     assert len(options) > 20
-    assert lists.misplaced(lists.spelling.get(name, name) for name in options) == {}
+    spelling = {name.lower(): name for name in (*table.honoured, *table.without_effect)}
+    assert misplaced((spelling.get(name, name) for name in options), table) == {}

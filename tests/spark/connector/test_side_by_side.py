@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from aiokproto.spark.options import HONOURED
-from aiokproto.spark.options_unused import WITHOUT_EFFECT, WRITING
+from aiokproto.spark.options import FOR_WRITING, READING
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import NOW, some_records
 
@@ -297,7 +296,11 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
 
 HARMLESS = {
     # A consumer does not look at what is a producer's.
-    **{name: "1" for name, reason in WITHOUT_EFFECT.items() if reason == WRITING and name.startswith("kafka.")},
+    **{
+        name: "1"
+        for name, reason in READING.without_effect.items()
+        if reason == FOR_WRITING and name.startswith("kafka.")
+    },
     "groupIdPrefix": "job",
     "maxOffsetsPerTrigger": "1",
     "minOffsetsPerTrigger": "1",
@@ -382,11 +385,11 @@ def test_options(official: SparkSession, kafka: Kafka, name: str) -> None:
 
 
 def test_options_without_effect(official: SparkSession, kafka: Kafka) -> None:
-    assert WITHOUT_EFFECT.keys() - HARMLESS.keys() == {"kafka.group.remote.assignor"}
-    assert HARMLESS.keys() <= WITHOUT_EFFECT.keys()
+    assert READING.without_effect.keys() - HARMLESS.keys() == {"kafka.group.remote.assignor"}
+    assert HARMLESS.keys() <= READING.without_effect.keys()
     compare(official, kafka, {"subscribe": TOPIC, **HARMLESS}, Both(LEFT))
 
 
 def test_each_option_of_the_connector_is_compared() -> None:
     compared = {name for table in (SELECTIONS, CASES) for options, _ in table.values() for name in options}
-    assert {name for name in HONOURED if not name.startswith("kafka.")} <= compared
+    assert {name for name in READING.honoured if not name.startswith("kafka.")} <= compared

@@ -263,7 +263,7 @@ async def test_no_error_shows_a_secret_that_the_registry_repeats(
 
 async def test_a_url_with_a_password_is_in_no_repr() -> None:
     given = {"value.format": "avro", "schema.registry.url": "https://etl:bread@registry"}
-    options = {name: PAYLOAD_OPTIONS[name](text) for name, text in given.items()}
+    options = {name: PAYLOAD_OPTIONS[name].parse(text) for name, text in given.items()}
     assert "bread" not in repr(parse_payloads(options, ["t"]))
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
+from aiokproto.spark.connection import CLIENT
 from aiokproto.spark.option_table import refusal
-from aiokproto.spark.options import CLIENT
-from aiokproto.spark.options import HONOURED as READING
-from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
+from aiokproto.spark.options import READING
 from aiokproto.spark.sink.options import (
+    _PRODUCER,
     BATCH_SIZE,
     BUFFER_MEMORY,
-    HONOURED,
-    REFUSED,
     STATE_TOPIC,
-    WITHOUT_EFFECT,
+    WRITING,
     TransactionOptions,
     WriteOptions,
     parse_write_options,
@@ -105,22 +104,31 @@ def test_options_that_contradict_each_other_are_named_as_the_user_writes_them() 
     )
 
 
-@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+@pytest.mark.parametrize("name", WRITING.without_effect)
 def test_options_of_reading_change_nothing(name: str) -> None:
     assert parse(**{name: "x"}) == parse()
 
 
-@pytest.mark.parametrize("name", [name for name in REFUSED if not name.endswith(".")])
+@pytest.mark.parametrize("name", [name for name in WRITING.refused if not name.endswith(".")])
 def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> None:
-    assert refused(**{name: "x"}) == f"{name} cannot be set: {REFUSED[name]}"
+    assert refused(**{name: "x"}) == f"{name} cannot be set: {WRITING.refused[name]}"
 
 
 def test_each_option_is_on_one_list_and_none_of_reading_is_unknown() -> None:
-    assert not HONOURED.keys() & set(WITHOUT_EFFECT)
-    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower(), REFUSED)]
-    known = {*HONOURED, *WITHOUT_EFFECT, *REFUSED}
-    assert {*READING, *UNUSED_READING} - known == set()
-    assert CLIENT.keys() <= HONOURED.keys()
+    accepted = [*WRITING.honoured, *WRITING.without_effect]
+    assert len(set(accepted)) == len(accepted)
+    assert not [name for name in accepted if refusal(name.lower(), WRITING.refused)]
+    known = {*accepted, *WRITING.refused}
+    assert {*READING.honoured, *READING.without_effect} - known == set()
+    assert CLIENT.keys() <= WRITING.honoured.keys()
+
+
+def test_the_table_has_the_defaults_of_the_producer() -> None:
+    """Except for the size of batches, which the sink sets itself."""
+    parameters = inspect.signature(Producer).parameters
+    for name, (own, option) in _PRODUCER.items():
+        if option.default is not None and own not in ("batch_size", "buffer_memory"):
+            assert option.parse(option.default) == parameters[own].default, name
 
 
 def test_unknown_options_and_values_are_refused() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from aiokproto.spark.options import parse_stream_options
 from aiokproto.spark.source import KafkaDataSource
-from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.stream_reader import KafkaStreamReader
 from tests.spark.killable import run_killable
 from tests.spark.session import start_session

@@ -10,9 +10,9 @@ import pytest
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.options import parse_stream_options
 from aiokproto.spark.planning import TopicChangedError, list_offsets
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
-from aiokproto.spark.stream.options import parse_stream_options
 from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.truncation import TruncationError
 from aiokproto.spark.worker import Worker
@@ -242,7 +242,7 @@ def test_a_topic_that_is_dropped_while_its_offsets_are_requested_is_an_error(
 
     async def dropped(cluster: Any, *arguments: Any) -> Any:
         offsets = await list_offsets(cluster, *arguments)
-        cluster._metadata._publish(cluster.snapshot.without([topic]))
+        cluster.metadata._publish(cluster.snapshot.without([topic]))
         return offsets
 
     monkeypatch.setattr("aiokproto.spark.stream.planner.list_offsets", dropped)

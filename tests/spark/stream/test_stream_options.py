@@ -6,7 +6,7 @@ import pytest
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST
-from aiokproto.spark.stream.options import StreamOptions, parse_stream_options
+from aiokproto.spark.options import StreamOptions, parse_stream_options
 from aiokproto.types import TopicPartition
 
 

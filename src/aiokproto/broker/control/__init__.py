@@ -3,9 +3,8 @@ release.
 
 - ``faults`` is the public API. Each method adds a ``FaultRule`` (``fault_rule``): which requests match, how often it
   applies, and a function that is called instead of serving the request. ``request_info`` is what that function and
-  predicates see.
-- ``refusals`` builds the error response of an API, for all of a request or only for one topic, partition or group of
-  it.
+  predicates see. ``fail_request`` builds an API's error response, for all of a request or only for one topic, partition
+  or group of it.
 - ``random_faults`` draws faults from a seed. ``network`` delays or stops the frames of a node.
 - ``damage`` changes the files of a log, as a bad disk or an unclean election does. ``releases`` has the API versions of
   each release.

@@ -20,6 +20,8 @@ from aiokproto.texts import counted
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from aiokproto.broker.control.faults import Faults
+
 Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
 """Request classes or ApiKeys; None for all."""
 
@@ -93,7 +95,7 @@ class FaultRule:
         act: Intercept,
         nth: int,
         times: int | None,
-        forget: Callable[[FaultRule], None],
+        faults: Faults,
     ) -> None:
         self.kind = kind
         self.count = 0
@@ -103,7 +105,7 @@ class FaultRule:
         self._times = times
         self._seen = 0
         self._taken = 0
-        self._forget = forget
+        self._faults = faults
         self._removed = False
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -149,7 +151,7 @@ class FaultRule:
 
     def remove(self) -> None:
         """Deactivate the rule. Requests that it has matched already are not affected."""
-        self._forget(self)
+        self._faults.forget(self)
         self._removed = True
         self._wake()
 

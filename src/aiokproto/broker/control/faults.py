@@ -12,10 +12,13 @@ from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.control.fault_rule import Apis, FaultRule, RequestMatcher, keys
 from aiokproto.broker.control.network import Network
 from aiokproto.broker.control.random_faults import Kind, RandomFaults
-from aiokproto.broker.control.refusals import fail_request
 from aiokproto.broker.control.request_info import Intercept, RequestInfo, Serve, TruncatedResponse
 from aiokproto.broker.request_context import CloseConnection
-from aiokproto.codec.entities import ANY_ENTITY, Entity
+from aiokproto.codec.entities import ANY_ENTITY, Entity, merge, split
+from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response
 from aiokproto.config.values import function, integer, number, positive, text
 from aiokproto.error_codes import ErrorCode
@@ -24,6 +27,38 @@ from aiokproto.texts import repr_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+_NEW_SESSION = 0
+
+
+async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serve: Serve) -> Response | None:
+    """Return the response to a request whose part about ``entity`` fails with ``error``."""
+    request = info.request
+    if isinstance(request, MetadataRequest):
+        request = info.expanded
+    if isinstance(request, FetchRequest) and entity != ANY_ENTITY and request.session_id != _NEW_SESSION:
+        # An incremental Fetch names only some partitions: the error makes the client send a full one.
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    rest, hit = split(request, entity, info.name_of)
+    if isinstance(request, MetadataRequest) and rest is None:
+        # A Metadata response must list the brokers even if all its topics fail.
+        rest = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    response = refuse(hit, info.version, error) if hit is not None else None
+    if response is None and hit is not None:
+        raise CloseConnection(f"{info.api} v{info.version} failed with {error.name} (fault injection)")
+    if rest is None:
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            raise CloseConnection(f"Produce with acks=0 failed with {error.name} (fault injection)")
+        return response
+    if isinstance(rest, FetchRequest):
+        # The error must be returned now, not after the other partitions have waited for records.
+        rest.max_wait_ms = 0
+    served = await serve(rest)
+    if served is None or response is None:
+        return served
+    merge(served, [response], info.name_of)
+    return served
 
 
 class Fault(NamedTuple):
@@ -298,6 +333,12 @@ class Faults:
         """Whether there are no rules."""
         return not self._rules
 
+    # ---- called by a rule
+
+    def forget(self, rule: FaultRule) -> None:
+        """Stop applying a rule; see :meth:`FaultRule.remove`."""
+        self._rules = tuple(other for other in self._rules if other is not rule)
+
     # ---- inside
 
     def _check_node(self, name: str, node: int) -> None:
@@ -316,12 +357,9 @@ class Faults:
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
         place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when"))
-        rule = FaultRule(kind, place, act, nth, times, self._forget)
+        rule = FaultRule(kind, place, act, nth, times, self)
         self._rules = (*self._rules, rule)
         return rule
-
-    def _forget(self, rule: FaultRule) -> None:
-        self._rules = tuple(each for each in self._rules if each is not rule)
 
     async def _step(self, rule: FaultRule, info: RequestInfo, serve: Serve, request: Request[Any]) -> Response | None:
         info = info.with_request(request)

@@ -52,7 +52,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.required import BROKERS_ONLY, Required
+from aiokproto.broker.security.authorization import BROKERS_ONLY, Required
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import NEVER, Request, Response, Versions

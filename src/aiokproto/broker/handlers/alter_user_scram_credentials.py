@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.security.credentials import Deletion, Upsertion
-from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

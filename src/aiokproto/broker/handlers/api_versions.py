@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from aiokproto.broker.metadata import features
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

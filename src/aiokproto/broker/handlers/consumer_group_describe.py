@@ -10,7 +10,7 @@ from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.handlers.group_requests import check_consumer_protocol, describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,

@@ -15,9 +15,9 @@ from aiokproto.broker.security.acls import (
     ResourceType,
     check_host,
 )
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.security.authorizer import MAX_ACLS
 from aiokproto.broker.security.principal import parse_principal
-from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

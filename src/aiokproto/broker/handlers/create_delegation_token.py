@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.security.principal import Principal
-from aiokproto.broker.security.required import Required
 from aiokproto.broker.security.tokens import DelegationToken
 from aiokproto.codec.messages.create_delegation_token import (
     CreateDelegationTokenRequest,

@@ -12,7 +12,7 @@ from aiokproto.broker.metadata.cluster_state import check_new_partitions
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiokproto.broker.handlers.describe_acls import read_filter
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Acl, Operation, ResourceType
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.security.authorizer import Authorizer
-from aiokproto.broker.security.required import Required
 from aiokproto.codec.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,

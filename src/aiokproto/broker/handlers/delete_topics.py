@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from aiokproto.broker.handlers.create_acls import known
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter
 from aiokproto.codec.messages.describe_acls import (
     AclDescription,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
-from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import (
     BROKER,
     DEFAULT_CONFIG,
@@ -20,14 +19,16 @@ from aiokproto.broker.config.options import (
     PASSWORD,
     STATIC_BROKER_CONFIG,
     STRING,
+    ClusterOptions,
     ConfigOverrides,
+    NodeOptions,
     as_text,
 )
 from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.telemetry import ClientMetricsOptions
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -11,7 +11,7 @@ from aiokproto.broker.groups.classic_member import ClassicGroupState
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

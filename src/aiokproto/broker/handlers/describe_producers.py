@@ -7,7 +7,7 @@ from aiokproto.broker.log.producer_state import ProducerStateEntry, ProducerStat
 from aiokproto.broker.metadata.topics import check_topic_name
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

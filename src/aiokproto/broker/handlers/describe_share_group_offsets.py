@@ -11,7 +11,7 @@ from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.share.records import ShareGroupOffset
 from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

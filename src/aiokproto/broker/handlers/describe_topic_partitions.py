@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition, unknown_topic_error
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

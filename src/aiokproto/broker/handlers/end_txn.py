@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.transactions.transaction_metadata import EPOCH_BUMP, ProducerIdAndEpoch, fencing_code
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.error_codes import ErrorCode

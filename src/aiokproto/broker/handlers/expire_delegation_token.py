@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,

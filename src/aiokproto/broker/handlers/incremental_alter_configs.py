@@ -6,7 +6,7 @@ from aiokproto.broker.config.options import ConfigOverrides, as_text
 from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

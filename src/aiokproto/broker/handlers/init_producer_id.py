@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.transactions.transaction_metadata import (
     NO_EPOCH,
     NO_PRODUCER_ID,

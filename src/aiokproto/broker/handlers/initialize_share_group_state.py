@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,

@@ -10,7 +10,7 @@ from aiokproto.broker.groups.classic_member import JoinRequest, JoinResult
 from aiokproto.broker.groups.store import check_group_id
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

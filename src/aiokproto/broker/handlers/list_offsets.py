@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.offset_search import offset_at_time
+from aiokproto.broker.opening import offset_at_time
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

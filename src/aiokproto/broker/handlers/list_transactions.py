@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.transactions.transaction_metadata import TransactionMetadata, TransactionStatus
 from aiokproto.codec.messages.list_transactions import (
     ListTransactionsRequest,

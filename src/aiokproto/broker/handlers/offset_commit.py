@@ -10,7 +10,7 @@ from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.committed_offsets import collect_offsets, partition_ids
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

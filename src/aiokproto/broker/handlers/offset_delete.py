@@ -11,7 +11,7 @@ from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -15,7 +15,7 @@ from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.once import Once
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

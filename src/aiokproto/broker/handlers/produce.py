@@ -18,7 +18,7 @@ from aiokproto.broker.log.validation import InvalidRecords, check_records, is_qu
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.broker.yield_budget import ITEM
 from aiokproto.codec.messages.produce import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.handlers.get_telemetry_subscriptions import matched_client
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.telemetry import PushedMetrics
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.wire import ZERO_UUID

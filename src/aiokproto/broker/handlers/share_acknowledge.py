@@ -16,7 +16,7 @@ from aiokproto.broker.handlers.share_requests import (
 )
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.share.session import INITIAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
 from aiokproto.codec.messages.share_acknowledge import (
     AcknowledgementBatch,

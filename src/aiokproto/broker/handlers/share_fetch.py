@@ -27,10 +27,10 @@ from aiokproto.broker.handlers.share_requests import (
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.offset_search import offset_at_time
+from aiokproto.broker.opening import offset_at_time
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, FetchedBatch
 from aiokproto.broker.share.manager import ShareSettings
 from aiokproto.broker.share.partition import SharePartition

@@ -8,7 +8,7 @@ from aiokproto.broker.groups.share.group import ShareGroup, ShareMember
 from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.share_group_describe import (
     Assignment,
     DescribedGroup,

@@ -7,7 +7,7 @@ from aiokproto.broker.groups.share.group import ShareHeartbeat
 from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,

@@ -11,7 +11,7 @@ from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.handlers.group_requests import describe_groups, named_topics
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,

@@ -22,7 +22,7 @@ from aiokproto.broker.handlers.group_requests import check_not_blank, invalid, n
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.security.required import Required
+from aiokproto.broker.security.authorization import Required
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,

@@ -12,8 +12,7 @@ bookkeeping, but a node serves only the partitions that it leads, so clients mus
 real cluster.
 
 **Who writes what.** ``ClusterState`` is the only writer of topics, leaders and ISR; handlers call its methods. It
-reports leader changes and deletions through callbacks (``on_leader_change``, ``on_delete``), since the coordinators
-stand above it.
+reports leader changes and deletions to the ``ClusterRuntime``, which knows the coordinators.
 
 **What can never happen.** A leader epoch never decreases or repeats: every change of leader, also to none, increments
 it and is written before the next request is served. A producer id is never assigned twice: ids are reserved in blocks.

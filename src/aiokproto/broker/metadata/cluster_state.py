@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock
-from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
-from aiokproto.broker.config.options import BrokerOptions, GroupOptions, TopicOptions
+from aiokproto.broker.config.options import BrokerOptions, ClusterOptions, GroupOptions, NodeOptions, TopicOptions
 from aiokproto.broker.log import Log, LogCheckpoint, checkpoints, partition_metadata
 from aiokproto.broker.log.log import DELETED_DIRECTORY
 from aiokproto.broker.metadata.internal_topics import internal_topic_settings
@@ -26,6 +26,10 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
 from aiokproto.texts import counted
+
+if TYPE_CHECKING:
+    from aiokproto.broker.cluster_runtime import ClusterRuntime
+    from aiokproto.broker.metadata.log_manager import LogManager
 
 MAX_PARTITIONS = 10_000
 """Most new partitions of a topic, and of a CreateTopics or CreatePartitions request: each one costs memory, and a
@@ -78,9 +82,10 @@ class ClusterState:
         cluster_id: The cluster's id.
         metadata: The metadata log.
         clock: The brokers' clock.
-        on_leader_change: Called with a partition after its leader changed.
-        on_delete: Called with a topic after it was deleted.
-        on_roll: Called with a log after it rolled a new segment.
+        runtime: The running cluster, which notifies its coordinators of new leaders and deleted topics. It sets this
+            once they exist.
+        log_manager: Flushes the segments of a log that rolled a new one. None if the logs are temporary, and before
+            the cluster runs.
     """
 
     def __init__(self, root: Path, nodes: dict[int, Node], options: BrokerOptions, clock: Clock | None = None) -> None:
@@ -93,9 +98,8 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         # Kafka's ids do not begin with a dash, which command line tools would parse as an option.
         self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + current().uuid().bytes[1:]).decode().rstrip("=")
-        self.on_leader_change: Callable[[Partition], None] = lambda partition: None
-        self.on_delete: Callable[[Topic], None] = lambda topic: None
-        self.on_roll: Callable[[Log], None] = lambda log: None
+        self.runtime: ClusterRuntime | None = None
+        self.log_manager: LogManager | None = None
         self._by_id: dict[bytes, Topic] = {}
         self._next_producer_id = 0
         self._saved_producer_id = 0
@@ -343,7 +347,8 @@ class ClusterState:
             # Waiting Fetch requests find out that the topic is gone.
             partition.wake()
         # Last: the coordinators drop what they hold of a topic that no request can find any more.
-        self.on_delete(topic)
+        if self.runtime is not None:
+            self.runtime.topic_deleted(topic)
 
     def configure_topic(self, topic: Topic, configs: Mapping[str, str | None]) -> None:
         """Replace a topic's config overrides. Raises :class:`BrokerError` INVALID_CONFIG."""
@@ -496,7 +501,8 @@ class ClusterState:
 
     def _change_leader(self, partition: Partition, node_id: int) -> None:
         partition.change_leader(node_id)
-        self.on_leader_change(partition)
+        if self.runtime is not None:
+            self.runtime.leader_changed(partition)
 
     # ---- helpers
 
@@ -583,9 +589,12 @@ class ClusterState:
     def _open_log(self, topic: Topic, index: int, checkpoint: LogCheckpoint) -> Log:
         directory = partition_directory(self.root, topic.name, index)
         log = Log(directory, topic.log_config(), self.clock.wall(), checkpoint, topic.topic_id)
-        # Looked up at each call: the cluster sets on_roll after the first logs are open.
-        log.on_roll = lambda log: self.on_roll(log)
+        log.on_roll = self._segment_rolled
         return log
+
+    def _segment_rolled(self, log: Log) -> None:
+        if self.log_manager is not None:
+            self.log_manager.flush_behind(log)
 
     def checkpoint(self) -> None:
         """Write the checkpoint files: start offset, recovery point and cleaner offset of every log."""

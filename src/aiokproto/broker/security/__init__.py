@@ -7,9 +7,9 @@ the file of :mod:`security_state`.
 - **Authentication.** ``sasl`` is the state machine of one connection. It drives a ``sasl_server`` mechanism: ``plain``,
   ``scram``, ``oauthbearer`` or ``aws_msk_iam``. ``jwt`` validates signed tokens by the keys that ``jwks`` loads.
   ``credentials`` are the SCRAM credentials, ``tokens`` the delegation tokens (KIP-48).
-- **Authorization.** ``acls`` and ``authorizer`` decide as Kafka's ``StandardAuthorizer`` does. ``required`` is
-  what the handlers declare the operations with that their API needs, and ``authorization`` splits a request into the
-  permitted part and refusals for the rest.
+- **Authorization.** ``acls`` and ``authorizer`` decide as Kafka's ``StandardAuthorizer`` does. Handlers
+  declare with ``Required`` which operations their API needs, and ``authorization`` splits a request into the permitted
+  part and refusals for the rest.
 - ``session`` is what a node knows of one connection; ``security_state`` is what all nodes share.
 
 **Who writes what.** ``SecurityState`` is the only writer of ACLs, credentials, tokens and quotas. Each change rewrites

@@ -6,13 +6,50 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.required import Required
 from aiokproto.codec.entities import Entity, NameOf, dividing, entities, listings
 from aiokproto.codec.refusal import refusing
-from aiokproto.codec.schema import Request, Response, Role
+from aiokproto.codec.schema import Request, Response, Role, Versions
 from aiokproto.codec.steps import Steps
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+
+
+class Required(NamedTuple):
+    """An operation that a client needs on the resources that its request is about.
+
+    Without it, the parts of the request that name such a resource are refused, wherever in the request they are; for
+    the cluster and a transactional id that is all of it.
+
+    Attributes:
+        operation: The operation.
+        resource_type: The type of the resources.
+        versions: The versions of the request that need it.
+        unless: An operation on the cluster that is enough instead.
+        together: Whether one resource without it refuses the parts that name others, too.
+        otherwise: What the handler does without it, if Kafka's response is not that of refused parts: the handler
+            checks it. Empty if it is checked before the handler is called.
+    """
+
+    operation: Operation
+    resource_type: ResourceType
+    versions: Versions = Versions.parse("0+")
+    unless: Operation | None = None
+    together: bool = False
+    otherwise: str = ""
+
+    def __str__(self) -> str:
+        """Return it for a table: "CREATE on TOPIC, or on CLUSTER"."""
+        text = f"{self.operation.name} on {self.resource_type.name}"
+        if self.unless is not None:
+            text += f", or {'' if self.unless is self.operation else f'{self.unless.name} '}on CLUSTER"
+        if self.versions != Versions.parse("0+"):
+            text += f" (v{self.versions})"
+        return text
+
+
+BROKERS_ONLY = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
+"""For requests between nodes of the cluster, and for handlers without a declaration: forgetting it is safe."""
+
 
 IsAuthorized = Callable[[Operation, ResourceType, str], bool]
 

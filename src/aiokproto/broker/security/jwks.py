@@ -144,7 +144,7 @@ def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
         allow_http: Whether it may come by ``http`` from another machine.
 
     Raises:
-        ConfigurationError: An option is missing or invalid, or the package cryptography is missing.
+        ConfigurationError: An option is missing or invalid, or a package is missing.
     """
     url = str(options.value(_URL))
     if not url:
@@ -155,8 +155,11 @@ def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
             raise ConfigurationError(f"{expected} is missing: {_URL} is set (or set {allow} to true)")
     try:
         import cryptography  # noqa: F401
+        import jwt  # noqa: F401
     except ImportError:
-        raise ConfigurationError(f"{_URL} needs the package cryptography: pip install aiokproto[oauth]") from None
+        raise ConfigurationError(
+            f"{_URL} needs the packages cryptography and pyjwt: pip install aiokproto[oauth]"
+        ) from None
     retry = "sasl.oauthbearer.jwks.endpoint.retry.backoff"
     return Jwks(
         url,

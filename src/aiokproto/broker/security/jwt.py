@@ -7,18 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.security.jwks import Key, decoded
+from aiokproto.broker.security.jwks import Jwks, decoded
 from aiokproto.broker.security.oauthbearer import Token
 
-_ALGORITHMS = {
-    "RS256": ("RSA", 256),
-    "RS384": ("RSA", 384),
-    "RS512": ("RSA", 512),
-    "ES256": ("EC", 256),
-    "ES384": ("EC", 384),
-    "ES512": ("EC", 521),
-}
-"""The kind of key, and the size of the hash or of the curve. Not ``none``, and no algorithm with a shared key."""
+_ALGORITHMS = {"RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "ES256": "EC", "ES384": "EC", "ES512": "EC"}
+"""The kind of key. Not ``none``, and no algorithm with a shared key."""
 
 _WHITE = "".join(map(chr, range(33)))
 """What Java's ``trim()`` removes. Python's ``strip()`` removes more: two subjects of a provider would be one."""
@@ -28,13 +21,13 @@ class JwtValidator:
     """Validates tokens.
 
     Args:
-        find: Returns the key of an id; None if it is unknown.
+        keys: The keys that verify tokens.
         options: The options ``sasl.oauthbearer.*``.
         now: Returns the time in milliseconds since the epoch.
     """
 
-    def __init__(self, find: Callable[[str], Key | None], options: BrokerOptions, now: Callable[[], int]) -> None:
-        self._find = find
+    def __init__(self, keys: Jwks, options: BrokerOptions, now: Callable[[], int]) -> None:
+        self._keys = keys
         self._now = now
         prefix = "sasl.oauthbearer."
         self._skew = options.number(f"{prefix}clock.skew.seconds")
@@ -83,30 +76,23 @@ class JwtValidator:
             raise ValueError("the token is of another issuer")
 
     def _verify(self, header: dict[str, Any], data: bytes, signature: bytes) -> None:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding
-        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+        from jwt.algorithms import get_default_algorithms
+        from jwt.exceptions import InvalidKeyError
 
-        algorithm, key_id = header.get("alg"), header.get("kid")
-        if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS or "crit" in header:
+        name, key_id = header.get("alg"), header.get("kid")
+        if not isinstance(name, str) or name not in _ALGORITHMS or "crit" in header:
             raise ValueError("the token is signed in a way that is not accepted")
-        kind, bits = _ALGORITHMS[algorithm]
-        key = self._find(key_id) if isinstance(key_id, str) else None
-        if key is None or key.kind != kind:
+        key = self._keys.find(key_id) if isinstance(key_id, str) else None
+        if key is None or key.kind != _ALGORITHMS[name]:
             raise ValueError("the token is signed by an unknown key")
-        digest = {256: hashes.SHA256(), 384: hashes.SHA384()}.get(bits, hashes.SHA512())
+        algorithm = get_default_algorithms()[name]
         try:
-            if kind == "RSA":
-                key.public.verify(signature, data, padding.PKCS1v15(), digest)
-                return
-            size = (bits + 7) // 8
-            if len(signature) != 2 * size or key.public.curve.key_size != bits:
-                raise InvalidSignature
-            numbers = int.from_bytes(signature[:size], "big"), int.from_bytes(signature[size:], "big")
-            key.public.verify(encode_dss_signature(*numbers), data, ec.ECDSA(digest))
-        except InvalidSignature:
-            raise ValueError("the token's signature is wrong") from None
+            # It checks the curve of the key.
+            valid = algorithm.verify(data, algorithm.prepare_key(key.public), signature)
+        except InvalidKeyError:
+            valid = False
+        if not valid:
+            raise ValueError("the token's signature is wrong")
 
 
 def _object(part: str) -> dict[str, Any]:

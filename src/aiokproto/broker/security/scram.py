@@ -13,11 +13,15 @@ import hmac
 import re
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokproto.broker.security.plain import check_authorization_id
 from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 from aiokproto.runtime import current
+
+if TYPE_CHECKING:
+    from aiokproto.broker.security.credentials import ScramCredentials
+    from aiokproto.broker.security.tokens import DelegationTokens
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 SALT_BYTES = 16
@@ -118,25 +122,22 @@ class ScramSaslServer:
     def __init__(
         self,
         mechanism: Mechanism,
-        find: Callable[[str, Mechanism], Credential | None],
+        credentials: ScramCredentials,
+        tokens: DelegationTokens | None = None,
         nonce: Callable[[], str] = lambda: current().secrets.randbytes(24).hex(),
-        find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
-        salts: Salts | None = None,
     ) -> None:
         """Start an exchange.
 
         Args:
             mechanism: The mechanism.
-            find: Returns a user's credential, or None.
+            credentials: The credentials of users, and the salts of users that do not exist.
+            tokens: The delegation tokens; None for none.
             nonce: Returns the server's part of the nonce.
-            find_token: Returns the account of a delegation token by its id, or None.
-            salts: What users that do not exist have. Default None: their salt is another one each time.
         """
         self.authenticated_user: AuthenticatedUser | None = None
         self._mechanism = mechanism
-        self._find = find
-        self._find_token = find_token
-        self._salts = salts or Salts(current().secrets.randbytes(32))
+        self._credentials = credentials
+        self._tokens = tokens
         self._new_nonce = nonce
         self._header = ""
         self._nonce = ""
@@ -166,11 +167,11 @@ class ScramSaslServer:
 
     def _account_of(self, name: str, *, by_token: bool) -> Account:
         if by_token:
-            account = self._find_token(name, self._mechanism)
+            account = self._tokens.account(name, self._mechanism) if self._tokens is not None else None
         else:
-            known = self._find(name, self._mechanism)
+            known = self._credentials.find(name, self._mechanism)
             account = Account(known, AuthenticatedUser(name)) if known is not None else None
-        return account or Account(self._salts.no_credential(name, self._mechanism), AuthenticatedUser(name))
+        return account or Account(self._credentials.salts.no_credential(name, self._mechanism), AuthenticatedUser(name))
 
     def _final(self, text: str, account: Account) -> str:
         known = account.credential

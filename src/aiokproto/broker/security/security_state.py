@@ -6,6 +6,7 @@ changes, which are rare: in a thread, once for all that came meanwhile. Each req
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from ssl import SSLObject
 
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.log.private_files import write_private
+from aiokproto.broker.opening import OpeningThread
 from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
@@ -34,7 +37,6 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
 from aiokproto.broker.security.tokens import DelegationTokens
-from aiokproto.broker.security.write_behind import Run, WriteBehind
 from aiokproto.codec.steps import Steps
 from aiokproto.errors import BrokerError, ConfigurationError
 from aiokproto.runtime import create_task
@@ -54,7 +56,9 @@ class SecurityState:
         client_quotas: The quotas.
     """
 
-    def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock, run: Run) -> None:
+    def __init__(
+        self, root: Path, security: Security, options: BrokerOptions, clock: Clock, thread: OpeningThread
+    ) -> None:
         """Load ``security.json`` from ``root`` if it exists.
 
         Args:
@@ -62,7 +66,7 @@ class SecurityState:
             security: Protocol and secrets.
             options: The brokers' options.
             clock: The brokers' clock.
-            run: Does in a thread what writes the file.
+            thread: The thread in which the file is written.
 
         Raises:
             ConfigurationError: An option is invalid, or the file is.
@@ -73,8 +77,8 @@ class SecurityState:
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self._path = root / "security.json"
-        self._file = WriteBehind(run, self._snapshot, self._path)
-        self.tokens = DelegationTokens(options, clock.wall, self._file.changed)
+        self._file = SecurityFile(self, thread, self._path)
+        self.tokens = DelegationTokens(options, clock.wall, self._file)
         self.client_quotas = ClientQuotas()
         self.protocol = security.protocol
         self.following = config.following
@@ -176,7 +180,7 @@ class SecurityState:
 
     def _validator(self, security: Security, options: BrokerOptions) -> TokenValidator | None:
         if self._jwks is not None:
-            return JwtValidator(self._jwks.find, options, self._clock.wall)
+            return JwtValidator(self._jwks, options, self._clock.wall)
         if security.unsecured_tokens:
             return unsecured_validator(self._clock.wall)
         return security.token_validator
@@ -187,17 +191,13 @@ class SecurityState:
         known: dict[str, Callable[[], SaslServer]] = {
             # Not self.credentials: PLAIN needs the password itself, which AlterUserScramCredentials does not carry.
             "PLAIN": lambda: PlainSaslServer(security.users),
-            "SCRAM-SHA-256": lambda: self._scram(Mechanism.SCRAM_SHA_256),
-            "SCRAM-SHA-512": lambda: self._scram(Mechanism.SCRAM_SHA_512),
+            "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, self.credentials, self.tokens),
+            "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, self.credentials, self.tokens),
             "AWS_MSK_IAM": lambda: AwsMskIamSaslServer(access_keys, self._clock.wall),
         }
         if validate is not None:
             known["OAUTHBEARER"] = partial(OAuthBearerSaslServer, validate)
         return {name: known[name] for name in config.mechanisms}
-
-    def _scram(self, mechanism: Mechanism) -> ScramSaslServer:
-        known = self.credentials
-        return ScramSaslServer(mechanism, known.find, find_token=self.tokens.account, salts=known.salts)
 
     async def _save_behind(self) -> None:
         try:
@@ -205,7 +205,8 @@ class SecurityState:
         except OSError as error:
             log.warning("%s cannot be written: %s", self._path, error)
 
-    def _snapshot(self) -> Callable[[], str]:
+    def snapshot(self) -> Callable[[], str]:
+        """Return a function that makes the text of the file, in any thread, from the state as it is now."""
         acls = list(self._acls)
         secret = self.credentials.salts.secret
         credentials, quotas, tokens = self.credentials.to_json(), self.client_quotas.to_json(), self.tokens.to_json()
@@ -252,3 +253,61 @@ def _read(entry: Sequence[str]) -> Acl:
         Operation[operation],
         Permission[permission],
     )
+
+
+class SecurityFile:
+    """Writes the whole file after changes, one write at a time: what changes during one is in the next.
+
+    Who has changed something awaits :meth:`saved` before it says so.
+
+    Args:
+        state: What the file stores.
+        thread: The thread in which the file is written.
+        path: The file.
+    """
+
+    def __init__(self, state: SecurityState, thread: OpeningThread, path: Path) -> None:
+        self._state = state
+        self._thread = thread
+        self._path = path
+        self._changes = self._saved = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Note a change."""
+        self._changes += 1
+
+    async def saved(self) -> None:
+        """Return once the changes up to now are in the file. Cancelling does not end a write that has begun.
+
+        Raises:
+            OSError: It cannot be written. The next call tries it again.
+        """
+        wanted = self._changes
+        while self._saved < wanted:
+            if self._writing is None:
+                self._writing = create_task(self._write())
+                self._writing.add_done_callback(self._ended)
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        changes, text = self._changes, self._state.snapshot()
+        await self._thread.run(lambda: replace_file(self._path, text()))
+        self._saved = changes
+
+    def _ended(self, writing: asyncio.Task[None]) -> None:
+        self._writing = None
+        # Retrieved, as if it were awaited: all who do may have been cancelled.
+        if not writing.cancelled():
+            writing.exception()
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file that only its owner can read. A crash leaves the old file or the new one."""
+    # Written beside and renamed.
+    temporary = path.with_suffix(".tmp")
+    # One that a crash has left would keep the mode that it has.
+    temporary.unlink(missing_ok=True)
+    # SCRAM credentials allow offline guessing of passwords.
+    write_private(temporary, text)
+    temporary.replace(path)

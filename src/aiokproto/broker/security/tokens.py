@@ -11,7 +11,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.security.principal import Principal
@@ -20,6 +20,9 @@ from aiokproto.broker.security.scram import Account, Credential, Mechanism, cred
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
+
+if TYPE_CHECKING:
+    from aiokproto.broker.security.security_state import SecurityFile
 
 MAX_TOKENS = 10_000
 """Most tokens at a time: each costs memory, and a part of the file."""
@@ -65,19 +68,19 @@ class DelegationToken:
 class DelegationTokens:
     """All delegation tokens of a cluster."""
 
-    def __init__(self, options: BrokerOptions, now: Callable[[], int], changed: Callable[[], None]) -> None:
+    def __init__(self, options: BrokerOptions, now: Callable[[], int], file: SecurityFile) -> None:
         """Start without tokens.
 
         Args:
             options: The broker's options (``delegation.token.*``).
             now: Returns the time in milliseconds since the epoch.
-            changed: Called after each change, which is to be persisted.
+            file: The file that stores the tokens.
         """
         self._secret = str(options.value("delegation.token.secret.key")).encode()
         self._max_lifetime = options.number("delegation.token.max.lifetime.ms")
         self._renewal = options.number("delegation.token.expiry.time.ms")
         self._now = now
-        self._changed = changed
+        self._file = file
         self._tokens: dict[str, DelegationToken] = {}
         self._owned: Counter[Principal] = Counter()
         self._by_hmac: dict[bytes, str] = {}
@@ -130,7 +133,7 @@ class DelegationTokens:
         expires = min(now + self._renewal, ends)
         token = DelegationToken(str(current().uuid()), owner, requester, tuple(renewers), now, expires, ends)
         self._put(token)
-        self._changed()
+        self._file.changed()
         return token
 
     def renew(self, secret: bytes, period_ms: int, principal: Principal) -> int:
@@ -165,7 +168,7 @@ class DelegationTokens:
             self._check_alive(token)
             return self._set_expiry(token, now + period_ms)
         self._remove(token)
-        self._changed()
+        self._file.changed()
         return now
 
     def sweep(self) -> bool:
@@ -175,7 +178,7 @@ class DelegationTokens:
         for token in expired:
             self._remove(token)
         if expired:
-            self._changed()
+            self._file.changed()
         return bool(expired)
 
     def account(self, token_id: str, mechanism: Mechanism) -> Account | None:
@@ -206,7 +209,7 @@ class DelegationTokens:
     def _set_expiry(self, token: DelegationToken, expires: int) -> int:
         changed = replace(token, expires=min(expires, token.ends))
         self._put(changed)
-        self._changed()
+        self._file.changed()
         return changed.expires
 
     def _put(self, token: DelegationToken) -> None:

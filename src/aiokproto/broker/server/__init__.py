@@ -1,7 +1,7 @@
 """From sockets to handlers: Kafka's ``SocketServer`` and request handler threads, in one event loop.
 
 - ``SocketServer`` listens for one node, and has one task per connection.
-- ``TlsDoor`` takes connections that will be encrypted, so that they are counted before their handshake.
+- ``TlsAcceptor`` takes connections that will be encrypted, so that they are counted before their handshake.
 - ``ClientConnection`` (an ``asyncio.BufferedProtocol``) splits the connection's bytes into frames.
 - ``Dispatcher`` has the steps of one request, from the header to the response; its module lists them.
 - ``Listener`` has the limits: connections, frame sizes, idle time.

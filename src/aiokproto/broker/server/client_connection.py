@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from ssl import SSLContext
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokproto.codec.frames import frame_buffer
+
+if TYPE_CHECKING:
+    from aiokproto.broker.server.socket_server import SocketServer
 
 _BUFFER = 1 << 17
 """The size of the receive buffer, once it has been full: how much is read ahead of the request that is being served."""
@@ -42,16 +44,15 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport | None = None
 
-    def __init__(
-        self, accept: Callable[[ClientConnection], None] | None, accepted: tuple[socket.socket, Any] | None = None
-    ) -> None:
+    def __init__(self, server: SocketServer | None, accepted: tuple[socket.socket, Any] | None = None) -> None:
         """Start without a transport.
 
         Args:
-            accept: Called with ``connection_made``.
+            server: The server, which serves the connection from ``connection_made`` on. None with ``accepted``: the
+                server has it already.
             accepted: For TLS: the socket, with which :meth:`start_tls` makes the transport, and the client's address.
         """
-        self._accept = accept
+        self._server = server
         self._accepted = accepted
         self._buffer = bytearray(_FIRST_BUFFER)
         self._linger: asyncio.TimerHandle | None = None
@@ -179,8 +180,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._reading = False
         self.transport.pause_reading()
         asyncio.get_running_loop().call_soon(self.transport.pause_reading)
-        if self._accept is not None:
-            self._accept(self)
+        if self._server is not None:
+            self._server.accept(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._rest is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ssl import SSLContext
@@ -15,7 +15,6 @@ from aiokproto.broker.request_context import CloseConnection
 from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
-from aiokproto.broker.server.request_memory import RequestMemory
 from aiokproto.runtime.timeouts import timeout
 from aiokproto.texts import counted
 
@@ -40,6 +39,49 @@ client has closed it, and the socket keeps its file descriptor."""
 
 SMALL_LOGIN = 1 << 16
 """Longest frame in bytes that needs none of it: logins do not wait for those who announce more than they send."""
+
+
+class RequestMemory:
+    """A budget of bytes, for which connections wait in order.
+
+    As in Kafka's ``SimpleMemoryPool``, a request is received while any of it is left, and may take more than that: one
+    that is larger than the budget must not wait for ever.
+
+    Args:
+        limit: In bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def acquire(self, size: int) -> None:
+        """Take so many bytes, once any are left. Cancelling gives up the place."""
+        if self._waiting or self._used >= self._limit:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                # Its turn had come, and is the next one's now.
+                self._begin_next()
+                raise
+        self._used += size
+        self._begin_next()
+
+    def release(self, size: int) -> None:
+        """Give back what was taken."""
+        self._used -= size
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        # One only: it takes its bytes before another one may look.
+        while self._waiting and self._used < self._limit:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
 
 class Listener:

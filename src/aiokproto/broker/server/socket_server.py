@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import socket
 from typing import Any
 
 from aiokproto.broker.control.network import Network
@@ -12,10 +15,121 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
-from aiokproto.broker.server.refusal_log import RefusalLog
-from aiokproto.broker.server.reserved_port import ReservedPort
-from aiokproto.broker.server.tls_door import TlsDoor
 from aiokproto.runtime import create_task
+from aiokproto.security.shown import shown
+from aiokproto.texts import counted
+
+MAX_LOGGED = 10
+WINDOW = 10.0
+"""At most so many lines in so many seconds: everyone can cause them, also without a login."""
+
+_LONGEST = 500
+"""Longest text of a line, in characters: it can have what the client has sent."""
+
+log = logging.getLogger("aiokproto.broker")
+
+
+class RefusalLog:
+    """Logs which connections a node closes, and why; what is left out is counted, and the number logged.
+
+    Args:
+        node_id: The node.
+    """
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._closed = 0
+        self._end: asyncio.TimerHandle | None = None
+
+    def warn(self, peer: object, why: str, bug: Exception | None = None) -> None:
+        """Log that a connection is closed; for a bug as an error, with its traceback."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().call_later(WINDOW, self.report)
+        self._closed += 1
+        if self._closed <= MAX_LOGGED:
+            level = logging.WARNING if bug is None else logging.ERROR
+            text = "broker %d closes the connection from %s: %s"
+            log.log(level, text, self._node_id, peer, shown(why, _LONGEST), exc_info=bug)
+
+    def report(self) -> None:
+        """End the window: log how many lines were left out in it."""
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if self._closed > MAX_LOGGED:
+            more = counted(self._closed - MAX_LOGGED, "more connection")
+            log.warning("broker %d closed %s within %g s", self._node_id, more, WINDOW)
+        self._closed = 0
+
+
+class ReservedPort:
+    """Reserves a port with a socket that is bound to it but does not listen: connections are refused.
+
+    Without it the operating system could give the port to another process, or to a client as the local port of its own
+    reconnect attempt: TCP then connects that socket to itself.
+    """
+
+    def __init__(self) -> None:
+        self._held: socket.socket | None = None
+
+    def hold(self, family: int, address: Any) -> None:
+        """Bind to the address of a closed server socket. If that fails the port is not reserved."""
+        # At most one socket per node.
+        self.release()
+        if family == socket.AF_UNSPEC:
+            # The simulated network never assigns a port twice.
+            return
+        held = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if os.name == "posix":
+                # Connections of the stopped node may still be in TIME_WAIT.
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # As asyncio binds its servers. Without it the port would be taken for IPv4 as well.
+            if family == socket.AF_INET6:
+                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            held.bind(address)
+        # Another process was faster. start() then fails with an error that names the address.
+        except OSError:
+            held.close()
+        else:
+            self._held = held
+
+    def take(self) -> socket.socket | None:
+        """Return the bound socket, if the port is reserved. The caller owns it from now on."""
+        held, self._held = self._held, None
+        return held
+
+    def release(self) -> None:
+        """Release the port."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
+class TlsAcceptor(asyncio.Protocol):
+    """Takes the socket out of a new connection, unread.
+
+    ``create_server(ssl=…)`` hands a connection over only after its handshake: who begins none would not be counted.
+    ``start_tls()`` is no way out: it needs a transport that has not read yet, and uvloop's cannot be stopped in time.
+    """
+
+    def __init__(self, server: SocketServer) -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made: Any = transport
+        known = made.get_extra_info("socket")
+        try:
+            # A copy: the transport closes its own.
+            copied = socket.fromfd(known.fileno(), known.family, known.type, known.proto)
+        # The process has no file descriptor left: the connection is dropped, as accept() would.
+        except OSError:
+            copied = None
+        peer = made.get_extra_info("peername")
+        made.abort()
+        if copied is not None:
+            copied.setblocking(False)
+            self._server.accept(ClientConnection(None, (copied, peer)))
 
 
 class SocketServer:
@@ -78,10 +192,11 @@ class SocketServer:
 
     def _protocol(self) -> asyncio.BaseProtocol:
         if self._listener.tls is None:
-            return ClientConnection(self._accept)
-        return TlsDoor(lambda accepted, peer: self._accept(ClientConnection(None, (accepted, peer))))
+            return ClientConnection(self)
+        return TlsAcceptor(self)
 
-    def _accept(self, client: ClientConnection) -> None:
+    def accept(self, client: ClientConnection) -> None:
+        """Serve a new connection in a task of its own."""
         # The event loop may deliver a connection that was accepted just before close().
         if self._server is None:
             client.abort()

@@ -30,7 +30,7 @@ from aiokproto.cli.codec.names import InputError, Target, ToolError, UsageError,
 from aiokproto.cli.codec.options import parser
 from aiokproto.cli.codec.record_sets import open_batches, problems, records_opened
 from aiokproto.cli.codec.reference import reference
-from aiokproto.cli.interrupts import interruptible
+from aiokproto.cli.main import interruptible
 from aiokproto.codec.json import RecordsForm, records_as_base64, records_as_size
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request
 from aiokproto.codec.schema import Message

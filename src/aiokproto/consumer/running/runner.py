@@ -167,6 +167,8 @@ class ConsumerRunner(Runner):
         if backlog is None:
             backlog = self._backlogs[cursor.partition] = Backlog(cursor.partition, cursor.version)
             self._topics.setdefault(cursor.partition.topic, TopicCounts())
+            # guard: nothing of a partition is handled while earlier calls still run
+            #     -> self._scheduler.block(backlog, False)
             self._scheduler.block(backlog, cursor.partition in self._leaving)
         return backlog
 
@@ -241,6 +243,7 @@ class ConsumerRunner(Runner):
             backlog = self._backlogs.get(cursor.partition)
             if backlog is None:
                 continue
+            # guard: records from before a seek are not handled after it
             if backlog.source != cursor.version:
                 self._forget(backlog)
             else:
@@ -253,6 +256,7 @@ class ConsumerRunner(Runner):
         backlogs = self._of(partitions)
         for backlog in backlogs:
             self._scheduler.drop(backlog)
+        # guard: the drain of a revocation is limited -> deadline
         at = min(self._loop.time() + self._plan.drain_timeout, deadline)
         self._loop.call_at(at, partial(self._cancel_running, backlogs, "the partition is revoked"))
         self._loop.call_at(at + CANCELLED_WITHIN, partial(self._abandon, backlogs))
@@ -281,6 +285,7 @@ class ConsumerRunner(Runner):
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
             # After a seek they may end: the partition is still this consumer's.
+            # guard: handlers of lost partitions are cancelled at once
             if partition not in self._assignment.cursors:
                 self._cancel_running([backlog], "the partition is not assigned any more")
         if (cursor := self._assignment.cursors.get(partition)) is not None:
@@ -316,6 +321,7 @@ class ConsumerRunner(Runner):
         for partition, cursor in list(self._assignment.cursors.items()):
             backlog = self._backlogs.get(partition)
             if backlog is not None and backlog.source == cursor.version and partition in unfinished:
+                # guard: after run() each partition continues at its first unfinished record
                 self._assignment.seek(partition, unfinished[partition])
             if cursor.full:
                 self._assignment.fill(cursor, False)

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
+from aiokproto.spark.connection import client_config
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition
-from aiokproto.spark.options import ReadOptions, client_config
+from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 from aiokproto.spark.positions import Position
 from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.credentials import Hidden
-from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, integer, one_of
+from aiokproto.spark.option_table import INT32_MAX, Option, boolean, integer, one_of
 
 COLUMNS = ("key", "value")
 CORRUPT = "_corrupt_record"
@@ -21,33 +21,61 @@ def _version(text: str) -> str:
     return text.strip().lower() if text.strip().lower() == "latest" else str(integer(1, INT32_MAX)(text))
 
 
-_OF_A_COLUMN: Mapping[str, Reader] = {
-    "format": one_of("raw", "json", "avro"),
-    "schema": str.strip,
-    "mode": one_of("permissive", "failfast", "dropmalformed"),
-    "columnNameOfCorruptRecord": str.strip,
-    "subject": str.strip,
-    "schema.version": _version,
-    "framing": one_of("confluent", "none", "single-object"),
+_COLUMN_OPTIONS: Mapping[str, Option] = {
+    "format": Option(
+        one_of("raw", "json", "avro"), "``raw``, ``json``, or ``avro``, which needs ``aiokproto[avro]``.", "raw"
+    ),
+    "schema": Option(
+        str.strip,
+        "JSON: the fields, as DDL or as the JSON of a ``StructType``; required. Avro: the reader's schema; by default "
+        "the subject's.",
+    ),
+    "mode": Option(
+        one_of("permissive", "failfast", "dropmalformed"),
+        "What becomes of a malformed record: ``permissive`` reads null, ``failfast`` fails with ``PayloadError``, "
+        "which names topic, partition and offset, and ``dropmalformed`` leaves the record out. By default "
+        "``permissive`` for JSON, ``failfast`` for Avro.",
+    ),
+    "columnNameOfCorruptRecord": Option(
+        str.strip, "JSON: this field, if the schema has it as STRING, is the text of a malformed record.", CORRUPT
+    ),
+    "subject": Option(
+        str.strip,
+        "Avro: the subject in the registry. By default ``<topic>-value`` or ``<topic>-key``; required if there are "
+        "several topics.",
+    ),
+    "schema.version": Option(_version, "Avro: the version of the subject's schema.", "latest"),
+    "framing": Option(
+        one_of("confluent", "none", "single-object"),
+        "Avro: what is before a value. ``confluent``: a byte 0 and the id of the schema; ``single-object``: C3 01 and "
+        "a fingerprint, which must be the one of the schema. By default ``confluent`` with a registry, else ``none``.",
+    ),
+}
+"""The options of one column, without its name."""
+
+_REGISTRY: Mapping[str, Option] = {
+    # It's hidden because it may have a password; such a URL is refused once its references are resolved.
+    _URL: Option(Hidden, "The URLs of the schema registry, one or more, separated by commas."),
+    "schema.registry.basic.auth.user.info": Option(Hidden, "``user:password``, for basic authentication."),
+    "schema.registry.bearer.auth.token": Option(Hidden, "A bearer token."),
+    "schema.registry.ssl.cafile": Option(
+        str, "A PEM file with the certificate authorities to trust. By default the system's are trusted."
+    ),
+    "schema.registry.ssl.certfile": Option(str, "A PEM file with a client certificate."),
+    "schema.registry.ssl.keyfile": Option(str, "A PEM file with the certificate's key."),
+    "schema.registry.request.timeout.ms": Option(
+        integer(1, INT32_MAX), "The longest time (ms) of each of four attempts.", "30000"
+    ),
+    "schema.registry.auto.register": Option(
+        boolean, "Writing: whether ``value.schema`` is registered if the subject doesn't have it.", "false"
+    ),
 }
 
-_REGISTRY: Mapping[str, Reader] = {
-    # It may have a password, with which it is refused once its references are resolved.
-    _URL: Hidden,
-    "schema.registry.basic.auth.user.info": Hidden,
-    "schema.registry.bearer.auth.token": Hidden,
-    "schema.registry.ssl.cafile": str,
-    "schema.registry.ssl.certfile": str,
-    "schema.registry.ssl.keyfile": str,
-    "schema.registry.request.timeout.ms": integer(1, INT32_MAX),
-    "schema.registry.auto.register": boolean,
-}
-
-PAYLOAD_OPTIONS: Mapping[str, Reader] = {
-    **{f"{column}.{name}": reader for column in COLUMNS for name, reader in _OF_A_COLUMN.items()},
+PAYLOAD_OPTIONS: Mapping[str, Option] = {
+    **{f"{column}.{name}": option for column in COLUMNS for name, option in _COLUMN_OPTIONS.items()},
     **_REGISTRY,
 }
-"""All of them, with the parsers of their values."""
+"""The options of all columns, and of the schema registry."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +153,14 @@ def parse_payloads(given: Mapping[str, Any], topics: Sequence[str] = ()) -> tupl
 
 
 def _parse(column: str, given: Mapping[str, Any], topics: Sequence[str]) -> Payload | None:
-    own = {name: given[f"{column}.{name}"] for name in _OF_A_COLUMN if f"{column}.{name}" in given}
+    own = {name: given[f"{column}.{name}"] for name in _COLUMN_OPTIONS if f"{column}.{name}" in given}
     kind = own.get("format", "raw")
 
     def refuse(names: Sequence[str], why: str) -> None:
         _refuse(given, [f"{column}.{name}" for name in names], why)
 
     if kind == "raw":
-        refuse(list(_OF_A_COLUMN)[1:], f"{column}.format is raw")
+        refuse(list(_COLUMN_OPTIONS)[1:], f"{column}.format is raw")
         return None
     schema = own.get("schema") or None
     if kind == "json":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from aiokproto.spark.batch_reader import brief
+from aiokproto.spark.entry_points import without_traceback
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.tasks import WriteError, write_rows
 from aiokproto.spark.worker import worker
@@ -44,7 +44,7 @@ class KafkaWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @brief
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write the rows of a task; returns once each is acknowledged."""
         return write_in_task(self._options, iterator)

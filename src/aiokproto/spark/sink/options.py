@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.producer import Producer
+from aiokproto.spark.connection import CLIENT, PROVIDER_OPTIONS, connection_options, with_option_names
 from aiokproto.spark.credentials import check_providers, checkable
-from aiokproto.spark.option_table import OptionTable
-from aiokproto.spark.options import CLIENT, PROVIDER_OPTIONS, connection_options, in_their_names
-from aiokproto.spark.options import HONOURED as READING
-from aiokproto.spark.options_unused import REFUSED as REFUSED_READING
-from aiokproto.spark.options_unused import WITHOUT_EFFECT as UNUSED_READING
-from aiokproto.spark.options_values import INT32_MAX, Reader, boolean, integer, one_of, topic_name
+from aiokproto.spark.option_table import INT32_MAX, Option, OptionTable, Parser, boolean, integer, one_of, topic_name
+from aiokproto.spark.options import FOR_WRITING, READING
 from aiokproto.spark.payloads.options import PAYLOAD_OPTIONS, Payload, parse_payloads
 from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
 from aiokproto.spark.sink.checkpoint import last_offsets, prefix_of, query_id
@@ -57,80 +54,169 @@ def _name(text: str) -> str:
 
 _integer = partial(integer, most=INT32_MAX)
 
-_PRODUCER: Mapping[str, tuple[str, Reader]] = {
-    "kafka.acks": ("acks", one_of("all", "-1", "0", "1")),
-    "kafka.batch.size": ("batch_size", _integer(0)),
-    "kafka.buffer.memory": ("buffer_memory", integer(0)),
-    "kafka.client.rack": ("client_rack", str),
-    "kafka.compression.type": ("compression_type", one_of("none", "gzip", "snappy", "lz4", "zstd")),
-    "kafka.delivery.timeout.ms": ("delivery_timeout_ms", _integer(1)),
-    "kafka.enable.idempotence": ("enable_idempotence", boolean),
-    "kafka.linger.ms": ("linger_ms", integer(0)),
-    "kafka.max.block.ms": ("max_block_ms", integer(0)),
-    "kafka.max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", _integer(1)),
-    "kafka.max.request.size": ("max_request_size", _integer(0)),
-    "kafka.partitioner.adaptive.partitioning.enable": ("partitioner_adaptive_partitioning_enable", boolean),
-    "kafka.partitioner.availability.timeout.ms": ("partitioner_availability_timeout_ms", integer(0)),
-    "kafka.partitioner.class": ("partitioner", _partitioner),
-    "kafka.partitioner.ignore.keys": ("partitioner_ignore_keys", boolean),
-    "kafka.partitioner.rack.aware": ("partitioner_rack_aware", boolean),
-}
-"""Options of the producer: its own name of each, and the parser of the value."""
 
-_LEVELS: Mapping[str, Reader] = {
-    f"kafka.compression.{codec}.level": integer(-INT32_MAX, INT32_MAX) for codec in ("gzip", "lz4", "zstd")
+class _ProducerOption(NamedTuple):
+    """An option of the producer, and the producer's own name of it."""
+
+    own: str
+    option: Option
+
+
+def _producer_option(own: str, parse: Parser, meaning: str, default: str | None = None) -> _ProducerOption:
+    return _ProducerOption(own, Option(parse, meaning, default))
+
+
+_AS_IN_JAVA = "As in Java."
+
+_PRODUCER: Mapping[str, _ProducerOption] = {
+    "kafka.acks": _producer_option(
+        "acks",
+        one_of("all", "-1", "0", "1"),
+        "The acknowledgements that a batch needs: ``all``, ``1``, or ``0``, with which failures aren't seen.",
+        "all",
+    ),
+    "kafka.batch.size": _producer_option(
+        "batch_size", _integer(0), "The size (bytes) at which a batch is sent. In Java it is 16 KiB.", str(BATCH_SIZE)
+    ),
+    "kafka.buffer.memory": _producer_option(
+        "buffer_memory", integer(0), "The most bytes of records that wait for brokers.", str(BUFFER_MEMORY)
+    ),
+    "kafka.client.rack": _producer_option("client_rack", str, "The rack, for ``kafka.partitioner.rack.aware``."),
+    "kafka.compression.type": _producer_option(
+        "compression_type",
+        one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        "``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``.",
+        "none",
+    ),
+    "kafka.delivery.timeout.ms": _producer_option(
+        "delivery_timeout_ms",
+        _integer(1),
+        "How long (ms) a row may take until it is acknowledged, with all retries.",
+        "120000",
+    ),
+    "kafka.enable.idempotence": _producer_option(
+        "enable_idempotence",
+        boolean,
+        "Whether retries neither repeat nor reorder records. By default ``true``, if ``kafka.acks`` and "
+        "``kafka.max.in.flight.requests.per.connection`` allow it.",
+    ),
+    "kafka.linger.ms": _producer_option("linger_ms", integer(0), "How long (ms) a batch waits for more rows.", "5"),
+    "kafka.max.block.ms": _producer_option(
+        "max_block_ms", integer(0), "How long (ms) a row waits for its topic's metadata and for free memory.", "60000"
+    ),
+    "kafka.max.in.flight.requests.per.connection": _producer_option(
+        "max_in_flight_requests_per_connection", _integer(1), "The most requests that one broker has at a time.", "5"
+    ),
+    "kafka.max.request.size": _producer_option(
+        "max_request_size", _integer(0), "The most bytes of one record.", str(1 << 20)
+    ),
+    "kafka.partitioner.adaptive.partitioning.enable": _producer_option(
+        "partitioner_adaptive_partitioning_enable", boolean, _AS_IN_JAVA, "true"
+    ),
+    "kafka.partitioner.availability.timeout.ms": _producer_option(
+        "partitioner_availability_timeout_ms", integer(0), _AS_IN_JAVA, "0"
+    ),
+    "kafka.partitioner.class": _producer_option(
+        "partitioner",
+        _partitioner,
+        "Java's ``RoundRobinPartitioner`` only. In place of others, compute the column ``partition``.",
+    ),
+    "kafka.partitioner.ignore.keys": _producer_option("partitioner_ignore_keys", boolean, _AS_IN_JAVA, "false"),
+    "kafka.partitioner.rack.aware": _producer_option("partitioner_rack_aware", boolean, _AS_IN_JAVA, "false"),
+}
+"""Options of the producer."""
+
+_LEVELS: Mapping[str, Option] = {
+    f"kafka.compression.{codec}.level": Option(
+        integer(-INT32_MAX, INT32_MAX), f"The level of ``{codec}``, if it is the codec. By default the codec's own."
+    )
+    for codec in ("gzip", "lz4", "zstd")
 }
 
-_EXACTLY_ONCE: Mapping[str, Reader] = {
-    "transactionalIdPrefix": _name,
-    "stateTopic": topic_name,
-    "jobId": _name,
-    "jobVersion": integer(0),
-    "onTransactionLoss": one_of("fail", "rewrite", "skip"),
-    "kafka.transaction.timeout.ms": _integer(1),
-    "kafka.transaction.two.phase.commit.enable": boolean,
+_EXACTLY_ONCE: Mapping[str, Option] = {
+    "transactionalIdPrefix": Option(
+        _name,
+        "A name that stays the same when the query or job is restarted, and that no other one uses. Required for "
+        "batches. By default a stream's checkpoint names it.",
+    ),
+    "stateTopic": Option(topic_name, "The topic with the state; queries can share it.", STATE_TOPIC),
+    "jobId": Option(
+        _name,
+        "Batches only, also in ``foreachBatch``: a batch with an id that was committed writes nothing, so a job that "
+        "is repeated writes once.",
+    ),
+    "jobVersion": Option(
+        integer(0),
+        "With ``jobId``, a number that increases from batch to batch: the id then stays the same, and a version that "
+        "was committed writes nothing. An earlier one is refused.",
+    ),
+    "onTransactionLoss": Option(
+        one_of("fail", "rewrite", "skip"),
+        "What becomes of a batch whose transactions were lost: ``fail``, ``rewrite`` or ``skip``.",
+        "fail",
+    ),
+    "kafka.transaction.timeout.ms": Option(
+        _integer(1),
+        "The longest time (ms) from the first row of a batch to its commit; at most the brokers' "
+        "``transaction.max.timeout.ms``.",
+        str(TRANSACTION_TIMEOUT_MS),
+    ),
+    "kafka.transaction.two.phase.commit.enable": Option(
+        boolean,
+        "``true`` requires two-phase commit (KIP-939), ``false`` never uses it. By default it is used if brokers grant "
+        "it.",
+    ),
 }
 """Options that need ``semantics=exactly_once``."""
 
-HONOURED: Mapping[str, Reader] = {
-    "topic": topic_name,
-    "semantics": one_of("at_least_once", "exactly_once"),
+_HONOURED: Mapping[str, Option] = {
+    "topic": Option(topic_name, "The topic of all rows. Without it the column ``topic`` is required."),
+    "semantics": Option(
+        one_of("at_least_once", "exactly_once"), "``at_least_once`` or ``exactly_once``.", "at_least_once"
+    ),
     **_EXACTLY_ONCE,
-    **{name: reader for name, (_, reader) in _PRODUCER.items()},
+    **{name: entry.option for name, entry in _PRODUCER.items()},
     **_LEVELS,
     **PAYLOAD_OPTIONS,
     **CLIENT,
     **PROVIDER_OPTIONS,
 }
-"""All options that have an effect, with the parsers of their values."""
 
 _TRANSACTIONAL_ID = "each task has its own; with semantics=exactly_once they begin with transactionalIdPrefix"
 _SERIALIZER = "keys and values are written as the columns have them"
 
-REFUSED = {
-    **{
-        name: reason
-        for name, reason in REFUSED_READING.items()
-        # These say what is read, and how: refused there, without effect here.
-        if name not in ("kafka.auto.offset.reset", "kafka.enable.auto.commit") and not name.endswith("deserializer")
-    },
+# Reading refuses these because they say what is read, and how. Here they have no effect.
+_REFUSED_BY_READING_ALONE = (
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+)
+
+_REFUSED = {
+    **{name: reason for name, reason in READING.refused.items() if name not in _REFUSED_BY_READING_ALONE},
     "kafka.key.serializer": _SERIALIZER,
     "kafka.value.serializer": _SERIALIZER,
     "kafka.transactional.id": _TRANSACTIONAL_ID,
 }
-"""Options that are refused, and why."""
 
-WITHOUT_EFFECT = (
-    "queryName",
-    *(
-        name
-        for name in (*READING, *UNUSED_READING, *REFUSED_READING)
-        if name not in HONOURED and name not in REFUSED and not (name == "topic" or name.endswith("."))
-    ),
-)
-"""Options that are accepted without effect: those of reading, and those that Spark itself reads."""
+_FOR_READING = "is for reading"
 
-_TABLE = OptionTable(HONOURED, WITHOUT_EFFECT, REFUSED, {CHECKPOINT: str})
+_WITHOUT_EFFECT = {
+    "queryName": "Spark itself reads it",
+    "kafka.buffer.memory.allocation.strategy": "belongs to the memory of the Java producer",
+    **{
+        name: reason
+        for name, reason in {
+            **dict.fromkeys((*READING.honoured, *_REFUSED_BY_READING_ALONE), _FOR_READING),
+            **READING.without_effect,
+        }.items()
+        if name not in _HONOURED and name not in _REFUSED and reason != FOR_WRITING
+    },
+}
+
+WRITING = OptionTable(_HONOURED, _WITHOUT_EFFECT, _REFUSED, {CHECKPOINT: str})
+"""The options of writing, of batches and of streams."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +269,10 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
     """
-    given = _TABLE.parse(options)
+    given = WRITING.parse(options)
     check_providers(given)
     producer: dict[str, Any] = {"batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
-    producer |= {ours: given[name] for name, (ours, _) in _PRODUCER.items() if name in given}
+    producer |= {entry.own: given[name] for name, entry in _PRODUCER.items() if name in given}
     # In Java 0 means one record in a batch, which is what the smallest batch has here.
     producer["batch_size"] = max(producer["batch_size"], 1)
     connection = connection_options(given)
@@ -198,9 +284,9 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
         if (known := checkable(producer)) is not None:
             Producer(**known, transactional_id=None if transactions is None else transactions.prefix)
     except ConfigurationError as error:
-        names = {ours: name for name, (ours, _) in _PRODUCER.items()}
+        names = {entry.own: name for name, entry in _PRODUCER.items()}
         names["compression_level"] = f"kafka.compression.{given.get('kafka.compression.type')}.level"
-        raise in_their_names(error, names) from None
+        raise with_option_names(error, names) from None
     topic = given.get("topic")
     return WriteOptions(producer, topic, parse_payloads(given, () if topic is None else (topic,)), transactions)
 
@@ -228,10 +314,10 @@ def _transactions(
     return TransactionOptions(
         connection=connection,
         prefix=prefix,
-        state_topic=given.get("stateTopic", STATE_TOPIC),
-        timeout_ms=given.get("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        state_topic=WRITING.value(given, "stateTopic"),
+        timeout_ms=WRITING.value(given, "kafka.transaction.timeout.ms"),
         two_phase=given.get("kafka.transaction.two.phase.commit.enable"),
-        on_loss=given.get("onTransactionLoss", "fail"),
+        on_loss=WRITING.value(given, "onTransactionLoss"),
         run=query or given.get("jobId"),
         job_version=given.get("jobVersion"),
         offsets=last_offsets(location) if location else None,

@@ -15,7 +15,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import WriterCommitMessage
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.batch_reader import brief
+from aiokproto.spark.entry_points import without_traceback
 from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary, write_in_task
 from aiokproto.spark.sink.options import WriteOptions
 from aiokproto.spark.sink.rows import from_rows
@@ -41,7 +41,7 @@ class KafkaStreamWriter(StreamWriter):
         self._options = options
         self._columns = columns
 
-    @brief
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write the rows of a task; returns once each is acknowledged."""
         if HAS_ARROW:

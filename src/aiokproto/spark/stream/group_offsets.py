@@ -22,7 +22,8 @@ from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
-from aiokproto.spark.options import client_config, parse_connection
+from aiokproto.spark.connection import client_config
+from aiokproto.spark.options import parse_connection
 from aiokproto.spark.stream.offsets import CheckpointError, StreamOffset, parse_offset
 from aiokproto.spark.worker import worker
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from aiokproto.errors import KafkaError
-from aiokproto.spark.options_values import INT64_MAX, shorten
+from aiokproto.spark.option_table import INT64_MAX, shorten
 from aiokproto.spark.positions import Epochs, Position, as_epochs
 from aiokproto.types import TopicPartition
 

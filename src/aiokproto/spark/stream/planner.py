@@ -18,13 +18,13 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import error_for
 from aiokproto.runtime.timeouts import deadline_at
+from aiokproto.spark.connection import client_config
 from aiokproto.spark.offsets import EARLIEST, LATEST, DataLossError, OffsetRange, resolve, split
-from aiokproto.spark.options import client_config
+from aiokproto.spark.options import StreamOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, list_offsets, request_logs
 from aiokproto.spark.positions import Epochs
 from aiokproto.spark.stream.limits import Patience, divide
 from aiokproto.spark.stream.offsets import StreamOffset
-from aiokproto.spark.stream.options import StreamOptions
 from aiokproto.spark.truncation import TruncationError, describe, find_divergences, request_epochs
 from aiokproto.types import TopicPartition
 
@@ -199,12 +199,12 @@ class StreamPlanner:
             and self._differs(topic.name, topic)
         ]
         if changed:
-            self._cluster.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
+            self._cluster.metadata.invalidate(f"topics of a stream have changed: {', '.join(changed)}", changed)
             timeout = self._cluster.config.api_timeout
             async with deadline_at(
                 _now() + timeout, lambda: f"metadata of {', '.join(changed)}: none in {timeout:g} s"
             ):
-                await self._cluster.wait_for_update(generation)
+                await self._cluster.metadata.wait_for_update(generation)
 
     def _differs(self, name: str, topic: MetadataResponseTopic) -> bool:
         known = self._cluster.snapshot.topics.get(name)

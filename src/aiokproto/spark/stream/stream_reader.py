@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.batch_reader import brief, read_partition
+from aiokproto.spark.entry_points import read_partition, without_traceback
+from aiokproto.spark.options import StreamOptions
 from aiokproto.spark.stream.offsets import StreamOffset, parse_offset
-from aiokproto.spark.stream.options import StreamOptions
 from aiokproto.spark.stream.planner import StreamPlanner
 from aiokproto.spark.worker import worker
 
@@ -51,12 +51,12 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
-    @brief
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:
         """Return where the query starts if it has no checkpoint."""
         return worker().start(self._planning().initial()).result().as_json()
 
-    @brief
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
         """Let the stream end where the topics end now."""
         worker().start(self._planning().fix_end()).result()
@@ -69,7 +69,7 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
             return LIMITS.ReadMinRows(self._options.min_offsets)
         return LIMITS.ReadAllAvailable()
 
-    @brief
+    @without_traceback
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Return the end of the next batch, or ``start`` if there is nothing for one."""
         planner = self._planning()
@@ -92,7 +92,7 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
         latest = {} if self._planner is None else self._planner.latest
         return StreamOffset(latest).as_json() if latest else None
 
-    @brief
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the ranges of a batch, one per task."""
         ranges = worker().start(self._planning().ranges(parse_offset(start), parse_offset(end))).result()
@@ -122,12 +122,12 @@ class FailedStreamReader(DataSourceStreamReader):
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
-    @brief
+    @without_traceback
     def initialOffset(self) -> NoReturn:
         """Raise the error: Spark calls this when a query begins."""
         raise ConfigurationError(self._problem)
 
-    @brief
+    @without_traceback
     def latestOffset(self, start: Any = None, limit: Any = None) -> NoReturn:
         """Raise the error: Spark calls this when a query continues."""
         raise ConfigurationError(self._problem)

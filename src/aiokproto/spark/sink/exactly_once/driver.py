@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.exposure import REPORTED_ELSEWHERE
+from aiokproto.spark.connection import client_config
 from aiokproto.spark.credentials import client_options
-from aiokproto.spark.options import client_config
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
 from aiokproto.spark.sink.exactly_once.protocol import OnLoss
 from aiokproto.spark.sink.exactly_once.state_topic import StateTopic

@@ -184,7 +184,7 @@ class StateTopic:
             attempt = 0
             while not await self._is_known():
                 attempt += 1
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     async def _is_known(self) -> bool:
         try:
@@ -319,8 +319,8 @@ class StateTopic:
                 if classify(failure, situation) not in RETRIED:
                     raise failure
                 attempt += 1
-                self._cluster.invalidate(str(failure))
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                self._cluster.metadata.invalidate(str(failure))
+                await asyncio.sleep(self._cluster.backoff.delay(attempt))
 
     async def _attempt(self, request: ProduceRequest) -> KafkaError | int:
         context = f"writing to stateTopic={self._topic}"

@@ -97,7 +97,7 @@ class Transactions:
         async with deadline_at(at, lambda: f"DescribeTransactions of {names[0]!r} and others: {failure}"):
             while left := [name for name in names if name not in found]:
                 if attempt:
-                    await asyncio.sleep(self._cluster.backoff(attempt))
+                    await asyncio.sleep(self._cluster.backoff.delay(attempt))
                 attempt += 1
                 response = await self._cluster.request(DescribeTransactionsRequest(transactional_ids=left))
                 for state in response.transaction_states:

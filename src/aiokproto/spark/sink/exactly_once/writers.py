@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from aiokproto.errors import KafkaError
 from aiokproto.producer.handed_over import HandedOver
 from aiokproto.producer.producer_id import ProducerId
-from aiokproto.spark.batch_reader import brief
+from aiokproto.spark.entry_points import without_traceback
 from aiokproto.spark.sink.batch_writer import WrittenRows, logger, summary
 from aiokproto.spark.sink.exactly_once import driver
 from aiokproto.spark.sink.exactly_once.coordinator import Coordinator
@@ -160,13 +160,13 @@ class TransactionalWriter(_Planned, DataSourceArrowWriter):
         self._run = self._job
         self._number = transactions.job_version or 0
 
-    @brief
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
         """Write the rows of a task, in a transaction that is left open."""
         assert self._plan is not None, "pickled with a plan"
         return _write(self._options, self._plan, self._job, self._number, iterator)
 
-    @brief
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks."""
         # Without a name no later job can ask for it.
@@ -190,7 +190,7 @@ class TransactionalStreamWriter(_Planned, StreamWriter):
         self._plan: Plan | None = None
         self._run = transactions.run
 
-    @brief
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTransaction:
         """Write the rows of a task, in a transaction that is left open."""
         assert self._plan is not None, "pickled with a plan"
@@ -203,7 +203,7 @@ class TransactionalStreamWriter(_Planned, StreamWriter):
             iterator = from_rows(cast("Iterator[tuple[Any, ...]]", iterator), self._columns)
         return _write(self._options, self._plan, run, int(number), iterator)
 
-    @brief
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the transactions of all tasks."""
         _commit(self._transactions, messages, batchId, forget=False)

@@ -1,4 +1,4 @@
-"""The seam: which twins exist, the switch that turns them off, and compiled modules that cannot be loaded."""
+"""Which compiled forms exist, the switch that turns them off, and compiled modules that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from typing import Any
 import pytest
 
 from aiokproto import accelerator
-from aiokproto.accelerator import forms, twin
-from tests.accelerator.twins import not_compiled
+from aiokproto.accelerator import forms, has_compiled_form
+from tests.accelerator.forms import not_compiled
 
 SRC = Path(accelerator.__file__).parents[2]
-PLANTED = "planted_twins"
+PLANTED = "planted_forms"
 
 Module = Callable[[str, str], None]
 
 
-def marked_as_twins() -> list[tuple[str, str]]:
+def marked_names() -> list[tuple[str, str]]:
     """Return module and name of everything with the decorator, as found in the sources."""
     found: list[tuple[str, str]] = []
     for path in sorted((SRC / "aiokproto").rglob("*.py")):
         source = path.read_text()
-        if "@twin\n" in source:
+        if "@has_compiled_form\n" in source:
             module = ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
             for node in ast.walk(ast.parse(source)):
                 for decorator in getattr(node, "decorator_list", ()):
-                    if ast.unparse(decorator) == "twin":
+                    if ast.unparse(decorator) == "has_compiled_form":
                         found.append((module, getattr(node, "name", "")))
     return sorted(found)
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module]:
-    """Return a function that writes a module in place of a compiled one; the seam is on and has loaded nothing else."""
+    """Return a function that writes a module in place of a compiled one, with compiled forms on and nothing loaded."""
     monkeypatch.setattr(accelerator, "_on", True)
     monkeypatch.setattr(accelerator, "_forms", {})
     monkeypatch.setattr(accelerator, "COMPILED", ())
@@ -70,8 +70,8 @@ def answer_of(module: str) -> Callable[[], str]:
     return answer
 
 
-def test_the_seam_lists_every_twin() -> None:
-    assert accelerator.twins() == marked_as_twins()
+def test_every_compiled_form_is_listed() -> None:
+    assert accelerator.compiled_names() == marked_names()
 
 
 def to_compile() -> list[str]:
@@ -94,11 +94,11 @@ def test_every_compiled_module_is_listed() -> None:
 
 def test_every_compiled_module_stands_beside_its_pure_one() -> None:
     beside = [name for name in sorted(accelerator.COMPILED) if not name.startswith(accelerator.__name__)]
-    assert beside == sorted({"._".join(module.rsplit(".", 1)) for module, _ in marked_as_twins()})
+    assert beside == sorted({"._".join(module.rsplit(".", 1)) for module, _ in marked_names()})
 
 
-@pytest.mark.parametrize(("where", "name"), marked_as_twins())
-def test_a_module_that_names_a_compiled_twin_has_one(where: str, name: str) -> None:
+@pytest.mark.parametrize(("where", "name"), marked_names())
+def test_a_module_that_names_a_compiled_form_has_one(where: str, name: str) -> None:
     found = forms(where, name)
     assert found["pure"].__module__ == where
     if not accelerator.accelerated:
@@ -114,7 +114,7 @@ def documented(form: Any) -> dict[str, str | None]:
     return {"": form.__doc__} | {name: method.__doc__ for name, method in methods.items()}
 
 
-@pytest.mark.parametrize(("where", "name"), marked_as_twins())
+@pytest.mark.parametrize(("where", "name"), marked_names())
 def test_help_says_the_same_of_both_forms(where: str, name: str) -> None:
     found = forms(where, name)
     said = documented(found["pure"])
@@ -125,7 +125,7 @@ def test_help_says_the_same_of_both_forms(where: str, name: str) -> None:
     assert said == {"": compiled.__doc__} | {method: getattr(compiled, method).__doc__ for method in said if method}
 
 
-@pytest.mark.parametrize(("where", "name"), marked_as_twins())
+@pytest.mark.parametrize(("where", "name"), marked_names())
 def test_both_forms_have_the_same_signature(where: str, name: str) -> None:
     both = forms(where, name)
     compiled, pure = both.get("compiled"), both["pure"]
@@ -157,7 +157,7 @@ def test_the_compiled_form_replaces_the_pure_one(module: Module, tmp_path: Path)
     module("sound", "def answer(): return 'compiled'")
     (tmp_path / PLANTED / "sound.py").touch()
     answer = answer_of("sound")
-    chosen = twin(answer)
+    chosen = has_compiled_form(answer)
     assert chosen() == "compiled"
     assert forms(answer.__module__, "answer") == {"pure": answer, "compiled": chosen}
     assert (chosen.__module__, chosen.__doc__) == (answer.__module__, answer.__doc__)
@@ -170,7 +170,7 @@ def test_without_a_compiled_module_the_pure_form_stays(
     module("absent", "")
     (tmp_path / PLANTED / "_absent.py").unlink()
     answer = answer_of("absent")
-    assert twin(answer) is answer
+    assert has_compiled_form(answer) is answer
     assert not accelerator.accelerated
     assert not caplog.records
 
@@ -178,7 +178,7 @@ def test_without_a_compiled_module_the_pure_form_stays(
 def test_a_compiled_module_that_lacks_the_name_leaves_the_pure_form(module: Module) -> None:
     module("outdated", "")
     answer = answer_of("outdated")
-    assert twin(answer) is answer
+    assert has_compiled_form(answer) is answer
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_compiled_module_that_cannot_be_loaded_disables_all_and_is_logged_once
     with caplog.at_level(logging.WARNING, "aiokproto"):
         for planted in (name, name, "sound"):
             answer = answer_of(planted)
-            assert twin(answer) is answer
+            assert has_compiled_form(answer) is answer
     assert not accelerator.accelerated
     (record,) = caplog.records
     assert record.name == "aiokproto"
@@ -205,8 +205,8 @@ def test_a_compiled_module_that_cannot_be_loaded_disables_all_and_is_logged_once
     assert complaint in record.getMessage()
 
 
-def test_modules_without_a_compiled_twin() -> None:
-    with pytest.raises(LookupError, match=r"aiokproto\.types has no twin called 'Nonsense'"):
+def test_modules_without_a_compiled_form() -> None:
+    with pytest.raises(LookupError, match=r"aiokproto\.types has no compiled form of 'Nonsense'"):
         forms("aiokproto.types", "Nonsense")
 
 

@@ -1,4 +1,4 @@
-"""Both forms of something that has a compiled twin, for tests that hold for each."""
+"""Both forms of something that has a compiled form, for tests that hold for each."""
 
 from __future__ import annotations
 
