@@ -37,17 +37,17 @@ class Topics(subscriptions.Topics):
 
 
 def anything(name: str) -> bool:
-    """Permit a client to describe all topics."""
+    """The describe permission of a client that can describe all topics."""
     return bool(name)
 
 
-def partition_ids(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
+def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
     return frozenset((topic_id, index) for index in indexes)
 
 
 @dataclass
 class Client:
-    """A member from the client's point of view: the partitions that it owns, and those that it was assigned."""
+    """A member from the client's point of view: what it owns, and what it was assigned."""
 
     member_id: str
     topics: frozenset[str] = frozenset({"a"})
@@ -101,7 +101,7 @@ class Harness:
         return answer
 
     def work(self, *clients: Client) -> None:
-        """Send heartbeats that follow the assignments, until nothing changes any more."""
+        """Send heartbeats that follow the assignments until nothing changes any more."""
         for _ in range(4 + len(clients)):
             for client in clients:
                 self.heartbeat(client)
@@ -121,7 +121,7 @@ class Harness:
         return written
 
     def restart(self) -> None:
-        """Restore the group at another coordinator, from the records that this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = ConsumerGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)

@@ -1,4 +1,4 @@
-"""Kafka's command line tools, run in one Java process. Their output is reduced to lines that can be compared."""
+"""Kafka's command line tools, run in one Java process; their output is reduced to lines that can be compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SECONDS = 3 * PATIENCE
-"""The longest time that a tool may take (s)."""
+"""The longest that a tool may take."""
 
 PACKAGES = {
     "ConfigCommand": "kafka.admin",
@@ -35,15 +35,15 @@ PACKAGES = {
     "ShareGroupCommand": "org.apache.kafka.tools.consumer.group",
     "StreamsGroupCommand": "org.apache.kafka.tools.streams",
 }
-"""The classes of tools that aren't in `org.apache.kafka.tools`."""
+"""Those that are not in `org.apache.kafka.tools`."""
 
 ALONE = {"VerifiableProducer"}
-"""Tools that end their work when their process ends, and therefore need their own."""
+"""Those that end their work when their process ends, and so each need one."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a tool: its exit code, its output and its errors."""
+    """What a tool has left: its exit code, its output and its errors."""
 
     code: int
     output: str
@@ -59,10 +59,10 @@ class Tools:
 
     def __init__(self, folder: Path) -> None:
         (jar,) = tools_jars().glob("kafka-tools-[0-9]*.jar")
-        # The tools themselves must not be here, because they are loaded again for each call.
+        # The tools themselves are loaded anew for each call, and so must not be here.
         libraries = [path for path in sorted(tools_jars().glob("*.jar")) if path != jar]
         classes = compiled(Path(__file__).parent / "third_party" / "tools", libraries)
-        # Optimized compilation wouldn't pay off for many short runs.
+        # For many short runs: optimized compilation would not pay off.
         self._java = [str(find_java()), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
         self._libraries = os.pathsep.join(map(str, (classes, *libraries)))
         self._jar = str(jar)
@@ -81,11 +81,11 @@ class Tools:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the input of the process, which then ends."""
+        """At the end of its input the process ends."""
         self._process.communicate(timeout=SECONDS)
 
     def call(self, tool: str, *arguments: str, typed: str = "") -> Written:
-        """Run a tool with the input ``typed``. If it takes too long it is killed, together with all later ones."""
+        """Run a tool; ``typed`` is its input. One that takes too long is killed, and all after it with it."""
         name = f"{PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
         if tool in ALONE:
             command = [*self._java, os.pathsep.join([self._libraries, self._jar]), name, *arguments]
@@ -139,15 +139,15 @@ class Step:
 
     @property
     def looks(self) -> bool:
-        """Whether the step changes nothing."""
+        """Whether it changes nothing."""
         return self.words[0] == "GetOffsetShell" or not _LOOKS.isdisjoint(self.words)
 
     def fits(self, text: str) -> bool:
-        """Return whether the output is as expected."""
+        """Whether the output is as expected."""
         return self.expected[4:] not in text if self.expected.startswith("not ") else self.expected in text
 
     def transcript(self, written: Written, servers: str) -> list[str]:
-        """Return the line and the output, in lines that can be compared."""
+        """The line and the output, in lines that can be compared."""
         if self.fails:
             return [self.line, *sorted(set(re.findall(r"errors\.(\w+)", written.text)))]
         return [self.line, *([] if self.own else sorted(filter(None, mask(written.text, servers).splitlines())))]
@@ -174,7 +174,7 @@ Transcript = list[list[str]]
 
 
 def _nothing() -> None:
-    """Do nothing, for a cluster whose nodes apply changes at once."""
+    """For a cluster whose nodes apply changes at once."""
 
 
 def play(
@@ -188,16 +188,16 @@ def play(
 ) -> Transcript:
     """Run the steps of a script against a cluster.
 
-    ``{servers}`` and ``names`` are filled in in each step. A step without ``{servers}`` gets ``--bootstrap-server``.
+    In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``.
 
     Args:
         tools: The tools.
         servers: The cluster.
         script: The steps.
-        names: The names to fill in.
-        like: The transcript of another cluster. The nodes of this one apply changes later, so a step is repeated until
-            it writes what is expected, and a step that only reads until it writes the same.
-        settle: Called after each step that changes something. It returns when all nodes have applied the change.
+        names: What to fill in.
+        like: The transcript of another cluster. The nodes of this one apply changes later: a step is repeated until it
+            writes what is expected, and one that only reads until it writes the same.
+        settle: Called after each step that changes something; returns when all nodes have applied it.
     """
     transcript: Transcript = []
     for step in steps(script):
@@ -223,7 +223,7 @@ def play(
 
 
 _MASKS = [
-    # Each broker words its refusals differently.
+    # Words of a refusal are each broker's own.
     (r"(errors\.\w+): .*", r"\1"),
     (r"\tat .*|Caused by: .*", ""),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
@@ -240,7 +240,7 @@ _MASKS = [
 
 
 def mask(text: str, servers: str) -> str:
-    """Remove what differs between clusters: addresses, ids, times and speeds."""
+    """What is the same whichever cluster it comes from: not addresses, ids, times and speeds."""
     for number, server in enumerate(servers.split(",")):
         text = text.replace(server, f"<server {number}>").replace(server.replace(":", " "), f"<server {number}>")
     for pattern, with_what in _MASKS:

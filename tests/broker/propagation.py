@@ -21,18 +21,18 @@ from aiokproto.codec.messages.list_groups import ListGroupsRequest
 TOPIC, BROKER, GROUP = 2, 4, 32
 ANY = 1
 SET = 0
-# A topic that tools don't show, and an option of it that changes nothing.
+# A topic that tools do not show, and an option of it that changes nothing.
 TOLD_IN, OPTION = "__consumer_offsets", "retention.ms"
 
 
 async def settle(servers: str) -> None:
-    """Return when every broker has applied all earlier changes, which each applies in order.
+    """Return when every broker has applied all earlier changes: each applies them in order.
 
-    A broker may learn about one change together with earlier ones and apply those later, but not about a second one.
+    A broker may learn of one change together with earlier ones and apply those later, but not of a second one.
     """
     async with Client(bootstrap_servers=servers) as client:
         while TOLD_IN not in await client.metadata():
-            # The search for a coordinator creates its topic.
+            # Whoever looks for a coordinator brings it into being.
             await client.request(FindCoordinatorRequest(coordinator_keys=["any"]))
         for _ in range(2):
             value = str(secrets.randbelow(1 << 40))

@@ -23,8 +23,7 @@ def subtopology(
     changelogs: Sequence[str] = (),
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """Return a subtopology. ``repartitions`` have their required numbers of partitions, and ``together`` has
-    indexes."""
+    """A subtopology: ``repartitions`` with their required numbers of partitions, ``together`` as indexes."""
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),
@@ -57,7 +56,7 @@ SIMPLE = topology(subtopology())
 
 @dataclass
 class Thread:
-    """A member from the point of view of Kafka Streams: the tasks that it owns, and those that it was assigned."""
+    """A member from the point of view of Kafka Streams: what it owns, and what it was assigned."""
 
     member_id: str
     process_id: str = "p"
@@ -107,7 +106,7 @@ class Harness:
         return answer
 
     def work(self, *threads: Thread) -> None:
-        """Send heartbeats that follow the assignments, until nothing changes any more."""
+        """Send heartbeats that follow the assignments until nothing changes any more."""
         for _ in range(6 + 2 * len(threads)):
             for thread in threads:
                 self.heartbeat(thread)
@@ -127,7 +126,7 @@ class Harness:
         return written
 
     def restart(self) -> None:
-        """Restore the group at another coordinator, from the records that this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = StreamsGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)

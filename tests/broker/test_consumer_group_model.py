@@ -98,7 +98,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.harness.group.leave(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
         group = self.harness.group
         assert group.state == ("Stable" if self.clients else "Empty")
-        read = [partition for client in self.clients.values() for partition in client.owned]
+        read = [place for client in self.clients.values() for place in client.owned]
         wanted = {
             (topic_id, index)
             for member in group.members.values()
@@ -110,7 +110,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def nothing_is_at_two_members(self) -> None:
         members = self.harness.group.members.values()
-        held = [partition for member in members for partition in (*member.assigned, *member.pending_revocation)]
+        held = [place for member in members for place in (*member.assigned, *member.pending_revocation)]
         assert len(held) == len(set(held))
 
     @invariant()

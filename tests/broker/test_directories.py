@@ -1,4 +1,4 @@
-"""The directories of partitions: which topic they belong to, when they are opened, and how far they are on disk."""
+"""The directories of partitions: whose they are, when they are opened, and how far they are on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.broker.test_log import SMALL, values_from
 from tests.broker.test_log import batch as log_batch
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, records_of
 
-# The records are old, so retention would remove them.
+# The records are of long ago: retention would remove them.
 SEGMENTS = {"segment.bytes": 300, "retention.ms": -1}
 
 
@@ -44,12 +44,12 @@ def content(topic_id: bytes) -> str:
 
 
 async def test_a_directory_has_the_topic_id(tmp_path: Path) -> None:
-    """The directory has the id from the first record on, as in Kafka."""
+    """As Kafka has it, from the first record on."""
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
         assert (tmp_path / "t-0" / partition_metadata.FILE).read_text() == content(await topic_id(wire))
-    # A directory from a release that didn't write the file gets it when it is opened.
+    # A directory of a release that did not write it gets it when it is opened.
     (tmp_path / "t-0" / partition_metadata.FILE).unlink()
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 12))] == [b"v"]
@@ -57,7 +57,7 @@ async def test_a_directory_has_the_topic_id(tmp_path: Path) -> None:
 
 
 async def test_a_topic_takes_the_id_of_directories_that_are_there(tmp_path: Path) -> None:
-    """The directories belong to another Kafka, and were put there to be served."""
+    """Of another Kafka, which were put there to be served."""
     theirs = uuid4().bytes
     for index in (0, 2):
         partition_metadata.claim(tmp_path / f"t-{index}", theirs)
@@ -88,7 +88,7 @@ async def test_directories_of_other_topics_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_replaced_directory_is_refused(tmp_path: Path) -> None:
-    """After a crash it is refused at the start, which checks all logs; otherwise when the log is used."""
+    """After a crash at the start, which checks all logs; otherwise when the log is used."""
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
@@ -127,7 +127,7 @@ async def test_a_cleanly_closed_log_is_opened_when_it_is_used(tmp_path: Path) ->
             await produce(wire, "t", batch([b"%d" % number]))
         partition(broker).log.delete_before(2, NOW)
         partition(broker).log.cleaned_to = 3
-    # The broker is closed again before the log was used.
+    # Closed again before it was used.
     async with Broker(data_dir=tmp_path) as broker:
         assert partition(broker).opened is None
         unopened = partition(broker).checkpoint
@@ -189,7 +189,7 @@ def test_complete_segments_can_be_flushed_separately(tmp_path: Path) -> None:
     log.mark_flushed(3)
     assert log.recovery_point == newest, "what is on disk stays there"
     log.close_handlers()
-    # Nothing before that offset is checked any more, so a reader finds a damaged batch.
+    # Up to there nothing is checked any more: a reader finds a damaged batch.
     first = tmp_path / "t-0" / f"{0:020}.log"
     first.write_bytes(first.read_bytes()[:-1] + b"?")
     log = Log(tmp_path / "t-0", SMALL, NOW, LogCheckpoint(recovery_point=newest))
@@ -199,7 +199,7 @@ def test_complete_segments_can_be_flushed_separately(tmp_path: Path) -> None:
 
 
 async def test_segments_are_flushed_when_they_are_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are flushed in a thread, and the next segment tries again after a failure."""
+    """In a thread, and a failure is tried again with the next segment."""
     failed = False
 
     def fail(*args: object) -> NoReturn:
@@ -225,7 +225,7 @@ async def test_segments_are_flushed_when_they_are_complete(tmp_path: Path, monke
 
 
 def test_a_log_from_another_broker_is_checked_once(tmp_path: Path) -> None:
-    """The log has no snapshots of producers. After the first opening the newest segment has one."""
+    """It has no snapshots of producers; after the first opening the newest segment has one."""
     log = Log(tmp_path / "t-0", SMALL)
     for number in range(20):
         log.append(log_batch([b"%d" % number * 40], producer_id=7, producer_epoch=0, base_sequence=number), 0, NOW)

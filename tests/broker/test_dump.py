@@ -1,4 +1,4 @@
-"""Every file of a data directory, read by Kafka's own dump tool."""
+"""Every file of a data directory, read by Kafka's own tool for that."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CODECS: tuple[Literal["none", "gzip", "snappy", "lz4", "zstd"], ...] = ("none", 
 KINDS = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 DECODERS = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
 
-# Errors that the tool reports with an exit code of 0.
+# What the tool finds wrong, and says with an exit code of 0.
 COMPLAINT = re.compile(r"mismatch|out of order|isvalid: false|corrupt|exception|failed|could not|cannot", re.IGNORECASE)
-# The tool assumes -1 as the offset before a file's first record, and reports a gap there.
+# It assumes -1 as the offset before a file's first record, and reports a gap there.
 GAP = re.compile(r"  \d+ is followed by \d+")
 
 
 def transact(servers: str, commit: bool) -> None:
-    """Write records of a transaction, and the offsets of a group."""
+    """Records of a transaction, and the offsets of a group."""
     confluent: Any = pytest.importorskip("confluent_kafka")
     producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": f"commits {commit}"})
     producer.init_transactions(PATIENCE)
@@ -58,8 +58,7 @@ def read_in_group(servers: str, protocol: str) -> None:
 
 
 async def fill(directory: Path) -> None:
-    """Let the broker write everything that it can: codecs, segments, compaction, transactions, groups of both
-    protocols."""
+    """All that this broker writes: codecs, segments, compaction, transactions, groups of both protocols."""
     write(directory / "log-0")
     small = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
     async with Broker(data_dir=directory) as broker:
@@ -82,7 +81,7 @@ async def fill(directory: Path) -> None:
 
 
 def dump(tools: Tools, files: list[Path], *options: str, may_lack_offsets: bool = False) -> list[str]:
-    """Return what the tool writes about files, and check that it reports no error."""
+    """What the tool writes of files; if it is nothing to worry about."""
     written = tools.call("DumpLogSegments", *options, "--files", ",".join(map(str, files)))
     assert written.code == 0, written.text
     lines = written.text.splitlines()
@@ -125,7 +124,7 @@ def test_coordinator_records_are_dumped(tools: Tools, directory: Path, topic: st
 
 
 def test_compacted_segments(tools: Tools, directory: Path) -> None:
-    """Compacted segments lack offsets, which the tool reports."""
+    """Offsets are missing there, which the tool reports."""
     paths = [path for path in files_of(directory, ".log") if path.parent.name in ("log-0", "compacted-0")]
     lines = dump(tools, paths, "--deep-iteration", may_lack_offsets=True)
     assert any(GAP.fullmatch(line) for line in lines)

@@ -1,4 +1,4 @@
-"""Only the broker's user can open its data directory and the files in it."""
+"""Only the user of the broker can open its data directory, and what is in it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _the_usual_umask() -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Return the modes of a folder, and of everything in it."""
+    """The modes of a folder, and of all that is in it."""
     return {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
 
 
 async def work(broker: Broker) -> None:
-    """Let the broker write every kind of file: full segments, indexes, transactions, offsets, compaction."""
+    """Let the broker write every kind of file: segments that are full, indexes, transactions, offsets, compaction."""
     small: dict[str, Any] = {"segment.bytes": 200, "index.interval.bytes": 0, "cleanup.policy": "compact"}
     await broker.create_topic("t", config=small)
     options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}

@@ -1,4 +1,4 @@
-"""Segments are exchanged: real Kafka serves a log that this broker wrote, and this broker serves real Kafka's log."""
+"""Segments change hands: real Kafka serves a log that this broker wrote, and this one serves a log of real Kafka."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def write(directory: Path) -> int:
-    """Write a log with everything that it can have: transactions, tombstones, the results of compaction. Return its
-    end."""
+    """A log with all that there can be: transactions, tombstones, what compaction leaves. Returns its end."""
     log = Log(directory, replace(CONFIG, segment_bytes=3000), NOW)
     sequence = 0
     for number in range(200):
@@ -51,7 +50,7 @@ def write(directory: Path) -> int:
 
 
 async def read(bootstrap: str, topic: str, end: int, isolation: Isolation) -> list[Row]:
-    """Return all records before an offset."""
+    """All records before an offset."""
     rows: list[Row] = []
     async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
         consumer.assign(TopicPartition(topic, 0))
@@ -63,7 +62,7 @@ async def read(bootstrap: str, topic: str, end: int, isolation: Isolation) -> li
 
 @asynccontextmanager
 async def embedded(directory: Path) -> AsyncIterator[Broker]:
-    """Run a broker that finds the log of a topic ``t`` in its directory."""
+    """A broker that finds the log of a topic ``t`` in its directory."""
     async with Broker(data_dir=directory) as broker:
         await broker.create_topic("t", config=KEPT_FOREVER)
         yield broker
@@ -73,7 +72,7 @@ async def embedded(directory: Path) -> AsyncIterator[Broker]:
 @pytest.mark.exclusive
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_real_kafka_serves_our_log(kafka1: RunningKafka, topic: str, tmp_path: Path, in_order: bool) -> None:
-    """Kafka serves it even if it has to recover it, and makes its own indexes and producers' states."""
+    """Also if it has to recover it, and so makes its own indexes and producers' states."""
     end = write(tmp_path / "t-0")
     admin.create_topic(kafka1, topic, 1, 1, KEPT_FOREVER)
     kafka1.stop_broker(1)

@@ -54,7 +54,7 @@ async def read(wire: Wire) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 async def offsets(wire: Wire) -> tuple[int, int]:
-    """Return where the log starts and ends."""
+    """Where the log begins and ends."""
     found = []
     for timestamp in (-2, -1):
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
@@ -176,7 +176,7 @@ async def test_a_compaction_that_is_cancelled_ends_with_its_step(
 
 
 async def test_a_topic_with_both_cleanup_policies() -> None:
-    """The newest record of a key is removed too with ``compact,delete``, when it is old enough."""
+    """With ``compact,delete`` the newest of a key goes too when it is old enough."""
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic(
@@ -246,7 +246,7 @@ async def test_flush_after_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_group_survives_compaction(tmp_path: Path) -> None:
-    """The offsets topic is compacted like any other: the last commit counts."""
+    """The offsets topic is compacted like any other: what was committed last is what counts."""
     from aiokproto.codec.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,

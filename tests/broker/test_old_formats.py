@@ -1,4 +1,4 @@
-"""Clients before 0.11 produce and fetch message sets, whatever format the log has."""
+"""Clients before 0.11: they produce and fetch message sets, whatever format the log has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokproto.records import BatchBuilder, BatchRecord, RecordBatch, decode, en
 from tests.broker.wire import NOW, Wire
 
 OLD = [(0, 0), (1, 0), (1, 1), (2, 1)]
-"""Versions of Produce, and the magics that they may carry."""
+"""Versions of Produce, and magics they may carry."""
 
 
 async def produce(wire: Wire, records: bytes, version: int) -> PartitionProduceResponse:
@@ -82,7 +82,7 @@ async def test_old_clients_get_old_messages(wire: Wire, version: int, magic: int
 
 
 async def test_offset_gaps_are_kept(broker: Broker, wire: Wire) -> None:
-    """No other record can take the offset of a record that compaction has removed."""
+    """What compaction has removed has no offset that another record could take."""
     keys = [b"a", b"b", b"a", b"c", b"c", b"d", b"e", b"a"]
     await produce(wire, encode([BatchRecord(0, NOW, key, b"v") for key in keys], compression="gzip"), 3)
     await broker.compact("t")
@@ -93,7 +93,7 @@ async def test_offset_gaps_are_kept(broker: Broker, wire: Wire) -> None:
 
 @pytest.mark.parametrize("version", [0, 2, 3])
 async def test_a_message_that_does_not_fit_is_truncated_for_old_clients(wire: Wire, version: int) -> None:
-    """A client before v3 (KIP-74) accepts no more than it requested. If it gets part of a message, it requests more."""
+    """Before v3 (KIP-74) a client accepts no more than it requested; one that gets part of a message requests more."""
     await produce(wire, encode(records(1)), 3)
     _, got = await fetch(wire, version, limit=30)
     assert len(got) == 30 if version < 3 else rows(got)

@@ -1,4 +1,4 @@
-"""Batches that have to be opened: the event loop doesn't wait for them, and appends keep their order."""
+"""Batches that have to be opened: the event loop does not wait for them, and appends keep their order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 async def answer(wire: Wire) -> tuple[int, int]:
-    """Return the error and base offset in the response to a Produce request of version 12."""
+    """The error and base offset in the response to a Produce request of version 12."""
     frame = await wire.frame()
     (one,) = ProduceResponse.decode(frame[5:], 12).responses[0].partition_responses
     return one.error_code, one.base_offset
@@ -61,7 +61,7 @@ async def test_what_a_batch_is_opened_for_happens_while_others_are_served(gate: 
         await broker.create_topic("other")
         first.send(produce_request("t", packed(b"a")), 12)
         await gate.wait()
-        # The next batch is small, and would be quick.
+        # Behind it: one that is small, and would be quick.
         builder = BatchBuilder(compression="lz4")
         builder.append(NOW, b"key", b"b")
         second.send(produce_request("t", bytes(builder.close())), 12)
@@ -72,7 +72,7 @@ async def test_what_a_batch_is_opened_for_happens_while_others_are_served(gate: 
         found = records_of(await third.ask(fetch_request("t"), 12))
         assert [record.value for record in found] == [b"a", b"b"]
         assert gate.in_threads == 2
-        # The order holds even without a thread.
+        # The order holds again without any thread.
         small = BatchBuilder()
         small.append(NOW, b"key", b"d")
         assert (await produce(third, "t", bytes(small.close()))).base_offset == 2
@@ -127,7 +127,7 @@ def by_time(timestamp: int) -> ListOffsetsRequest:
 
 
 async def offset_of(wire: Wire) -> tuple[int, int]:
-    """Return the error and offset in the response to a ListOffsets request of version 6."""
+    """The error and offset in the response to a ListOffsets request of version 6."""
     frame = await wire.frame()
     (one,) = ListOffsetsResponse.decode(frame[5:], 6).topics[0].partitions
     return one.error_code, one.offset
@@ -162,7 +162,7 @@ async def test_a_small_batch_is_searched_at_once(searching: Gate, wire: Wire) ->
 async def test_a_topic_that_is_deleted_while_it_is_searched_is_an_error(searching: Gate) -> None:
     async with Broker(auto_create_topics=False) as broker, connect(broker) as wire:
         await broker.create_topic("t")
-        # Neither has a record at that time, regardless of their headers.
+        # Neither has a record at that time, whatever their headers say.
         for _ in range(2):
             data = bytearray(packed(b"v"))
             struct.pack_into(">q", data, 35, NOW + 10)
@@ -239,7 +239,7 @@ LARGE = bytes(batch([bytes(40_000)]))
         ({"message.timestamp.after.max.ms": "5"}, packed(b"v", NOW + 6), False),
         ({"message.timestamp.before.max.ms": "5"}, packed(b"v"), False),
         ({"message.timestamp.before.max.ms": "5", "message.timestamp.type": "LogAppendTime"}, packed(b"v"), True),
-        # These batches are refused by their header.
+        # What is refused by its header.
         ({"cleanup.policy": "compact"}, b"", True),
         ({"cleanup.policy": "compact"}, LARGE[:40], True),
         ({"cleanup.policy": "compact"}, LARGE[:16] + b"\1" + LARGE[17:], True),

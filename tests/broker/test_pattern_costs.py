@@ -1,4 +1,4 @@
-"""Regular expressions of members cost other connections little, regardless of their kind and number."""
+"""Regular expressions of members cost other connections little, however they are made and however many there are."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import A, B, Client, Harness, anything, partition_ids, refused
+from tests.broker.consumer_harness import A, B, Client, Harness, anything, places, refused
 from tests.broker.wire import Wire, connect
 from tests.net.waiting import until
 
 WORST = "([ab]*a){200}x"
-"""A pattern that takes about as long as any of the permitted size."""
+"""Takes about as long as a pattern of the permitted size can."""
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let any pattern take several slices."""
+    """Any pattern takes several slices."""
     monkeypatch.setattr(resolution, "SLICE", 1)
 
 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list of the costs of each step of all patterns."""
+    """The steps of all patterns, each with what it has cost."""
     taken: list[int] = []
     matching = Pattern.matching
 
@@ -71,14 +71,14 @@ def test_a_slice_has_a_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_costs_no_more_than_it_says() -> None:
-    """The cost is counted in visited states. A million of them take less than a second."""
+    """In states that are looked at, of which a million take less than a second."""
     for text in (WORST, "(.?){600}", "[" + "a-b" * 300 + "]*x", "(a|b|(c|d)){100}\\b", "((((a*)*)*)*)*"):
         pattern = Pattern(text)
         assert pattern._step_cost >= len(pattern._states)
         name = "ab" * 124
         costs = list(pattern.matching(name))
         assert len(costs) <= len(name) + 1
-        # The second time uses only the cache.
+        # The second time nothing but the cache is used.
         assert sum(pattern.matching(name)) <= len(name) + 1 or sum(costs) > 20_000
 
 
@@ -86,7 +86,7 @@ def test_a_step_costs_no_more_than_it_says() -> None:
 def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
     harness = Harness(apple=1, banana=1)
     first, second = Client("x", frozenset({"banana"})), Client("y", frozenset(), "a.*")
-    assert harness.join(first).assigned == partition_ids(B, 0)
+    assert harness.join(first).assigned == places(B, 0)
     assert harness.join(second).assigned == frozenset()
     slices = 0
     while harness.group.subscriptions.resolving:
@@ -94,7 +94,7 @@ def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
         harness.group.resolve()
         slices += 1
     assert slices > 3
-    assert harness.heartbeat(second).assigned == partition_ids(A, 0)
+    assert harness.heartbeat(second).assigned == places(A, 0)
     assert first.epoch < harness.heartbeat(first).epoch == second.epoch
 
 
@@ -105,17 +105,17 @@ def test_what_was_resolved_before_holds_meanwhile() -> None:
     harness.join(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == partition_ids(A, 0)
+    assert harness.heartbeat(client).assigned == places(A, 0)
     harness.restart()
     client.owned = client.assigned
     harness.heartbeat(client)
     assert harness.group.subscriptions.resolving
-    assert client.assigned == partition_ids(A, 0)
+    assert client.assigned == places(A, 0)
 
 
 @pytest.mark.usefixtures("slow")
 def test_after_a_slow_resolution_the_next_one_waits() -> None:
-    """The next one answers for all topics that came meanwhile."""
+    """And answers for all topics that came meanwhile."""
     harness = Harness(apple=1)
     client = Client("x", frozenset(), ".*")
     harness.join(client)
@@ -129,7 +129,7 @@ def test_after_a_slow_resolution_the_next_one_waits() -> None:
     harness.heartbeat(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == partition_ids(A, 0) | partition_ids(B, 0)
+    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0)
 
 
 def test_a_new_topic_is_matched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_a_group_has_a_limited_number_of_patterns() -> None:
     with refused(ErrorCode.INVALID_REGULAR_EXPRESSION):
         harness.join(Client("one more", frozenset(), "b"))
     assert len(harness.group.members) == MAX_PATTERNS
-    # A member may have an expression that the group already has, or none.
+    # One that the group has, or none, is no further one.
     harness.join(Client("another", frozenset(), "a7"))
     harness.join(Client("names"))
     harness.group.leave("m0", None, -1)

@@ -14,7 +14,7 @@ from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records
 from aiokproto.broker.groups.share.group import ShareGroup, ShareHeartbeat
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_harness import Topics, partition_ids, refused
+from tests.broker.consumer_harness import Topics, places, refused
 
 SESSION = 45.0
 
@@ -32,7 +32,7 @@ class Harness:
         self.epochs: dict[str, int] = {}
 
     def heartbeat(self, member_id: str, *topics: str) -> None:
-        """Send the heartbeat of a member, which is a new one if topics are given."""
+        """The heartbeat of a member; of one that is new, if topics are given."""
         epoch = 0 if topics else self.epochs[member_id]
         heartbeat = ShareHeartbeat(member_id, epoch, topics=frozenset(topics) if topics else None)
         self.group.update_member(heartbeat, self.now)
@@ -52,7 +52,7 @@ class Harness:
         self.group.dirty.clear()
 
     def restart(self) -> None:
-        """Restore the group at another coordinator, from the records that this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = ShareGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)
@@ -79,7 +79,7 @@ def test_a_member_without_heartbeats_is_removed() -> None:
     harness.group.tick(1000.0 + SESSION)
     assert list(harness.group.members) == ["y"]
     harness.heartbeat("y")
-    assert harness.group.members["y"].assigned == partition_ids(b"a" * 16, 0, 1)
+    assert harness.group.members["y"].assigned == places(b"a" * 16, 0, 1)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         harness.heartbeat("x")
 
@@ -95,7 +95,7 @@ def test_a_partition_without_a_state_is_not_assigned_to_members() -> None:
     assert harness.group.epoch == epoch
     harness.out_of_order = False
     harness.heartbeat("x")
-    assert harness.group.members["x"].assigned == partition_ids(b"a" * 16, 0, 1)
+    assert harness.group.members["x"].assigned == places(b"a" * 16, 0, 1)
     assert harness.group.epoch == epoch + 1
 
 
@@ -166,7 +166,7 @@ class AnyOrder(RuleBasedStateMachine):
             sizes[name] = max(size, sizes.get(name, 0))
         elif not size and name in sizes:
             del sizes[name]
-            # The topic would be created again with another id.
+            # It would be created again with another id.
             self.gone.add(name)
             self.harness.group.states.remove_topic(name.encode() * 16)
 
@@ -212,7 +212,7 @@ class AnyOrder(RuleBasedStateMachine):
             if (found := self.harness.topics.find(name)) is not None
             for index in range(found[1])
         }
-        assert {partition for member in self.harness.group.members.values() for partition in member.assigned} == wanted
+        assert {place for member in self.harness.group.members.values() for place in member.assigned} == wanted
 
     @invariant()
     def epochs_are_in_order(self) -> None:

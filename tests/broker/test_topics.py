@@ -118,7 +118,7 @@ async def test_a_topic_named_twice_is_not_created(wire: Wire) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_the_new_partitions_of_a_request_have_a_limit(wire: Wire, dry_run: bool) -> None:
-    """As in Kafka, each topic of a short request could have the maximum number of partitions."""
+    """As in Kafka: each topic of a short request could have the most that a topic can have."""
     topics = [CreatableTopic(name=f"new{number}", num_partitions=4000, replication_factor=1) for number in range(3)]
     created = await wire.ask(CreateTopicsRequest(topics=topics, validate_only=dry_run))
     assert [each.error_code for each in created.topics] == [ErrorCode.POLICY_VIOLATION] * 3
