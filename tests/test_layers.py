@@ -113,7 +113,7 @@ def test_every_module_has_its_place_in_the_layers(module: str) -> None:
 
 
 def test_the_layers_name_only_modules_that_exist() -> None:
-    """import-linter reports a module that is gone, unless parentheses say that it may be absent."""
+    """import-linter reports a module that no longer exists, unless parentheses say that it may be absent."""
     assert not [line for line in CONTRACTS.splitlines() if re.match(r' +"[^"]*\(', line)]
 
 

@@ -1,4 +1,4 @@
-"""Kafka's command line tools, run in one Java process. Their output is reduced to lines that can be compared."""
+"""Kafka's command line tools, run in one Java process; their output is reduced to lines that can be compared."""
 
 from __future__ import annotations
 
@@ -143,11 +143,11 @@ class Step:
         return self.words[0] == "GetOffsetShell" or not _LOOKS.isdisjoint(self.words)
 
     def fits(self, text: str) -> bool:
-        """Return whether the output is as expected."""
+        """Whether the output is as expected."""
         return self.expected[4:] not in text if self.expected.startswith("not ") else self.expected in text
 
     def transcript(self, written: Written, servers: str) -> list[str]:
-        """Return the line and the output, in lines that can be compared."""
+        """The line and the output, in lines that can be compared."""
         if self.fails:
             return [self.line, *sorted(set(re.findall(r"errors\.(\w+)", written.text)))]
         return [self.line, *([] if self.own else sorted(filter(None, mask(written.text, servers).splitlines())))]
@@ -174,7 +174,7 @@ Transcript = list[list[str]]
 
 
 def _nothing() -> None:
-    """Do nothing, for a cluster whose nodes apply changes at once."""
+    """For a cluster whose nodes apply changes at once."""
 
 
 def play(

@@ -22,8 +22,7 @@ def subtopology(
     changelogs: Sequence[str] = (),
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """Return a subtopology. ``repartitions`` have their required numbers of partitions, and ``together`` has
-    indexes."""
+    """A subtopology: ``repartitions`` with their required numbers of partitions, ``together`` as indexes."""
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),

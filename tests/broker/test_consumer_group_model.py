@@ -49,7 +49,7 @@ class ConsumerGroupModel(EpochGroupModel):
     @invariant()
     def no_partition_has_two_owners(self) -> None:
         members = self.harness.group.members.values()
-        held = [partition for member in members for partition in (*member.assigned, *member.pending_revocation)]
+        held = [place for member in members for place in (*member.assigned, *member.pending_revocation)]
         assert len(held) == len(set(held))
 
     @invariant()

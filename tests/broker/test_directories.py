@@ -1,4 +1,4 @@
-"""The directories of partitions: which topic they belong to, when they are opened, and how far they are on disk."""
+"""The directories of partitions: whose they are, when they are opened, and how far they are on disk."""
 
 from __future__ import annotations
 

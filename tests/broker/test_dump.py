@@ -24,7 +24,7 @@ DECODERS = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "-
 
 # The tool finds these problems, and still exits with 0.
 COMPLAINT = re.compile(r"mismatch|out of order|isvalid: false|corrupt|exception|failed|could not|cannot", re.IGNORECASE)
-# The tool assumes -1 as the offset before a file's first record, and reports a gap there.
+# It assumes -1 as the offset before a file's first record, and reports a gap there.
 GAP = re.compile(r"  \d+ is followed by \d+")
 
 

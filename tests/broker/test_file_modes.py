@@ -1,4 +1,4 @@
-"""Only the broker's user can open its data directory and the files in it."""
+"""Only the user of the broker can open its data directory, and what is in it."""
 
 from __future__ import annotations
 

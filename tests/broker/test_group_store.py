@@ -159,7 +159,7 @@ async def test_members_without_heartbeats_are_removed() -> None:
 
 @pytest.mark.parametrize(
     ("key", "at"),
-    [("abc", 96_354 % 50), ("Hello Environment", 862_545_276 % 50), ("polygenelubricants", 0)],
+    [("abc", 96_354 % 50), ("Hello World", 862_545_276 % 50), ("polygenelubricants", 0)],
     ids=["positive", "negative", "the least number"],
 )
 def test_a_group_belongs_to_the_partition_its_id_hashes_to(key: str, at: int) -> None:

@@ -50,7 +50,7 @@ def write(directory: Path) -> int:
 
 
 async def read(bootstrap: str, topic: str, end: int, isolation: Isolation) -> list[Row]:
-    """Return all records before an offset."""
+    """All records before an offset."""
     rows: list[Row] = []
     async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
         consumer.assign(TopicPartition(topic, 0))

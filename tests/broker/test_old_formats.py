@@ -1,4 +1,4 @@
-"""Clients before 0.11 produce and fetch message sets, whatever format the log has."""
+"""Clients before 0.11: they produce and fetch message sets, whatever format the log has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that have to be opened: the event loop doesn't wait for them, and appends keep their order."""
+"""Batches that have to be opened: the event loop does not wait for them, and appends keep their order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 async def answer(wire: Wire) -> tuple[int, int]:
-    """Return the error and base offset in the response to a Produce request of version 12."""
+    """The error and base offset in the response to a Produce request of version 12."""
     frame = await wire.frame()
     (one,) = ProduceResponse.decode(frame[5:], 12).responses[0].partition_responses
     return one.error_code, one.base_offset
@@ -72,7 +72,7 @@ async def test_what_a_batch_is_opened_for_happens_while_others_are_served(gate: 
         found = records_of(await third.ask(fetch_request("t"), 12))
         assert [record.value for record in found] == [b"a", b"b"]
         assert gate.in_threads == 2
-        # The order holds even without a thread.
+        # The order holds again without any thread.
         small = BatchBuilder()
         small.append(NOW, b"key", b"d")
         assert (await produce(third, "t", bytes(small.close()))).base_offset == 2
@@ -127,7 +127,7 @@ def by_time(timestamp: int) -> ListOffsetsRequest:
 
 
 async def offset_of(wire: Wire) -> tuple[int, int]:
-    """Return the error and offset in the response to a ListOffsets request of version 6."""
+    """The error and offset in the response to a ListOffsets request of version 6."""
     frame = await wire.frame()
     (one,) = ListOffsetsResponse.decode(frame[5:], 6).topics[0].partitions
     return one.error_code, one.offset

@@ -47,8 +47,8 @@ class Mutant(NamedTuple):
     Attributes:
         name: What the guard is for.
         path: The module.
-        line: Number of the line that the guard begins on.
-        code: What takes its place; None if it is only removed.
+        line: The number of the line that the guard starts on.
+        code: The code that replaces it; None if it is only removed.
     """
 
     name: str
@@ -61,7 +61,8 @@ class Mutant(NamedTuple):
         source = SourceText(text)
         line = text.split("\n")[self.line - 1]
         start = self.line, len(line) - len(line.lstrip())
-        # From the outside in: the first node that begins here is the whole statement, or the whole operand.
+        # The nodes are visited from the outside in: the first one that starts here is the whole statement, or the whole
+        # operand.
         nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt | ast.expr))
         guard = next((node for node in nodes if (node.lineno, node.col_offset) == start), None)
         if guard is None:
@@ -103,7 +104,7 @@ def _removal(source: SourceText, guard: ast.stmt | ast.expr) -> tuple[int, int, 
 
 
 def _value(guard: ast.stmt | ast.expr) -> ast.stmt | ast.expr:
-    """Return the condition of a statement, or the value that it assigns or returns; else the guard itself."""
+    """Return the condition of a statement, or the value that it assigns or returns; otherwise the guard itself."""
     if isinstance(guard, ast.If | ast.While):
         return guard.test
     if isinstance(guard, ast.Assign | ast.AnnAssign | ast.Return):

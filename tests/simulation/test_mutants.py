@@ -28,13 +28,13 @@ def test_the_tests_of_the_table_exist() -> None:
 
 @pytest.mark.parametrize("mutant", all_mutants(), ids=[mutant.name for mutant in all_mutants()])
 def test_a_module_without_its_guard_is_another_program(mutant: Mutant) -> None:
-    """A name that doesn't exist would be noticed by every test, and prove nothing."""
+    """Every test would notice a name that doesn't exist, which would prove nothing."""
     text = mutant.path.read_text()
     mutated = mutant.applied_to(text)
     compile(mutated, mutant.path, "exec", dont_inherit=True)
     before, after = ast.parse(text), ast.parse(mutated)
     assert ast.dump(before) != ast.dump(after)
-    # Names that the module had before, or that its imports and parameters have: attributes are not looked at.
+    # These are names that the module had before, or that its imports and parameters have. Attributes aren't checked.
     known = {node.id for node in ast.walk(before) if isinstance(node, ast.Name)}
     used = {node.id for node in ast.walk(after) if isinstance(node, ast.Name)}
     assert used <= known | set(dir(builtins))
@@ -49,15 +49,15 @@ MUTATED = {
     "# guard: g\nwhile a:\n    b()\n": "# guard: g\nwhile False:\n    b()\n",
     # The body stays.
     "# guard: g\nwith a as b, c:\n    d()\n": "# guard: g\nif True:\n    d()\n",
-    # An expression takes the place of the condition or the value; code that is none, the place of the statement.
+    # An expression replaces the condition or the value. Other code replaces the statement.
     "# guard: g -> True\nif a:\n    b()\n": "# guard: g -> True\nif True:\n    b()\n",
     "# guard: g -> 0\na = b = c\n": "# guard: g -> 0\na = b = 0\n",
     "def f():\n    # guard: g -> 0\n    return a\n": "def f():\n    # guard: g -> 0\n    return 0\n",
     "# guard: g -> h(0)\nh(a)\n": "# guard: g -> h(0)\nh(0)\n",
     "# guard: g -> a = 0\na, b = b, a\n": "# guard: g -> a = 0\na = 0\n",
-    # An operand that has a line of its own.
+    # The operand has its own line.
     "f(\n    a,\n    # guard: g -> 0\n    b.c,\n)\n": "f(\n    a,\n    # guard: g -> 0\n    0,\n)\n",
-    # On two lines, and with other comments.
+    # The mark has two lines, and there are other comments.
     "# guard: g\n#     -> 0\n# why\na = 1\n": "# guard: g\n#     -> 0\n# why\na = 0\n",
 }
 
