@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 LONG_SECONDS = 5.0
-"""A test that takes longer is listed: it has to be worth it in every run."""
+"""A test that takes longer is listed, because it has to be worth it in every run."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

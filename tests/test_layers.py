@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "aiokproto"
 
-# Each can be imported alone, without an event loop or anything heavy coming along.
+# Each module can be imported alone, without an event loop or anything heavy.
 IMPORTABLE_ALONE = ("", ".errors", ".types", ".codec", ".codec.frames", ".records", ".net.protocol")
 UNWANTED = ("asyncio", "numpy", "pyarrow", "pyspark", "zstandard", "lz4", "snappy", "crc32c")
 
@@ -108,7 +108,7 @@ def test_importing_a_pure_module_loads_nothing_else(module: str) -> None:
 
 @pytest.mark.parametrize("module", top_level_modules())
 def test_every_module_has_its_place_in_the_layers(module: str) -> None:
-    """A module that the contracts do not name could import anything."""
+    """A module that the contracts don't name could import anything."""
     assert module in {name.partition(".")[0] for layer in layers()[0] for name in layer.modules}
 
 

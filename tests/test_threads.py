@@ -396,7 +396,7 @@ def test_records_that_are_open_are_not_delivered_to_another_thread(kafka: Thread
 
 
 def test_positions_of_consumers_in_all_threads_are_distinguished() -> None:
-    """A response for one version of a cursor is never taken for that of another."""
+    """A response for one version of a cursor is never taken for another version's."""
 
     def seek(number: int) -> list[object]:
         cursor = Cursor(TopicPartition("t", number), 0)

@@ -20,7 +20,7 @@ FUNCTION_LINES = 70
 # These are imported on first use: a program that never uses zstd needn't load it, nor wait for Spark.
 HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "zstandard"}
 
-# Spelled so that this file does not break its own rule.
+# The words are spelled so that this file doesn't break its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 DEVELOPERS_MACHINE = re.compile(r"(?<![\w.])/(home|Users|root|work)/\w")
 
@@ -250,7 +250,7 @@ def test_examples_are_run_by_a_test() -> None:
 
 
 def test_tasks_start_as_the_runtime_says() -> None:
-    """A loop's own task factory may begin one before its creator is done (`aiokproto.runtime.create_task`)."""
+    """A loop's own task factory may start a task before its creator is done (see `aiokproto.runtime.create_task`)."""
     package = ROOT / "src" / "aiokproto"
     modules = (
         path

@@ -15,7 +15,7 @@ from aiokproto.broker.groups.assignment import TopicIdPartitions
 from aiokproto.broker.groups.consumer import assignors
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec, range_, uniform
 from tests.broker import plain_assignors
-from tests.broker.epoch_harness import A, B
+from tests.broker.epoch_harness import A, B, partition_ids
 
 TOPICS = (A, B, b"c" * 16)
 _SUBSCRIPTIONS = st.dictionaries(st.sampled_from("vwxyz"), st.frozensets(st.sampled_from(TOPICS)), min_size=1)
@@ -82,14 +82,14 @@ def steps(subscriptions: list[frozenset[bytes]], targets: list[TopicIdPartitions
 def test_the_work_to_assign_is_of_members_and_partitions_not_of_their_product(topics: int, owned: bool) -> None:
     members, partitions = 100, 1000
     topic_ids = [number.to_bytes(16, "big") for number in range(topics)]
-    everything = frozenset().union(*(places(topic_id, *range(partitions // topics)) for topic_id in topic_ids))
+    everything = frozenset().union(*(partition_ids(topic_id, *range(partitions // topics)) for topic_id in topic_ids))
     took = steps([frozenset(topic_ids)] * members, [everything] * owned, partitions // topics)
     assert took < 30 * (members + partitions)
 
 
 def test_balancing_different_subscriptions_takes_a_scan_of_the_members_for_each_move() -> None:
     members, partitions = 100, 500
-    everything = places(A, *range(partitions)) | places(B, *range(partitions))
+    everything = partition_ids(A, *range(partitions)) | partition_ids(B, *range(partitions))
     kinds = [frozenset({A, B}), frozenset({A})]
     took = steps(kinds * (members // 2), [everything], partitions)
     assert took < 100 * (members + 2 * partitions)
@@ -114,12 +114,12 @@ def test_uniform_is_even_and_moves_as_few_partitions_as_possible(
 def test_uniform_balances_as_far_as_the_subscriptions_allow() -> None:
     """A member with one topic gets its share, though members that subscribe to both topics were assigned first."""
     specs = {
-        "x": MemberSpec(frozenset({A, B}), places(A, 0, 1) | places(B, 0, 1)),
+        "x": MemberSpec(frozenset({A, B}), partition_ids(A, 0, 1) | partition_ids(B, 0, 1)),
         "y": MemberSpec(frozenset({A})),
         "z": MemberSpec(frozenset({A})),
     }
     targets = uniform(specs, {A: 2, B: 2})
-    assert targets == {"x": places(B, 0, 1), "y": places(A, 1), "z": places(A, 0)}
+    assert targets == {"x": partition_ids(B, 0, 1), "y": partition_ids(A, 1), "z": partition_ids(A, 0)}
 
 
 def test_range_assigns_contiguous_partitions_in_the_order_of_instance_ids() -> None:
@@ -130,8 +130,8 @@ def test_range_assigns_contiguous_partitions_in_the_order_of_instance_ids() -> N
     }
     specs["w"] = MemberSpec(frozenset({A, B}), instance_id="1")
     assert range_(specs, {A: 6, B: 4}) == {
-        "w": places(A, 0, 1) | places(B, 0, 1),
-        "z": places(A, 2, 3) | places(B, 2),
-        "x": places(A, 4) | places(B, 3),
-        "y": places(A, 5),
+        "w": partition_ids(A, 0, 1) | partition_ids(B, 0, 1),
+        "z": partition_ids(A, 2, 3) | partition_ids(B, 2),
+        "x": partition_ids(A, 4) | partition_ids(B, 3),
+        "y": partition_ids(A, 5),
     }

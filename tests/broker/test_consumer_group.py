@@ -13,7 +13,7 @@ from aiokproto.codec.payloads.consumer_groups import (
 )
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_harness import Client, Harness, anything
-from tests.broker.epoch_harness import REBALANCE, SESSION, A, B, refused
+from tests.broker.epoch_harness import REBALANCE, SESSION, A, B, partition_ids, refused
 
 # ---- joining, epochs, fencing
 
@@ -21,7 +21,7 @@ from tests.broker.epoch_harness import REBALANCE, SESSION, A, B, refused
 def test_the_first_member_is_assigned_all_partitions_at_once() -> None:
     harness = Harness()
     assert harness.group.state == "Empty"
-    assert harness.join(Client("x")) == HeartbeatResult("x", 2, places(A, 0, 1, 2, 3))
+    assert harness.join(Client("x")) == HeartbeatResult("x", 2, partition_ids(A, 0, 1, 2, 3))
     assert (harness.group.state, harness.group.epoch, harness.group.assignment_epoch) == ("Stable", 2, 2)
 
 
@@ -38,7 +38,7 @@ def test_no_partition_has_two_owners() -> None:
     assert harness.heartbeat(second).assigned is None
     first.owned = first.assigned
     assert harness.heartbeat(first) == HeartbeatResult("x", 3)
-    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
+    assert harness.heartbeat(second).assigned == partition_ids(A, 0, 1, 2, 3) - first.owned
     assert harness.group.state == "Stable"
 
 
@@ -58,7 +58,7 @@ def test_a_member_that_reports_no_owned_partitions_still_owns_them() -> None:
         (4, frozenset(), ErrorCode.FENCED_MEMBER_EPOCH),
         (1, frozenset(), ErrorCode.FENCED_MEMBER_EPOCH),
         (2, None, ErrorCode.FENCED_MEMBER_EPOCH),
-        (2, places(A, 0, 1, 2, 3), ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, partition_ids(A, 0, 1, 2, 3), ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
 def test_a_wrong_member_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, error: ErrorCode) -> None:
@@ -119,7 +119,7 @@ def test_partitions_of_a_member_that_leaves_are_reassigned() -> None:
     harness.work(first, second)
     assert harness.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH) == HeartbeatResult("x", LEAVE_GROUP_MEMBER_EPOCH)
     assert (harness.group.state, harness.group.epoch) == ("Assigning", 4)
-    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
+    assert harness.heartbeat(second).assigned == partition_ids(A, 0, 1, 2, 3)
     harness.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     assert (harness.group.state, harness.group.members) == ("Empty", {})
 
@@ -149,7 +149,7 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
         harness.heartbeat(second)
     harness.wait(4)
     assert list(harness.group.members) == ["y"]
-    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
+    assert harness.heartbeat(second).assigned == partition_ids(A, 0, 1, 2, 3)
 
 
 # ---- static members
@@ -214,20 +214,20 @@ def test_a_static_member_that_does_not_return_is_removed() -> None:
 def test_topics_that_are_created_extended_and_deleted_change_the_assignment() -> None:
     harness = Harness(a=1)
     client = Client("x", frozenset({"a", "b"}))
-    assert harness.join(client).assigned == places(A, 0)
+    assert harness.join(client).assigned == partition_ids(A, 0)
     harness.topics.sizes["b"] = 2
-    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0, 1)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0) | partition_ids(B, 0, 1)
     harness.topics.sizes["a"] = 3
-    assert harness.heartbeat(client).assigned == places(A, 0, 1, 2) | places(B, 0, 1)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0, 1, 2) | partition_ids(B, 0, 1)
     del harness.topics.sizes["b"]
-    client.owned = places(A, 0, 1, 2)
-    assert harness.heartbeat(client).assigned == places(A, 0, 1, 2)
+    client.owned = partition_ids(A, 0, 1, 2)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0, 1, 2)
 
 
 def test_regular_expressions_match_whole_names_and_follow_the_topics() -> None:
     harness = Harness(apple=1, banana=1)
     client = Client("x", frozenset(), "a.*")
-    assert harness.join(client).assigned == places(A, 0)
+    assert harness.join(client).assigned == partition_ids(A, 0)
     harness.topics.sizes["cab"] = 1
     assert harness.heartbeat(client).assigned is None
     assert harness.group.subscribed("apple")
@@ -236,14 +236,14 @@ def test_regular_expressions_match_whole_names_and_follow_the_topics() -> None:
         "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.assigned, describable=anything
     )
     assigned = harness.group.heartbeat(changed, harness.now).assigned
-    assert assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
+    assert assigned == partition_ids(A, 0) | partition_ids(B, 0) | partition_ids(b"c" * 16, 0)
 
 
 def test_regular_expressions_do_not_match_topics_without_describe_permission() -> None:
     harness = Harness(apple=1, banana=1)
     harness.describable = lambda name: name == "banana"
     client = Client("x", frozenset(), ".*")
-    assert harness.join(client).assigned == places(B, 0)
+    assert harness.join(client).assigned == partition_ids(B, 0)
     assert not harness.group.subscribed("apple")
     # The matches survive a restart, and heartbeats of members without regular expressions.
     harness.restart()
@@ -260,12 +260,12 @@ def test_permissions_for_a_regular_expression_are_checked_again_periodically() -
     harness.describable = anything
     assert harness.heartbeat(client).assigned is None
     harness.now += REFRESH_SECONDS
-    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0) | partition_ids(B, 0)
     # The expression is resolved at once when topics are created, or for another regular expression.
     harness.describable = lambda name: name != "apple"
     harness.topics.sizes["cab"] = 1
-    client.owned = places(B, 0)
-    assert harness.heartbeat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
+    client.owned = partition_ids(B, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(B, 0) | partition_ids(b"c" * 16, 0)
 
 
 def test_the_most_preferred_assignor_is_used() -> None:
@@ -291,7 +291,7 @@ def test_commits_are_checked_against_the_member() -> None:
     check = harness.group.check_commit
     check("x", 3, 9, first.owned)
     check("x", 2, 9, first.owned)
-    for epoch, wanted in ((2, places(A, 0, 1, 2, 3)), (1, first.owned), (4, first.owned)):
+    for epoch, wanted in ((2, partition_ids(A, 0, 1, 2, 3)), (1, first.owned), (4, first.owned)):
         with refused(ErrorCode.STALE_MEMBER_EPOCH):
             check("x", epoch, 9, wanted)
     with refused(ErrorCode.UNSUPPORTED_VERSION):

@@ -19,7 +19,7 @@ from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_harness import Client, Harness
-from tests.broker.epoch_harness import REBALANCE, A, refused
+from tests.broker.epoch_harness import REBALANCE, A, partition_ids, refused
 
 # ---- members of the classic protocol
 
@@ -151,7 +151,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
     harness = Harness()
     harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
     assert (harness.group.epoch, harness.group.state) == (2, "Stable")
-    assert harness.group.members["m0"].assigned.keys() == places(A, 0, 1, 2, 3)
+    assert harness.group.members["m0"].assigned.keys() == partition_ids(A, 0, 1, 2, 3)
     assert harness.group.members["m1"].assigned == {}, "a partition has one owner"
     modern = Client("x")
     harness.join(modern)
@@ -177,7 +177,7 @@ def test_a_member_changes_from_the_classic_to_the_consumer_protocol() -> None:
     harness = Harness()
     harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
     modern = Client("x", instance_id="i0")
-    assert harness.join(modern).assigned == places(A, 0, 1)
+    assert harness.join(modern).assigned == partition_ids(A, 0, 1)
     error = classic_protocol.heartbeat(harness.group, Identity("m0", 2, "i0"), harness.now)
     assert error is ErrorCode.FENCED_INSTANCE_ID
     assert harness.group.members["x"].classic is None

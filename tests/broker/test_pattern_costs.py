@@ -21,7 +21,7 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_harness import Client, Harness, anything
-from tests.broker.epoch_harness import A, B, refused
+from tests.broker.epoch_harness import A, B, partition_ids, refused
 from tests.broker.wire import Wire, connect
 from tests.net.waiting import until
 
@@ -87,7 +87,7 @@ def test_a_step_costs_no_more_than_it_says() -> None:
 def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
     harness = Harness(apple=1, banana=1)
     first, second = Client("x", frozenset({"banana"})), Client("y", frozenset(), "a.*")
-    assert harness.join(first).assigned == places(B, 0)
+    assert harness.join(first).assigned == partition_ids(B, 0)
     assert harness.join(second).assigned == frozenset()
     slices = 0
     while harness.group.subscriptions.resolving:
@@ -95,7 +95,7 @@ def test_members_get_their_topics_when_the_pattern_is_resolved() -> None:
         harness.group.resolve()
         slices += 1
     assert slices > 3
-    assert harness.heartbeat(second).assigned == places(A, 0)
+    assert harness.heartbeat(second).assigned == partition_ids(A, 0)
     assert first.epoch < harness.heartbeat(first).epoch == second.epoch
 
 
@@ -106,12 +106,12 @@ def test_what_was_resolved_before_holds_meanwhile() -> None:
     harness.join(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == places(A, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0)
     harness.restart()
     client.owned = client.assigned
     harness.heartbeat(client)
     assert harness.group.subscriptions.resolving
-    assert client.assigned == places(A, 0)
+    assert client.assigned == partition_ids(A, 0)
 
 
 @pytest.mark.usefixtures("slow")
@@ -130,7 +130,7 @@ def test_after_a_slow_resolution_the_next_one_waits() -> None:
     harness.heartbeat(client)
     while not harness.group.resolve():
         pass
-    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0)
+    assert harness.heartbeat(client).assigned == partition_ids(A, 0) | partition_ids(B, 0)
 
 
 def test_a_new_topic_is_matched_alone(monkeypatch: pytest.MonkeyPatch) -> None:

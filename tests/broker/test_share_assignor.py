@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
 from aiokproto.broker.groups.share.assignor import simple
-from tests.broker.epoch_harness import A, B
+from tests.broker.epoch_harness import A, B, partition_ids
 
 NOTHING: TopicIdPartitions = frozenset()
 
@@ -22,33 +22,33 @@ def spread(targets: dict[str, TopicIdPartitions]) -> Counter[TopicIdPartition]:
 def test_each_partition_has_one_reader_while_there_are_enough() -> None:
     targets = simple(dict.fromkeys("xyz", frozenset({A})), {}, {A: range(5)})
     assert sorted(map(len, targets.values())) == [1, 2, 2]
-    assert spread(targets) == dict.fromkeys(places(A, *range(5)), 1)
+    assert spread(targets) == dict.fromkeys(partition_ids(A, *range(5)), 1)
 
 
 def test_more_members_than_partitions_share_them_evenly() -> None:
     targets = simple(dict.fromkeys("vwxyz", frozenset({A})), {}, {A: range(2)})
-    assert set(spread(targets)) == places(A, 0, 1)
+    assert set(spread(targets)) == partition_ids(A, 0, 1)
     assert max(spread(targets).values()) == 3
     assert all(targets.values())
 
 
 def test_assignments_are_sticky() -> None:
-    before = {"x": places(A, 0, 1, 2, 3)}
+    before = {"x": partition_ids(A, 0, 1, 2, 3)}
     targets = simple(dict.fromkeys("xy", frozenset({A})), before, {A: range(4)})
-    assert targets == {"x": places(A, 0, 1), "y": places(A, 2, 3)}
+    assert targets == {"x": partition_ids(A, 0, 1), "y": partition_ids(A, 2, 3)}
     assert simple(dict.fromkeys("xy", frozenset({A})), targets, {A: range(4)}) == targets
 
 
 def test_different_subscriptions_are_assigned_topic_by_topic() -> None:
     subscriptions = {"x": frozenset({A}), "y": frozenset({A, B})}
     targets = simple(subscriptions, {}, {A: range(2), B: range(2)})
-    assert targets["y"] >= places(B, 0, 1)
-    assert {len(targets["x"]), len(targets["y"] & places(A, 0, 1))} == {1}
+    assert targets["y"] >= partition_ids(B, 0, 1)
+    assert {len(targets["x"]), len(targets["y"] & partition_ids(A, 0, 1))} == {1}
 
 
 @pytest.mark.parametrize("assignable", [{}, {A: ()}, {B: (0, 1)}])
 def test_partitions_without_a_state_are_not_assigned(assignable: dict[bytes, tuple[int, ...]]) -> None:
-    assert simple({"x": frozenset({A})}, {"x": places(A, 0)}, assignable) == {"x": NOTHING}
+    assert simple({"x": frozenset({A})}, {"x": partition_ids(A, 0)}, assignable) == {"x": NOTHING}
 
 
 def test_no_members_means_an_empty_assignment() -> None:

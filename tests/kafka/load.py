@@ -188,7 +188,7 @@ class Load:
         given: dict[str, Any] = {
             "bootstrap_servers": self._servers,
             "auto_offset_reset": "earliest",
-            # A machine with little to spare must not expire a session: the records would come again.
+            # A session must not expire on a busy machine, because its records would come again.
             "session_timeout_ms": LONG_TIMEOUT * 1000,
             "auto_commit_interval_ms": 500,
         }

@@ -6,7 +6,7 @@ A comment in the source, ``# guard: NAME``, marks what is removed. The docstring
 from __future__ import annotations
 
 SIMULATION = "tests/simulation"
-"""All modules of the simulation: some test there notices, or the faults of some seed."""
+"""All modules of the simulation: a test there notices the removal, or the faults of a seed show it."""
 
 GUARDS = {
     "several batches are in flight only to a broker that has acknowledged one": SIMULATION,
@@ -146,4 +146,4 @@ GUARDS = {
     "a record that is too large is not collected": "tests/records",
     "what decompresses beyond the limit is rejected": "tests/records",
 }
-"""By name: files or node ids of tests; those are run first."""
+"""The files or node ids of tests that notice each guard's removal, by the guard's name. They are run first."""

@@ -2,7 +2,7 @@
 
     python -m tests.simulation.mutants [NAME ...]
 
-A guard is marked in the source by a comment above the statement or operand that begins on the next line:
+A guard is marked in the source by a comment above the statement or operand that starts on the next line:
 
 * ``# guard: NAME`` removes the statement. An ``if`` or ``while`` stays, with ``False`` as its condition. The body of a
   ``with`` stays, too.
@@ -121,7 +121,8 @@ def _is_expression(code: str) -> bool:
 
 
 def tests_by_speed() -> list[str]:
-    """Return the modules of the simulation's tests. Those with the faults of many seeds take minutes: they are last."""
+    """Return the modules of the simulation's tests. The modules with the faults of many seeds are last, because they
+    take minutes."""
     # The test that compares marks and rows would notice every removal.
     modules = sorted(set((ROOT / "tests" / "simulation").glob("test_*.py")) - {OWN_TESTS})
     modules.sort(key=lambda module: "from tests.simulation.seeds import" in module.read_text())

@@ -260,7 +260,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Share records under these faults; raises AssertionError if a guarantee is violated."""
+    """Share records under these faults. Raise AssertionError if a guarantee is violated."""
     return run_within_turns(seed, lambda simulation: _program(simulation, faults))
 
 
@@ -314,7 +314,8 @@ async def _produce(environment: Environment, ledger: Ledger, random: Random) -> 
 
 
 async def _finish(simulation: Simulation, cluster: Cluster, ledger: Ledger, faults: list[Fault]) -> None:
-    """One more member accepts what is left; then every record is accepted, rejected, or delivered too often."""
+    """Let one more member accept the remaining records. Every record is then accepted, rejected, or delivered too
+    often."""
     last = Member(simulation, cluster, ledger, faults, diligent=True)
     await live_until_nothing_is_missing(last, lambda: _missing(ledger), ALL_DONE_WITHIN)
 

@@ -327,7 +327,7 @@ def test_offsets_that_are_refused_during_an_abort_say_why(release: str | None) -
 def test_closing_while_a_transaction_starts_starts_none(release: str | None) -> None:
     async def program(cluster: Cluster, producer: Producer) -> None:
         txn = producer.transaction()
-        # It asks the coordinator for the version of transactions, for which it has to connect.
+        # The producer has to connect to ask the coordinator for the transaction version.
         producer._cluster.pool.disconnect(0, "main")
         task = asyncio.create_task(txn.__aenter__())
         await asyncio.sleep(0)
