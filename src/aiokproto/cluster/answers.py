@@ -12,7 +12,8 @@ Only :func:`check` looks at that, between the decoder and the reader of the resp
 
 Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names only the fields
 whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
-isn't changed."""
+isn't changed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The life of a client with background tasks, from start to end: what consumers and share consumers have in common.
 
 No task ends by itself while the client runs. If one does, for any reason and even by cancellation, it ends the client:
-every later call raises the cause."""
+every later call raises the cause.
+"""
 
 from __future__ import annotations
 
