@@ -150,7 +150,7 @@ class Lifecycle:
             return False
         return True
 
-    def _begin_closing(self) -> None:
+    def _start_closing(self) -> None:
         """Mark the client as closing: nothing new starts, and the end of a task is no failure."""
         self._closing = True
         self._close_error = ClientClosedError(f"the {self._kind} is closed")

@@ -283,7 +283,7 @@ class Engine(Lifecycle):
         if self.assignment.handling is not None:
             self.assignment.handling.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
-        self._begin_closing()
+        self._start_closing()
         if processed:
             self.assignment.mark_processed()
         # Before the first await: no record is delivered whose offset the last commit would miss.

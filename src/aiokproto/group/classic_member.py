@@ -128,7 +128,7 @@ class ClassicMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining the current generation began (s, the loop's clock); None while none is being joined."""
+        """When joining the current generation started (s, the loop's clock); None while none is being joined."""
         return self._rebalance.joining_since
 
     @property

@@ -154,7 +154,7 @@ class ConsumerMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining, or carrying out the current target, began (s, the loop's clock); None while neither is under
+        """When joining, or carrying out the current target, started (s, the loop's clock); None while neither is under
         way."""
         return self._member.reconciliation.joining_since
 

@@ -191,7 +191,7 @@ class EpochMembership(Generic[Item]):
 
     # Reconciliation
 
-    def begin(self) -> frozenset[Item]:
+    def start_reconciling(self) -> frozenset[Item]:
         """Return the target, to be carried out now."""
         self._target_is_new = False
         return self.target

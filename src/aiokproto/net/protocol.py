@@ -192,16 +192,16 @@ class ClientProtocol(Generic[T]):
             return
         self._end += count
         while self._end - self._start >= _LENGTH_SIZE:
-            begin = self._start + _LENGTH_SIZE
+            start = self._start + _LENGTH_SIZE
             size = self._announced()
             # _announced has tested it against the limit: a length of gigabytes must not reserve memory.
-            if self._end - begin < size:
+            if self._end - start < size:
                 break
             # Move the start before the frame is handed out: the receiver may raise, and the frame must not be seen
             # twice.
-            self._start = begin + size
+            self._start = start + size
             # Copy it, because the next read overwrites the scratch buffer, while views of the frame live on.
-            frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
+            frame = memoryview(bytes(self._scratch_view[start : start + size]))
             yield self._match(frame), frame
         self._make_room()
 
