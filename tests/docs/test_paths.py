@@ -25,11 +25,11 @@ PATHS = {
 BESIDE = {
     "send": {"application/gates", "producer/batch_sizes", "producer/delivery", "producer/outcome", "producer/queue"}
     | {"producer/partitioner"}
-    | {"producer/responses", "producer/sticky", "producer/waiting", "cluster/pool", "net/in_flight", "net/throttle"}
+    | {"producer/responses", "producer/sticky", "producer/waiting", "cluster/pool", "net/in_flight"}
     | {"net/versions"},
     "read": {"application/gates", "cluster/answers", "cluster/cluster_client", "cluster/lifecycle", "cluster/pool"}
     | {"consumer/delivery", "consumer/engine", "consumer/epochs", "consumer/fetch_request", "consumer/fetch_state"}
-    | {"consumer/fetcher", "consumer/rebalancing", "consumer/subscription", "fetched/time_slice", "net/throttle"}
+    | {"consumer/fetcher", "consumer/rebalancing", "consumer/subscription", "fetched/time_slice"}
     | {"net/timer", "net/versions"},
 }
 """Files of the client that are called on the way but are no step of it: checks, counts, and the way of the response."""
