@@ -40,7 +40,7 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
             print([group.group_id for group in response.groups])
 
     It finds the broker, negotiates the version, and retries retriable errors; other error codes are left in the
-    response. It belongs to the event loop that started it: in any other one its calls raise ``ConfigurationError``.
+    response. It belongs to the event loop that started it: in any other loop its calls raise ``ConfigurationError``.
 
     After a broker rejected this client every call raises ``AuthenticationError``, pending ones included; after an
     internal task failed or was cancelled, ``ClientClosedError`` with the cause.
@@ -135,8 +135,8 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
 
         Returns:
             The response, with any error codes except retriable ones for the whole response: these are retried. It is
-            what the broker has sent, even if that names what was not requested, or lacks what was: only where parts of
-            the request go to several brokers are items that no broker answers for added, with an error code.
+            the broker's response even if it has items that weren't requested, or lacks requested ones. Only if parts of
+            the request go to several brokers, items that no broker answers for are added, with an error code.
 
         Raises:
             DeadlineError: With the number of attempts and the last failure. For a divided request: all parts timed out.
@@ -148,14 +148,14 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
                 is not one.
             BrokerError: The coordinator lookup failed with an error that is not retried.
         """
-        # A dict or a response would fail deep in the driver, with an error about its attributes.
+        # A dict or a response would fail deep inside the request, with an error about its attributes.
         if not isinstance(request, Request):
             raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
         if node is not None and (isinstance(node, bool) or not isinstance(node, int)):
             raise ConfigurationError(
                 f"node={node!r}: must be the node id of a broker; without it the request's route decides"
             )
-        # Division among brokers walks the request before an encoder has seen it.
+        # The division among brokers walks the request before an encoder sees it.
         check_structs(request)
         return await self._cluster.request(
             request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version, raw=True

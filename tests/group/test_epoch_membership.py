@@ -42,7 +42,7 @@ class Member(EpochMembership[int]):
 
     def reconcile(self) -> None:
         """Carry out the target."""
-        target = self.begin()
+        target = self.start_reconciling()
         self.give_up(self.owned - target)
         self.take(target)
         self.reconciled()
@@ -210,7 +210,7 @@ def test_a_response_to_an_earlier_heartbeat_is_not_an_acknowledgement() -> None:
 
 def test_a_response_during_a_reconciliation_does_not_end_it() -> None:
     member = reconciling()
-    member.take(member.begin())
+    member.take(member.start_reconciling())
     assert member.beat(3) == {"owned": [0, 1]}
     assert member.now() is S.RECONCILING
     member.reconciled()
@@ -228,7 +228,7 @@ def test_all_that_is_owned_is_reported_together() -> None:
 
 def test_a_target_that_arrives_during_the_reconciliation_is_reconciled_next() -> None:
     member = reconciling()
-    target = member.begin()
+    target = member.start_reconciling()
     member.beat(4, items(0))
     member.take(target)
     member.reconciled()
@@ -341,7 +341,7 @@ def test_a_member_reaches_every_target_after_any_history(events: list[frozenset[
         elif event == "reconcile" and member.state is S.RECONCILING and begun is None:
             member.reconcile()
         elif event == "begin" and member.state is S.RECONCILING and begun is None:
-            begun = member.begin()
+            begun = member.start_reconciling()
             member.give_up(member.owned - begun)
         elif event == "end" and begun is not None:
             member.take(begun & member.target)

@@ -6,7 +6,8 @@ usual path costs nothing. The caller decides what to do about the error.
 Exceptions that end the program (``SystemExit``, ``KeyboardInterrupt``) pass, as in asyncio's own tasks, and so does a
 cancellation of the task that calls. A ``CancelledError`` may also come from something that the function waited for and
 another task cancelled. Such an error is like any other. Passed on, it would end tasks that weren't cancelled, and
-nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way."""
+nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class CallbackError(Exception):
     is the cause; or it has returned a coroutine where nothing is awaited.
 
     Most often the cause is an ``asyncio.CancelledError`` of something that the function waited for: the task that
-    called it wasn't cancelled."""
+    called it wasn't cancelled.
+    """
 
 
 def failure(error: BaseException, what: str, *, awaited: bool = False) -> Exception:

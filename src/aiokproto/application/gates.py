@@ -113,7 +113,7 @@ class Home:
         self._kind = kind
         self._thread = self._process = 0
 
-    def begin(self) -> None:
+    def enter(self) -> None:
         """The client is started in the running event loop."""
         self.loop = asyncio.get_running_loop()
         self._thread, self._process = thread_id(), os.getpid()

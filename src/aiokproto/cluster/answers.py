@@ -12,7 +12,8 @@ Only :func:`check` looks at that, between the decoder and the reader of the resp
 
 Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names only the fields
 whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
-isn't changed."""
+isn't changed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ logger = logging.getLogger("aiokproto.cluster")
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 
 
-class Odd(NamedTuple):
+class Mismatch(NamedTuple):
     """What is wrong with a response: ``what`` happened to ``item``."""
 
     what: str
@@ -73,13 +74,13 @@ class Answer(NamedTuple):
 
     missing: ErrorCode | None
     possible: Callable[[Any, Any], bool] | None = None
-    tidy: Callable[[Any], Iterator[Odd]] | None = None
+    tidy: Callable[[Any], Iterator[Mismatch]] | None = None
     from_version: int = 0
     whole: bool = False
     why: str = ""
 
 
-def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
+def check(request: Request[Any], response: Response, version: int) -> list[Mismatch]:
     """Make a response one to its request: drop, complete and refuse what :data:`ANSWERS` declares. Changes it in place.
 
     Returns:
@@ -89,17 +90,17 @@ def check(request: Request[Any], response: Response, version: int) -> list[Odd]:
     if answer is None:
         # The client itself doesn't send this request.
         return []
-    odd = list(answer.tidy(response)) if answer.tidy is not None else []
+    mismatches = list(answer.tidy(response)) if answer.tidy is not None else []
     if answer.missing is None:
-        return odd
+        return mismatches
     lists = None if answer.whole else _lists(type(request), type(response), version)
     if lists is not None and getattr(request, lists.source.name):
-        _match(request, response, lists, {}, version, answer, odd)
+        _match(request, response, lists, {}, version, answer, mismatches)
     elif not _error(response) and answer.possible is not None and not answer.possible(request, response):
         # The response has no items, or it is about all there are.
-        odd.append(Odd("an impossible value", ""))
+        mismatches.append(Mismatch("an impossible value", ""))
         setattr(response, "error_code", answer.missing)  # noqa: B010 - what every such response has
-    return odd
+    return mismatches
 
 
 class AnswerChecker:
@@ -112,8 +113,8 @@ class AnswerChecker:
 
     def check(self, request: Request[Any], response: Response, version: int, node: int) -> None:
         """Do :func:`check`. ``node`` is the id of the broker, for the log."""
-        odd = check(request, response, version)
-        if not odd:
+        mismatches = check(request, response, version)
+        if not mismatches:
             return
         now, last = self._now(), self._logged.get(request.api_key)
         loud = last is None or now - last >= _LOG_EVERY
@@ -121,21 +122,21 @@ class AnswerChecker:
             self._logged[request.api_key] = now
         level = logging.WARNING if loud else logging.DEBUG
         api = api_name(request.api_key)
-        logger.log(level, "broker %d: its %s response is none to the request: %s", node, api, described(odd))
+        logger.log(level, "broker %d: its %s response is none to the request: %s", node, api, described(mismatches))
 
 
-def described(odd: list[Odd]) -> str:
+def described(mismatches: list[Mismatch]) -> str:
     """Return what was wrong with a response, as one short text."""
     texts = []
-    for what, count in Counter(each.what for each in odd).items():
-        named = [each.item for each in odd if each.what == what and each.item][:_NAMED]
+    for what, count in Counter(each.what for each in mismatches).items():
+        named = [each.item for each in mismatches if each.what == what and each.item][:_NAMED]
         some = ", ".join(named) + (", …" if count > len(named) else "")
         texts.append(f"{what}: {some}" if named else what)
     return "; ".join(texts)
 
 
 def _match(
-    asked: Struct, given: Struct, lists: _Lists, above: Names, version: int, answer: Answer, odd: list[Odd]
+    asked: Struct, given: Struct, lists: _Lists, above: Names, version: int, answer: Answer, mismatches: list[Mismatch]
 ) -> None:
     """Match the items in a part of the request with the items in the same part of the response."""
     assert answer.missing is not None
@@ -152,7 +153,7 @@ def _match(
         first = None if at is None else found[at]
         if at is None:
             # guard: an item that was not requested is dropped -> found.append(item)
-            odd.append(Odd("not requested", _named(above, keys)))
+            mismatches.append(Mismatch("not requested", _named(above, keys)))
         elif first is None:
             found[at] = item
         elif lists.below is not None:
@@ -160,7 +161,7 @@ def _match(
             inner = lists.below.target.name
             setattr(first, inner, [*getattr(first, inner), *getattr(item, inner)])
         else:
-            odd.append(Odd("named twice", _named(above, keys)))
+            mismatches.append(Mismatch("named twice", _named(above, keys)))
     missing = []
     for index, (source, item) in enumerate(zip(wanted, found, strict=True)):
         if item is None:
@@ -170,7 +171,7 @@ def _match(
         elif lists.below is not None:
             if getattr(source, lists.below.source.name) is not None:
                 names = {**above, **dict(_keys(lists.source, source))}
-                _match(source, item, lists.below, names, version, answer, odd)
+                _match(source, item, lists.below, names, version, answer, mismatches)
             continue
         elif answer.possible is None or _error(item) or answer.possible(source, item):
             continue
@@ -179,7 +180,7 @@ def _match(
             what, found[index] = "an impossible value", None
         # An error of the whole response is the answer to each item.
         if not _error(given):
-            odd.append(Odd(what, _named(above, _keys(lists.source, source))))
+            mismatches.append(Mismatch(what, _named(above, _keys(lists.source, source))))
             missing.append(source)
     kept = [item for item in found if item is not None]
     if len(kept) != len(received):
@@ -254,13 +255,13 @@ def _coordinator(asked: Any, given: Coordinator | FindCoordinatorResponse) -> bo
     return is_address(given.node_id, given.host, given.port)
 
 
-def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
+def _tidy_metadata(response: MetadataResponse) -> Iterator[Mismatch]:
     brokers = {}
     for node in response.brokers:
         if not is_address(node.node_id, node.host, node.port):
-            yield Odd("a broker without an address", f"{node.node_id}")
+            yield Mismatch("a broker without an address", f"{node.node_id}")
         elif node.node_id in brokers:
-            yield Odd("named twice", f"broker {node.node_id}")
+            yield Mismatch("named twice", f"broker {node.node_id}")
         else:
             brokers[node.node_id] = node
     response.brokers = list(brokers.values())
@@ -268,16 +269,16 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Odd]:
     for topic in response.topics:
         # If an invalid name was requested, brokers answer it with an error.
         if topic.name and not topic.error_code and not is_topic_name(topic.name):
-            yield Odd("not requested", shortened(topic.name, _LONGEST_NAME))
+            yield Mismatch("not requested", shortened(topic.name, _LONGEST_NAME))
             continue
         topics.append(topic)
         partitions = {}
         most = 2 * len(topic.partitions) + GAPS
         for partition in topic.partitions:
             if not 0 <= partition.partition_index < most:
-                yield Odd("an impossible partition", f"{topic.name}-{partition.partition_index}")
+                yield Mismatch("an impossible partition", f"{topic.name}-{partition.partition_index}")
             elif partition.partition_index in partitions:
-                yield Odd("named twice", f"{topic.name}-{partition.partition_index}")
+                yield Mismatch("named twice", f"{topic.name}-{partition.partition_index}")
             else:
                 partitions[partition.partition_index] = partition
         topic.partitions = list(partitions.values())

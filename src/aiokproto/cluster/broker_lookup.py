@@ -1,7 +1,8 @@
 """Look up the brokers for a request, by its route: any, controller, partition leaders, coordinators, every broker.
 
 A lookup that fails for one group or topic must not fail the others of the same request. Their parts stay under a
-placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails, too."""
+placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails, too.
+"""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class ClusterClient(AsyncContext):
         if self._started:
             raise ClientClosedError("a client can be started only once: create a new one")
         self._started = True
-        self.home.begin()
+        self.home.enter()
         report_exposures(self.config)
         try:
             # This runs in the caller's task: there is no metadata task yet that could race with it.

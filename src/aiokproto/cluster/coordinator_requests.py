@@ -113,14 +113,14 @@ class CoordinatorRequests:
         """
         loop = asyncio.get_running_loop()
         situation = exchange.situation
-        attempt, failure, began = 0, "no response", loop.time()
+        attempt, failure, started = 0, "no response", loop.time()
         code = ErrorCode.NONE
 
         def describe() -> str:
             # A failing lookup goes on beyond this deadline, so it may have ended no attempt yet.
             last = self._cluster.coordinator_failure(self._kind, self.key) or failure
             return (
-                f"{self._name(exchange)} of {self._owner}: not done in {at - began:.3g} s, "
+                f"{self._name(exchange)} of {self._owner}: not done in {at - started:.3g} s, "
                 f"{counted(attempt, 'failed attempt')}: {last}"
             )
 

@@ -2,7 +2,8 @@
 
 Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names, so a new
 API is divided and joined as soon as its message classes are declared. A joined response has what one broker that serves
-everything would have returned: each requested item once, with its result or an error code."""
+everything would have returned: each requested item once, with its result or an error code.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ def last_version_by_name(request: Request[Any]) -> int | None:
 
     Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
     version would silently drop it, and a response to a request for all topics would have topics without names. A
-    request that has an id comes from a caller that knows ids."""
+    request that has an id comes from a caller that knows ids.
+    """
     limits = list(_name_limits(request))
     if all(topic_id == ZERO_UUID for topic_id in _values(request, Role.TOPIC_ID)):
         limits += _limits_for_all(request)

@@ -1,6 +1,7 @@
 """Warnings of a client that lacks protection: others can read its secrets on the way, or play the brokers.
 
-Options allow it, and some networks need it, so it isn't an error. The log says it once, when the client starts."""
+Options allow it, and some networks need it, so it isn't an error. The log says it once, when the client starts.
+"""
 
 from __future__ import annotations
 

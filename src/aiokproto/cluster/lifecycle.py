@@ -1,7 +1,8 @@
 """The life of a client with background tasks, from start to end: what consumers and share consumers have in common.
 
 No task ends by itself while the client runs. If one does, for any reason and even by cancellation, it ends the client:
-every later call raises the cause."""
+every later call raises the cause.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +150,7 @@ class Lifecycle:
             return False
         return True
 
-    def _begin_closing(self) -> None:
+    def _start_closing(self) -> None:
         """Mark the client as closing: nothing new starts, and the end of a task is no failure."""
         self._closing = True
         self._close_error = ClientClosedError(f"the {self._kind} is closed")

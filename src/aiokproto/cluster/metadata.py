@@ -15,7 +15,8 @@ request; that response is not stored.) What a refresh requests, and when:
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
 * A client that has used no advertised address yet refreshes after a second, from one of them. Otherwise nothing would
-  find out that they lead nowhere before the first record is sent, and ``health()`` would report no problem."""
+  find out that they lead nowhere before the first record is sent, and ``health()`` would report no problem.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Connections to a broker that left the cluster, or moved to another address, are retired: they take no new requests and
 close when the last response has arrived. The backoff belongs to the broker and not to the channel, because all channels
-fail together."""
+fail together.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class Pool:
     async def resolve_bootstrap(self, deadline: float) -> None:
         """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
 
-        An address that can't be resolved stays as it is: the error of its connection says why."""
+        An address that can't be resolved stays as it is: the error of its connection says why.
+        """
         if not self._config.canonical_bootstrap:
             return
         found: list[Address] = []
@@ -348,7 +350,8 @@ class Pool:
         """Warn of ``broker_version`` if a broker closes connections on the same request twice in a row.
 
         Nothing else would say so before the deadline of a call. Once isn't enough: a broker that stops does the same,
-        but then the next dial fails."""
+        but then the next dial fails.
+        """
         before, self._refusals[node.id, channel] = self._refusals.get((node.id, channel), ""), api
         now = asyncio.get_running_loop().time()
         if api and api == before and now - self._doubted_at >= _WARN_EVERY:

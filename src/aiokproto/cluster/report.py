@@ -54,15 +54,15 @@ def client_findings(
     config: ClusterConfig,
     pool: Pool,
     metadata: MetadataUpdater,
-    closed: KafkaError | None,
+    close_error: KafkaError | None,
     now: float,
     *,
     ended: bool,
 ) -> Findings:
-    """Return what is wrong at ``now`` (s, the loop's clock). ``closed`` is why calls fail; None while they don't."""
+    """Return what is wrong at ``now`` (s, the loop's clock). ``close_error`` says why calls fail; else None."""
     findings = Findings()
-    if closed is not None:
-        findings.failed.append(str(closed))
+    if close_error is not None:
+        findings.failed.append(str(close_error))
         findings.ended = ended
         # Its consequences say nothing new.
         return findings

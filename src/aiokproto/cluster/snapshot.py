@@ -8,7 +8,8 @@ leader.
 
 A topic never loses partitions (Kafka only adds some). Partitions that a response leaves out stay as they were, and are
 requested again. If topics have no ids (before 2.8) it may be another topic of the same name, so there a smaller topic
-is believed when several responses in a row have it."""
+is believed when several responses in a row have it.
+"""
 
 from __future__ import annotations
 

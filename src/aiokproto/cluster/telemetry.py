@@ -13,7 +13,8 @@ The first push comes after half to one and a half of the interval, so that clien
 together. Closing pushes once more (``terminating``), which brokers accept at any time.
 
 What can never happen: an error here reaches a call of the application, or delays it. Only closing waits, for at most
-:data:`TERMINATING` seconds, and only if the brokers have subscribed to metrics."""
+:data:`TERMINATING` seconds, and only if the brokers have subscribed to metrics.
+"""
 
 from __future__ import annotations
 

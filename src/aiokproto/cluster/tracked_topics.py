@@ -10,7 +10,8 @@ class TrackedTopics:
 
     This is like Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all of
     them forever. A permanent topic that doesn't exist (any more) expires, too, and becomes permanent again if it is
-    found before."""
+    found before.
+    """
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
         """Start without topics.

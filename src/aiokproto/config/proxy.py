@@ -87,7 +87,8 @@ def without_credentials(url: str) -> str:
     """Return a URL, or what should be one, for an error that is logged: without anything that may be credentials.
 
     Everything before the last "@" may be credentials, except the scheme: a password that isn't quoted can have any
-    character, and a URL with a mistake in it can start with the user name."""
+    character, and a URL with a mistake in it can start with the user name.
+    """
     scheme = re.match(r"[a-z][a-z0-9+.-]*://|//", url, re.IGNORECASE)
     begin = scheme[0] if scheme else ""
     return begin + re.sub(r".*@", "…@", url.removeprefix(begin), flags=re.DOTALL)

@@ -279,7 +279,7 @@ class Engine(Lifecycle):
         if self.assignment.runner is not None:
             self.assignment.runner.check_outside("close()")
         deadline = asyncio.get_running_loop().time() + timeout
-        self._begin_closing()
+        self._start_closing()
         if processed:
             self.assignment.mark_processed()
         # Stop before the first await, so that no record is delivered whose offset the last commit would miss.

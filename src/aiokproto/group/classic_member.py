@@ -36,7 +36,8 @@ class ClassicMember:
     heartbeats, so that neither joining nor callbacks delay them.
 
     Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the
-    error."""
+    error.
+    """
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class ClassicMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining the current generation began (s, the loop's clock); None while none is being joined."""
+        """When joining the current generation started (s, the loop's clock); None while none is being joined."""
         return self._rebalance.joining_since
 
     @property
@@ -182,7 +183,8 @@ class ClassicMember:
         """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
         The request doesn't name the member, because classic groups don't check it, and Java's members don't name
-        themselves either."""
+        themselves either.
+        """
         at = asyncio.get_running_loop().time() + timeout
         return await self._offsets.lookup(partitions, None, at, partly=partly)
 

@@ -57,7 +57,8 @@ class Commits:
     Invariant: only offsets of owned partitions are sent, in the generation that owns them. A commit that was refused
     because of an earlier generation is repeated in the current one, for the partitions that the member has owned all
     the time: another member that owned a partition in between may have committed a later offset. A refusal in the
-    current generation leaves a note for the loop that moves the member, like a heartbeat's."""
+    current generation leaves a note for the loop that moves the member, like a heartbeat's.
+    """
 
     def __init__(self, cluster: ClusterClient, member: CommittingMember, offsets: GroupOffsets) -> None:
         self._cluster = cluster

@@ -50,7 +50,8 @@ class ConsumerMember:
     """A member of a consumer group: the coordinator computes the assignment, and each member reconciles on its own.
 
     Its heartbeats never wait for the application: a commit that was sent in an older epoch is repeated in the current
-    one even while a callback runs."""
+    one even while a callback runs.
+    """
 
     def __init__(
         self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
@@ -153,7 +154,7 @@ class ConsumerMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining, or carrying out the current target, began (s, the loop's clock); None while neither is under
+        """When joining, or carrying out the current target, started (s, the loop's clock); None while neither is under
         way."""
         return self._member.reconciliation.joining_since
 

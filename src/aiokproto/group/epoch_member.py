@@ -122,7 +122,8 @@ class EpochMember(Generic[Item]):
         <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
         If its epoch is older than the coordinator's, it catches up first. If the group has removed it, it leaves a
-        note, as after a heartbeat, and returns the offsets that anyone sees."""
+        note, as after a heartbeat, and returns the offsets that anyone sees.
+        """
         at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
         attempt = 0
         while True:

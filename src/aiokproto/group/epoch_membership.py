@@ -25,7 +25,8 @@ the next member with its instance id gets what it owned.
 A heartbeat carries the fields that the coordinator doesn't have yet. After a failure the member can't know what the
 coordinator has, so the next heartbeat carries all fields. The fields that report what the member owns are sent after
 every reconciliation, even if they haven't changed: the coordinator may wait for the member to confirm that it never
-took what was withdrawn meanwhile."""
+took what was withdrawn meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +191,7 @@ class EpochMembership(Generic[Item]):
 
     # Reconciliation
 
-    def begin(self) -> frozenset[Item]:
+    def start_reconciling(self) -> frozenset[Item]:
         """Return the target, to be carried out now."""
         self._target_is_new = False
         return self.target

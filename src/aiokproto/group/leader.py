@@ -4,7 +4,8 @@ With a hundred members and a hundred thousand partitions it takes a good part of
 to run the assignor, and to encode the assignments. All of it runs in one of the client's threads, so that the event
 loop meanwhile sends heartbeats and delivers records; only assignors of the application run in the loop, unless they say
 otherwise. A thread works on values of its own and can't be stopped: if the attempt to join is cancelled meanwhile, its
-result is dropped, and if the group has started another rebalance, the coordinator refuses it."""
+result is dropped, and if the group has started another rebalance, the coordinator refuses it.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ async def leave_group(leave: Coroutine[Any, Any, None], *, wait: bool) -> None:
     """Send the request to leave, and ``wait`` for the response, unless cancelled.
 
     Without the wait the request is sent only if that takes no more than writing it to an open connection. Otherwise the
-    member stays in the group until its session expires."""
+    member stays in the group until its session expires.
+    """
     # It needs a task of its own: a cancellation must not take effect before the request is written.
     task = create_task(leave, name="aiokproto-group-leave")
     try:

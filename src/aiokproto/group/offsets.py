@@ -45,7 +45,8 @@ class GroupOffsets:
     name.
 
     Invariant: results cover exactly the requested partitions, in any version; and an offset of a deleted topic is never
-    committed for a new topic of the same name."""
+    committed for a new topic of the same name.
+    """
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id

@@ -50,7 +50,8 @@ class SharedTopics:
     """The topics of the subscription that was decoded last.
 
     Most members of a group list the same topics, byte for byte. They share one set, which is decoded and gone through
-    once."""
+    once.
+    """
 
     def __init__(self) -> None:
         self._encoded = b""

@@ -48,7 +48,7 @@ class RebalanceLoop:
         left_reason: Why it stays out of the group although it has a subscription.
         join_failure: Why the last attempt to join failed; empty after a success.
         rebalances: How long it took to join each generation.
-        joining_since: When joining the current one began (s, the loop's clock); None while none is being joined.
+        joining_since: When joining the current one started (s, the loop's clock); None while none is being joined.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Reconciliation(Generic[Item]):
         outside: Whether it is not a member, and has no subscription for which to join.
         look_up_failure: Why the names of assigned topics are not known; empty if they are.
         rebalances: How long it took to carry out each target; from joining on, for the first one.
-        joining_since: When joining, or the target that is being carried out, began (s, the loop's clock); None while
+        joining_since: When joining, or the target that is being carried out, started (s, the loop's clock); None while
             there is neither.
     """
 
@@ -130,7 +130,7 @@ class Reconciliation(Generic[Item]):
 
     def _join(self) -> None:
         self._assigned_once = self._is_out = False
-        self._rebalance_began()
+        self._rebalance_started()
         self._membership.join()
         self._heartbeat.wake()
 
@@ -186,8 +186,8 @@ class Reconciliation(Generic[Item]):
 
     async def _reconcile(self) -> None:
         membership = self._membership
-        began = self._rebalance_began()
-        target = membership.begin()
+        started = self._rebalance_started()
+        target = membership.start_reconciling()
         ready = self._owner.known(target)
         revoked, added = membership.owned - target, ready - membership.owned
         if not revoked and not added and ready != target:
@@ -207,11 +207,11 @@ class Reconciliation(Generic[Item]):
         membership.reconciled()
         # Otherwise there is more to carry out.
         if membership.state is not MemberState.RECONCILING:
-            self.rebalances.add(asyncio.get_running_loop().time() - began)
+            self.rebalances.add(asyncio.get_running_loop().time() - started)
             self.joining_since = None
         self._heartbeat.wake()
 
-    def _rebalance_began(self) -> float:
+    def _rebalance_started(self) -> float:
         if self.joining_since is None:
             self.joining_since = asyncio.get_running_loop().time()
         return self.joining_since

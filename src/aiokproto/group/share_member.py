@@ -90,7 +90,7 @@ class ShareMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining, or an assignment that is being carried out, began (loop time); None while there is neither."""
+        """When joining, or carrying out an assignment, started (loop time); None while neither is under way."""
         return self._member.reconciliation.joining_since
 
     @property

@@ -64,7 +64,8 @@ class StreamsListener:
     it gives a coroutine a second to end, and then leaves it alone.
 
     :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass. The member goes on
-    while these are awaited, one after the other, each with the state at the time of its turn."""
+    while these are awaited, one after the other, each with the state at the time of its turn.
+    """
 
     async def assigned(self, tasks: Tasks) -> None:
         """Start these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if the
@@ -344,7 +345,8 @@ class _Notifier:
     """Calls the listener's methods about responses: at once, or in turn if they are coroutine functions.
 
     If several calls wait for the same method, only the newest is made: it has the current state, and a method that
-    hangs doesn't fill the memory."""
+    hangs doesn't fill the memory.
+    """
 
     def __init__(self, listener: StreamsListener) -> None:
         self._listener = listener

@@ -44,7 +44,8 @@ class TopicNames:
     """The names of topic ids, by the cluster's metadata.
 
     If the metadata lacks an id, its topic is new, was created again, or only the coordinator knows that it matches the
-    subscription."""
+    subscription.
+    """
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster

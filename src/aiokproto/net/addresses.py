@@ -2,7 +2,8 @@
 
 The addresses are tried in the resolver's order, but IPv6 and IPv4 take turns. If an address has neither answered nor
 failed in :data:`FALLBACK_DELAY`, the next one is tried beside it; the first that accepts is used. So an address that
-swallows packets costs a quarter of a second, and a network without IPv6 costs nothing."""
+swallows packets costs a quarter of a second, and a network without IPv6 costs nothing.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ request comes too late.
 
 **The application's code.** A mechanism, and the functions that give it secrets, can raise anything, return anything,
 and be cancelled on their own account. All of that ends the attempt with an error, and never ends a task of the client.
-Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets."""
+Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets.
+"""
 
 from __future__ import annotations
 

@@ -602,7 +602,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             self._observer.disconnected(self.peer, failure)
 
     def _fail_request(self, request: InFlightRequest, error: KafkaError) -> None:
-        # Report first, because fail() may run a callback that sends again.
+        # Report first: fail() may run a callback that sends again.
         self._report_failure(request, error)
         request.fail(error)
 
@@ -618,7 +618,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             # Each request ends once; the bytes count all the same.
             self._observer.bytes_received += size
         else:
-            # Count it even if its caller was cancelled, because the broker's latency is what it is.
+            # Count it even if its caller was cancelled: the broker's latency is what it is.
             waited = self._loop.time() - request.sent_at
             self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 

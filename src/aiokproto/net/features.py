@@ -1,7 +1,8 @@
 """Features that need brokers of some release or later, and the API version that brings each of them (pure).
 
 This is the one table for error messages and for docs/compatibility.md. :mod:`aiokproto.codec.releases` says which
-release first served a version; a release stands here only if brokers serve an API before it is meant for production."""
+release first served a version; a release stands here only if brokers serve an API before it is meant for production.
+"""
 
 from __future__ import annotations
 

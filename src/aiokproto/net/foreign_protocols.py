@@ -3,7 +3,8 @@
 A Kafka frame starts with its length. The first bytes of most protocols ("HTTP", "SSH-") are beyond any limit when they
 are read as a length, and :class:`~aiokproto.net.protocol.ClientProtocol` refuses them at once. The first bytes of
 HTTP/2 and of ZooKeeper are plausible lengths: these peers are recognized once their frame couldn't be decoded, or
-didn't arrive in full."""
+didn't arrive in full.
+"""
 
 from __future__ import annotations
 

@@ -201,7 +201,8 @@ async def _answer_then_versions(
     """Send a request that old brokers answer, then ApiVersions; return None if that has closed the connection.
 
     Both go over one connection, and so to one broker: even if something else has closed the other connections, this
-    broker is there, and doesn't know ApiVersions."""
+    broker is there, and doesn't know ApiVersions.
+    """
     await _answer(connection, request, until, timeout)
     try:
         return await _negotiate(connection, Negotiation(connection.peer, 0), until, timeout)
@@ -265,7 +266,7 @@ async def _answer(connection: Connection, request: Request[Any], until: float, t
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     try:
         async with deadline_at(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-            # It loops at most once per version, because Negotiation lowers the version with every refusal.
+            # It loops at most once per version: Negotiation lowers the version with every refusal.
             while True:
                 frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
                 versions = _versions_of(frame, negotiation)

@@ -192,16 +192,16 @@ class ClientProtocol(Generic[T]):
             return
         self._end += count
         while self._end - self._start >= _LENGTH_SIZE:
-            begin = self._start + _LENGTH_SIZE
+            start = self._start + _LENGTH_SIZE
             size = self._announced()
-            # _announced has tested it against the limit, because a length of gigabytes must not reserve memory.
-            if self._end - begin < size:
+            # _announced has tested it against the limit: a length of gigabytes must not reserve memory.
+            if self._end - start < size:
                 break
             # Move the start before the frame is handed out: the receiver may raise, and the frame must not be seen
             # twice.
-            self._start = begin + size
+            self._start = start + size
             # Copy it, because the next read overwrites the scratch buffer, while views of the frame live on.
-            frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
+            frame = memoryview(bytes(self._scratch_view[start : start + size]))
             yield self._match(frame), frame
         self._make_room()
 
@@ -254,7 +254,7 @@ class ClientProtocol(Generic[T]):
             raise BrokerConnectionError(f"{self.peer} responds to request {correlation_id}, but none is in flight")
         expected = self.pending[0]
         if correlation_id != expected.correlation_id:
-            # This scan only serves the text, because the connection ends here.
+            # This scan only serves the text: the connection ends here.
             known = any(pending.correlation_id == correlation_id for pending in self.pending)
             raise BrokerConnectionError(
                 f"{self.peer} responds {'out of order' if known else 'to a request that was never sent'}: "

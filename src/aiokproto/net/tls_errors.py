@@ -3,7 +3,8 @@
 OpenSSL has a code for each reason to reject the broker's certificate. If the broker ends the handshake, it sends an
 alert, and the alert's name is all that the client learns: Java's brokers send CERTIFICATE_UNKNOWN or BAD_CERTIFICATE
 for most reasons. With TLS 1.3 the client's handshake is complete before the broker has seen the client's certificate,
-so an alert about it arrives like a response to the first request."""
+so an alert about it arrives like a response to the first request.
+"""
 
 from __future__ import annotations
 

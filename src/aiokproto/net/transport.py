@@ -3,7 +3,8 @@
 There are three ways to a broker: directly, by its addresses (:mod:`~aiokproto.net.addresses`); through a proxy
 (:mod:`~aiokproto.net.proxy`); and by the application's own ``dialer``. ``address_map`` changes where each of them
 leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another,
-because the client doesn't trust what is in between."""
+because the client doesn't trust what is in between.
+"""
 
 from __future__ import annotations
 
@@ -351,7 +352,8 @@ def set_socket_options(transport: asyncio.BaseTransport) -> None:
 
     asyncio sets the first only for sockets that name their protocol, which the socket of a ``dialer`` may not do. NAT
     gateways and firewalls drop idle connections silently. If the operating system lacks the options of TCP keepalive,
-    its own times apply."""
+    its own times apply.
+    """
     # It is None in the simulation, whose transports have no socket; and a dialer's socket may be of another family.
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):

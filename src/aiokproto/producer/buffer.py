@@ -179,7 +179,7 @@ class Buffer:
             cluster: Source of the metadata.
             sender: Its timer is scheduled when there is something to send.
         """
-        self.home.begin()
+        self.home.enter()
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._timer = sender.timer

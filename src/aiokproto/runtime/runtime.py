@@ -90,7 +90,8 @@ def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asy
     """Return a task of the running event loop that starts in the loop's next iteration.
 
     The code that creates a task completes, before its next await, the state that the task reads. A task factory may
-    start the task within the call (``asyncio.eager_task_factory``), so tasks of this library don't come from it."""
+    start the task within the call (``asyncio.eager_task_factory``), so tasks of this library don't come from it.
+    """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None and Task is asyncio.Task:
         return loop.create_task(work, name=name)

@@ -6,7 +6,8 @@ A timeout cancels its task and turns that cancellation into a ``TimeoutError``. 
 the same time, the coroutine sees one ``CancelledError`` for both. The task has to count them, or the timeout takes the
 other cancellation for its own: the task would go on, and a caller that waits for its end would wait forever. Python
 counts since 3.11 (``Task.cancelling``). Before, the tasks of this library do, which
-:func:`aiokproto.runtime.create_task` makes; in a task of the application a timeout wins over a cancellation."""
+:func:`aiokproto.runtime.create_task` makes; in a task of the application a timeout wins over a cancellation.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _CANCELLED_WITHIN = 1.0
 def is_cancelled() -> bool:
     """Return whether the current task was cancelled. If not, a CancelledError in it is an error of the awaited object.
 
-    Before Python 3.11 tasks of the application don't report that, so every CancelledError counts as their own."""
+    Before Python 3.11 tasks of the application don't report that, so every CancelledError counts as their own.
+    """
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0
 

@@ -284,7 +284,7 @@ class ShareEngine(Lifecycle):
         def left() -> float:
             return max(deadline - loop.time(), 0.0)
 
-        self._begin_closing()
+        self._start_closing()
         self.reader.stop()
         in_time = False
         try:

@@ -3,7 +3,8 @@
 The member that the coordinator chooses as leader runs one of them, and sends the assignment of every member with
 SyncGroup. All clients of a group must have the assignor under the same name and, because any of them can lead, should
 compute the same: these four compute exactly what the Java client does, which ``tests/java`` compares. They differ from
-it only where it would assign a partition twice or not at all, or to a member that doesn't read the topic."""
+it only where it would assign a partition twice or not at all, or to a member that doesn't read the topic.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ The Java client holds members and topics in a ``HashMap``, and the first one the
 partition more, or wins a disputed claim. Leaders written in different languages must agree on that, so the order is
 computed here. It depends on ``String.hashCode`` and the size of the table: keys are in the order of their buckets, and
 within a bucket in the order in which they were added. (Java turns a bucket of nine keys into a tree. That takes keys
-that were made to collide; assignments are valid then, but not Java's.)"""
+that were made to collide; assignments are valid then, but not Java's.)
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def topic_order(partitions: Iterable[str], members: Members) -> list[str]:
 def member_order(members: Members) -> list[str]:
     """Return member ids as range and roundrobin sort them: static members first, by instance id (KIP-345).
 
-    So a static member keeps its position when it restarts with another member id."""
+    So a static member keeps its position when it restarts with another member id.
+    """
 
     def key(member: str) -> tuple[bool, bytes]:
         instance = members[member].group_instance_id
