@@ -86,7 +86,7 @@ def test_a_topic_that_does_not_exist_by_the_metadata_is_not_waited_for() -> None
 
 
 class ThreadedCluster(FakeCluster):
-    """Knows whether what runs was given to a thread."""
+    """Knows whether the running code was given to a thread."""
 
     in_thread = False
 

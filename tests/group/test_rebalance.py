@@ -244,7 +244,7 @@ def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again() -> Non
 
 
 def unreadable(it: Harness) -> Callable[[SyncGroupRequest], SyncGroupResponse]:
-    """Return an answer that is right but for the assignment."""
+    """Return a response that is right except for the assignment."""
 
     def answer(request: SyncGroupRequest) -> SyncGroupResponse:
         response: SyncGroupResponse = it.group.answer(request)
@@ -300,7 +300,7 @@ def test_the_pause_after_an_assignment_that_cannot_be_decoded_ends_with_what_com
             await it.subscribe("t")
             it.group.rebalancing = True
             it.cluster.next[SyncGroupRequest] = [unreadable(it)] * 6
-            # The next pause would be of 16 s.
+            # The next pause would last 16 s.
             async with timeout(60):
                 while len(it.cluster.sent(SyncGroupRequest)) < 7:
                     await asyncio.sleep(0.1)
