@@ -15,10 +15,10 @@ Log = list[int]
 
 
 def history(*entries: tuple[int, int]) -> EpochHistory:
-    epochs = EpochHistory()
+    made = EpochHistory()
     for epoch, first in entries:
-        epochs.add(epoch, first)
-    return epochs
+        made.add(epoch, first)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -37,33 +37,33 @@ def history(*entries: tuple[int, int]) -> EpochHistory:
     ],
 )
 def test_agreement(entries: list[tuple[int, int]], asked: int, found: EpochEnd, agreed: int | AskOlder) -> None:
-    epochs = EpochHistory(15, 5) if not entries else history(*entries)
-    assert epochs.agreed(asked, found, 15) == agreed
+    made = EpochHistory(15, 5) if not entries else history(*entries)
+    assert made.agreed(asked, found, 15) == agreed
 
 
 def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
-    epochs = history((3, 2), (5, 10))
-    assert [epochs.before(offset) for offset in (2, 3, 10, 11, 99)] == [-1, 3, 3, 5, 5]
+    made = history((3, 2), (5, 10))
+    assert [made.before(offset) for offset in (2, 3, 10, 11, 99)] == [-1, 3, 3, 5, 5]
 
 
 def test_a_committed_epoch_is_kept_until_records_are_fetched() -> None:
-    epochs = EpochHistory(7, 4)
-    assert (epochs.last, epochs.last_fetched, epochs.before(7)) == (4, -1, 4)
-    epochs.add(6, 7)
-    assert (epochs.last, epochs.last_fetched, epochs.before(7), epochs.before(8)) == (6, 6, 4, 6)
+    made = EpochHistory(7, 4)
+    assert (made.last, made.last_fetched, made.before(7)) == (4, -1, 4)
+    made.add(6, 7)
+    assert (made.last, made.last_fetched, made.before(7), made.before(8)) == (6, 6, 4, 6)
 
 
 def test_records_without_epochs_make_what_came_before_unknown() -> None:
-    epochs = EpochHistory(0, 3)
-    epochs.add(3, 0)
-    epochs.add(-1, 5)
-    assert (epochs.last, epochs.before(6), epochs.before(0)) == (-1, -1, -1)
+    made = EpochHistory(0, 3)
+    made.add(3, 0)
+    made.add(-1, 5)
+    assert (made.last, made.before(6), made.before(0)) == (-1, -1, -1)
 
 
 def test_old_epochs_are_forgotten() -> None:
-    epochs = history(*((epoch, epoch) for epoch in range(2 * MAX_EPOCHS)))
-    assert epochs.before(MAX_EPOCHS) == -1
-    assert epochs.before(MAX_EPOCHS + 1) == MAX_EPOCHS
+    made = history(*((epoch, epoch) for epoch in range(2 * MAX_EPOCHS)))
+    assert made.before(MAX_EPOCHS) == -1
+    assert made.before(MAX_EPOCHS + 1) == MAX_EPOCHS
 
 
 class Leader:
@@ -90,9 +90,9 @@ def common(one: Log, other: Log) -> int:
     )
 
 
-def agree(epochs: EpochHistory, leader: Leader, fetched: int) -> tuple[int, int]:
-    asked = epochs.last
-    while isinstance(found := epochs.agreed(asked, leader.end_of(asked), fetched), AskOlder):
+def agree(made: EpochHistory, leader: Leader, fetched: int) -> tuple[int, int]:
+    asked = made.last
+    while isinstance(found := made.agreed(asked, leader.end_of(asked), fetched), AskOlder):
         assert found.epoch < asked
         asked = found.epoch
     return found, leader.end_of(asked).epoch
@@ -116,26 +116,26 @@ def test_elections_of_any_replica_are_detected_exactly(steps: list[tuple[object,
     logs: list[Log] = [[0] * start for _ in range(3)]
     leader, epoch = 0, 0
     fetched: Log = [0] * start
-    epochs = EpochHistory(start)
+    made = EpochHistory(start)
     for step in steps:
         match step:
             case ("append", int(count)):
                 logs[leader] += [epoch] * count
             case ("fetch", int(count)):
                 for record in logs[leader][len(fetched) : len(fetched) + count]:
-                    epochs.add(record, len(fetched))
+                    made.add(record, len(fetched))
                     fetched.append(record)
             case ("replicate", int(replica), int(count)) if replica != leader:
                 kept = common(logs[replica], logs[leader])
                 logs[replica] = logs[leader][: kept + count]
             case ("elect", int(replica)):
                 leader, epoch = replica, epoch + 1
-                if epochs.last < 0:
+                if made.last < 0:
                     continue
-                agreed, below = agree(epochs, Leader(logs[leader], epoch), len(fetched))
+                agreed, below = agree(made, Leader(logs[leader], epoch), len(fetched))
                 # Of what was not fetched nothing is known.
                 expected = common(fetched, logs[leader])
                 assert agreed == expected or (agreed == start > expected)
                 fetched = logs[leader][:agreed]
-                epochs.rewind(agreed, below)
+                made.rewind(agreed, below)
                 start = min(start, agreed)

@@ -35,10 +35,10 @@ class FakeEpochGroup:
     """A group with at most one member.
 
     Attributes:
-        member: The member's id; empty while there is none.
+        member: Its id; empty while there is none.
         epoch: The member's epoch.
-        target: What the member can own: pairs of topic id and partition.
-        reported: What the member last reported to own.
+        target: What it can own: pairs of topic id and partition.
+        reported: What it said to own last.
     """
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ class FakeEpochGroup:
         self._told = 0
 
     def assign(self, topic: str, *partitions: int) -> None:
-        """Replace the member's partitions of a topic."""
+        """Replace what the member has of a topic."""
         name = topic_id(topic)
         self.target = {each for each in self.target if each[0] != name} | {(name, number) for number in partitions}
         self.epoch += 1
         self._news = True
 
     def remove(self) -> None:
-        """Remove the member, as if its session had expired."""
+        """Remove the member, as when its session has expired."""
         self.member = ""
 
     def answer(self, request: Any) -> Any:
@@ -77,7 +77,7 @@ class FakeEpochGroup:
             return request.response(error_code=ErrorCode.FENCED_MEMBER_EPOCH if self.member else code)
         full = joins
         if isinstance(request, ConsumerGroupHeartbeatRequest):
-            # A member that repeats an epoch because it missed a response has to say what it owns.
+            # A member that repeats an epoch, since it missed a response, has to say what it owns.
             if 0 < request.member_epoch < self._told and request.topic_partitions is None:
                 self.member = ""
                 return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
@@ -90,7 +90,7 @@ class FakeEpochGroup:
         return self._response(request, news)
 
     def _fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """No offset is committed. A request without a member id may read, as admin clients do."""
+        """No offset is committed. Who says no member id may read, as admin clients do."""
         (group,) = request.groups
         code = 0 if group.member_id is None else self._check(group.member_id, group.member_epoch)
         topics = [

@@ -54,7 +54,7 @@ class FakeCoordinator:
         self._given = ""
 
     def remove(self) -> None:
-        """Remove the member, as if its session had expired."""
+        """Remove the member, as when its session has expired."""
         self.member = ""
 
     def answer(self, request: Any) -> Any:
@@ -111,7 +111,7 @@ class FakeCoordinator:
 
 
 def committed(request: OffsetCommitRequest, *codes: int) -> OffsetCommitResponse:
-    """Return the response to a commit, with a code for all partitions or one for each."""
+    """The response to a commit: a code for all partitions, or one for each."""
     left = list(codes)
     return OffsetCommitResponse(
         topics=[
@@ -134,12 +134,12 @@ Answer = Callable[[Any], Any]
 
 
 def topic_id(name: str) -> bytes:
-    """Return the id of a topic."""
+    """The id of a topic."""
     return name.encode().ljust(16, b".")
 
 
 def snapshot_of(topics: Mapping[str, int]) -> ClusterSnapshot:
-    """Return metadata of topics with these numbers of partitions."""
+    """Metadata of topics with these numbers of partitions."""
     infos = {name: TopicInfo(name, topic_id(name), (PartitionInfo(0),) * size) for name, size in topics.items()}
     return ClusterSnapshot(topics=infos, topic_names={info.topic_id: name for name, info in infos.items()})
 
@@ -179,7 +179,7 @@ class FakeCluster:
         self.backoff = SimpleNamespace(delay=lambda attempt: 0.1 * attempt)
 
     def sent(self, kind: type) -> list[Any]:
-        """Return the requests of that class."""
+        """The requests of that class."""
         return [request for request in self.requests if isinstance(request, kind)]
 
     async def coordinator(self, kind: object, key: str, timeout: float | None = None) -> int:
@@ -251,7 +251,7 @@ class FakeCluster:
         max_version: int | None = None,
         channel: str = "main",
     ) -> Any:
-        # Encode and decode it as on the wire, so that a field that the version lacks doesn't arrive.
+        # Encoded and decoded, as on the wire: a field that the version lacks does not arrive.
         version = await self.version(type(request), node, max_version=max_version)
         sent = type(request).decode(bytes(request.encode(version)), version)
         self.requests.append(sent)
@@ -284,7 +284,7 @@ class FakeOwner:
 
     Attributes:
         changes: Changes that were applied, in order.
-        owned: The partitions after these changes. A change that contradicts them fails.
+        owned: The partitions by these changes; wrong turns are refused.
         takes: Seconds that a kind of change takes.
         losses: How often the group removed the member.
         sessions: Whether the session was confirmed, each time that changed.

@@ -174,7 +174,7 @@ def test_a_member_that_has_not_joined_does_not_commit() -> None:
 
 
 def readers(it: Harness) -> list[tuple[str | None, int]]:
-    """Return who read committed offsets: member id and epoch."""
+    """Who read committed offsets: member id and epoch."""
     return [
         (group.member_id, group.member_epoch) for each in it.cluster.sent(OffsetFetchRequest) for group in each.groups
     ]
@@ -187,7 +187,7 @@ def test_committed_offsets_are_read_as_the_member() -> None:
             assert (found, failures) == (dict.fromkeys(ALL), {})
             await it.subscribe("t")
             await it.member.committed(ALL, 5.0)
-            # Brokers before 3.7 don't accept it.
+            # Brokers before 3.7 do not take it.
             it.cluster.newest = 8
             await it.member.committed(ALL, 5.0)
             assert readers(it) == [(None, -1), (it.group.member, it.group.epoch), (None, -1)]

@@ -35,7 +35,7 @@ class Member(EpochMembership[int]):
         return self.state
 
     def beat(self, epoch: int = 1, target: frozenset[int] | None = None) -> dict[str, Any]:
-        """Send one heartbeat, which is accepted; return what it carried."""
+        """One heartbeat that is accepted. Returns what it carried."""
         sent = self.heartbeat(self.fields)
         self.accepted(epoch, target)
         return sent
@@ -178,8 +178,7 @@ def test_after_a_failure_the_heartbeat_carries_everything() -> None:
 
 
 def test_a_target_is_acknowledged_even_if_the_member_owns_the_same_as_before() -> None:
-    # The coordinator may have assigned a third partition, and withdrawn it before the member knew. Then it waits for
-    # the member's report.
+    # The coordinator may have assigned a third partition and withdrawn it before the member knew: it waits for that.
     member = stable()
     member.beat(4, items(0, 1))
     assert member.now() is S.RECONCILING
@@ -294,8 +293,7 @@ def test_member_ids_are_kafkas_form_of_a_uuid() -> None:
 
 
 class Coordinator:
-    """The coordinator's side. It releases a partition only when a heartbeat reports that the member no longer owns
-    it."""
+    """The coordinator's side: releases a partition only when a heartbeat reports that it is not owned any more."""
 
     def __init__(self) -> None:
         self.target: frozenset[int] = NONE
@@ -349,7 +347,7 @@ def test_a_member_reaches_every_target_after_any_history(events: list[frozenset[
             member.reconciled()
             begun = None
         elif event == "unanswered" and member.in_session:
-            # The coordinator has handled the heartbeat, but the response is lost.
+            # The coordinator has handled it, and the response is lost.
             was = member.epoch, member.target, member.state
             group.answer(member)
             member.epoch, member.target, member.state = was

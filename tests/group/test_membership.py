@@ -147,7 +147,7 @@ def test_subscriptions_are_decoded_as_encoded() -> None:
     said = decode_subscription(data, "instance")
     assert (said.topics, said.user_data, said.owned_partitions) == (frozenset("ab"), b"data", owned)
     assert (said.generation, said.rack_id, said.group_instance_id) == (7, "rack", "instance")
-    # A later version only adds fields at the end.
+    # A later version only adds to the end.
     assert decode_subscription(b"\x00\x09" + data[2:] + b"more", "instance") == said
 
 

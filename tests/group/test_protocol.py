@@ -1,4 +1,4 @@
-"""The consumer protocol's bytes are the same as the codec's classes encode."""
+"""The consumer protocol's bytes are those of the codec's classes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_partition_list_behaves_as_a_list(partitions: list[TopicPartition], st
 
 
 def test_encoding_many_topics_leaves_the_garbage_collector_alone() -> None:
-    """A garbage collection blocks the event loop for as long as it takes to look at all objects of the process."""
+    """A collection blocks the event loop for as long as the objects of the whole process take."""
     assigned = PartitionList.of([(f"topic-{topic}", number) for number in range(3) for topic in range(2000)])
     collections: list[str] = []
 

@@ -105,7 +105,7 @@ def test_only_a_heartbeat_that_joins_carries_the_topology() -> None:
             assert (first.active_tasks, first.standby_tasks, first.warmup_tasks) == ([], [], [])
             assert first.topology == TOPOLOGY.encode()
             assert all(beat.topology is None for beat in others)
-            # After a failure it sends everything else again, because the member can't know what has arrived.
+            # Everything else again after a failure, since nobody knows what has arrived.
             assert len([beat for beat in others if beat.process_id == "p"]) == 1
 
     run(program())
@@ -161,8 +161,7 @@ def test_a_fenced_member_stops_at_once_and_joins_again() -> None:
 def test_offsets_are_sent_at_the_interval_that_the_broker_sets() -> None:
     async def program() -> None:
         async with harness() as it:
-            # With an interval of ten seconds it sends them three times: at once, and with the next heartbeats after 10
-            # and 20 s.
+            # With the interval of ten seconds, three times: at once, and with the next heartbeats after 10 and 20.
             for offset in range(25):
                 it.member.report_offsets({("0", 1): offset}, {("0", 1): 100})
                 await asyncio.sleep(1)

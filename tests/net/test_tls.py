@@ -80,10 +80,10 @@ async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None
 
 def anonymous(purpose: ssl.Purpose) -> ssl.SSLContext:
     """A context in which OpenSSL lets the peer do without a certificate."""
-    ssl_context = ssl.create_default_context(purpose)
-    ssl_context.maximum_version = ssl.TLSVersion.TLSv1_2
-    ssl_context.set_ciphers("aNULL:@SECLEVEL=0")
-    return ssl_context
+    made = ssl.create_default_context(purpose)
+    made.maximum_version = ssl.TLSVersion.TLSv1_2
+    made.set_ciphers("aNULL:@SECLEVEL=0")
+    return made
 
 
 # To a client both say the same: the broker's certificate is verified.

@@ -203,14 +203,12 @@ async def test_cancelling_when_the_handshake_is_complete_leaves_no_socket_behind
             {"bootstrap_servers": broker.address, "security_protocol": "SSL", "ssl_cafile": files["ca.pem"]}
         )
         later = asyncio.get_running_loop().time() + LONG_TIMEOUT
-        ssl_context = Cancelled("b", config)
-        opening = asyncio.ensure_future(
-            dial(lambda: ssl_context, "127.0.0.1", broker.port, config, deadline=later, peer="b")
-        )
+        made = Cancelled("b", config)
+        opening = asyncio.ensure_future(dial(lambda: made, "127.0.0.1", broker.port, config, deadline=later, peer="b"))
         with pytest.raises(asyncio.CancelledError):
             await opening
         await connect(broker.port, ssl_cafile=files["ca.pem"])
-        await ssl_context.wait_closed()
+        await made.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -306,10 +304,10 @@ async def test_a_broker_that_requires_a_certificate_is_asked_once(files: Files) 
 def test_what_openssl_says_and_what_to_do(reason: str, kind: type[BrokerConnectionError], text: str) -> None:
     error = ssl.SSLError(1, reason)
     error.reason = reason
-    ssl_context = tls_error("b:1", error)
-    assert type(ssl_context) is kind
-    assert "b:1" in str(ssl_context)
-    assert text in str(ssl_context)
+    made = tls_error("b:1", error)
+    assert type(made) is kind
+    assert "b:1" in str(made)
+    assert text in str(made)
     # After the handshake only alerts about certificates and access count; all else is a lost connection.
     late = refusal("b:1", error)
     assert (late is not None) == ("ALERT" in reason and kind is AuthenticationError)

@@ -73,7 +73,7 @@ async def test_every_way_to_write_a_record_is_intercepted() -> None:
 async def test_tables_are_written_and_not_intercepted() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     seen = Tagging()
-    # There are several batches, and the first row of each one waits for it.
+    # Several batches: each of them begins with a row that waits for it.
     values = [bytes([number]) * 10_000 for number in range(50)]
     async with Broker() as broker:
         await broker.create_topic("flights")

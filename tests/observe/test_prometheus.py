@@ -123,7 +123,7 @@ async def test_two_clients_with_one_name_are_distinguished() -> None:
         async with Client(bootstrap_servers=servers) as one, Client(bootstrap_servers=servers) as two:
             registry = CollectorRegistry()
             registry.register(KafkaCollector(one, two))
-            # Collect in the loop's own thread, as an asyncio web server does.
+            # In the loop's own thread, as an asyncio web server does.
             page = parse(prometheus_client.generate_latest(registry).decode())
     assert {dict(labels)["client"] for name, labels in page if name == "aiokproto_health"} == {"0", "1"}
 

@@ -50,7 +50,7 @@ async def subscribe(broker: Cluster, name: str = "all", **options: str) -> int:
 
 
 def names(data: bytes) -> set[str]:
-    """Return the metrics in a push. Their names are the only texts with this prefix."""
+    """The metrics in a push: their names are the only texts that begin so."""
     prefix = b"org.apache.kafka."
     found = data.split(prefix)[1:]
     starts = [len(prefix) + data.index(prefix + rest) for rest in found]

@@ -1,4 +1,4 @@
-"""Waiting for conditions that no event announces."""
+"""Waiting for conditions of which no event tells."""
 
 from __future__ import annotations
 
