@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class Layer(NamedTuple):
 CONTRACTS = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
 
 
+@cache
 def layers() -> list[list[Layer]]:
     """Return the contracts of type `layers`, the highest layer first."""
     blocks = re.findall(r"^layers = \[\n(.*?)^\]", CONTRACTS, re.MULTILINE | re.DOTALL)

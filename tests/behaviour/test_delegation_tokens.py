@@ -73,10 +73,10 @@ async def described(wire: Wire, *owners: str) -> dict[str, DescribedDelegationTo
     return {token.token_id: token for token in response.tokens}
 
 
-async def known(wire: Wire, made: CreateDelegationTokenResponse) -> DescribedDelegationToken:
+async def known(wire: Wire, created: CreateDelegationTokenResponse) -> DescribedDelegationToken:
     """Create a token; return it once the broker knows it."""
-    assert made.error_code == OK
-    while (found := (await described(wire)).get(made.token_id)) is None:
+    assert created.error_code == OK
+    while (found := (await described(wire)).get(created.token_id)) is None:
         pass
     return found
 
@@ -124,26 +124,26 @@ async def holder(
 
 async def test_a_token_has_the_requested_properties(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice, "bob", "carol")
-        assert (made.principal_type, made.principal_name) == ("User", "alice")
-        assert (made.token_requester_principal_type, made.token_requester_principal_name) == ("User", "alice")
-        assert made.expiry_timestamp_ms - made.issue_timestamp_ms == DAY
-        assert made.max_timestamp_ms - made.issue_timestamp_ms == 7 * DAY
+        created = await make(alice, "bob", "carol")
+        assert (created.principal_type, created.principal_name) == ("User", "alice")
+        assert (created.token_requester_principal_type, created.token_requester_principal_name) == ("User", "alice")
+        assert created.expiry_timestamp_ms - created.issue_timestamp_ms == DAY
+        assert created.max_timestamp_ms - created.issue_timestamp_ms == 7 * DAY
         secret = SECURED["delegation.token.secret.key"].encode()
-        assert bytes(made.hmac) == hmac.digest(secret, made.token_id.encode(), "sha512")
-        seen = await known(alice, made)
+        assert bytes(created.hmac) == hmac.digest(secret, created.token_id.encode(), "sha512")
+        seen = await known(alice, created)
         assert (seen.principal_name, seen.token_requester_principal_name) == ("alice", "alice")
         assert (seen.issue_timestamp, seen.expiry_timestamp, seen.max_timestamp) == (
-            made.issue_timestamp_ms,
-            made.expiry_timestamp_ms,
-            made.max_timestamp_ms,
+            created.issue_timestamp_ms,
+            created.expiry_timestamp_ms,
+            created.max_timestamp_ms,
         )
-        assert bytes(seen.hmac) == bytes(made.hmac)
+        assert bytes(seen.hmac) == bytes(created.hmac)
         assert {(each.principal_type, each.principal_name) for each in seen.renewers} == {
             ("User", "bob"),
             ("User", "carol"),
         }
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ async def test_a_token_has_the_requested_properties(secured: Secured) -> None:
 )
 async def test_the_lifetime_of_a_token_is_limited(secured: Secured, requested: int, lifetime: int) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice, lifetime_ms=requested, version=1)
-        assert made.max_timestamp_ms - made.issue_timestamp_ms == lifetime
-        assert made.expiry_timestamp_ms - made.issue_timestamp_ms == min(lifetime, DAY)
-        await known(alice, made)
-        await expire(alice, made)
+        created = await make(alice, lifetime_ms=requested, version=1)
+        assert created.max_timestamp_ms - created.issue_timestamp_ms == lifetime
+        assert created.expiry_timestamp_ms - created.issue_timestamp_ms == min(lifetime, DAY)
+        await known(alice, created)
+        await expire(alice, created)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -164,9 +164,9 @@ async def test_a_client_with_a_token_is_authenticated_as_its_owner(
 ) -> None:
     async with as_user(secured, "admin") as admin, as_user(secured, user) as owner:
         await create(admin, topic)
-        made = await make(owner, lifetime_ms=600_000)
-        await known(owner, made)
-        async with holder(secured, made, mechanism) as (job, response):
+        created = await make(owner, lifetime_ms=600_000)
+        await known(owner, created)
+        async with holder(secured, created, mechanism) as (job, response):
             # The session is no longer than the token's lifetime and the session limit.
             assert 0 < response.session_lifetime_ms <= 600_000
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
@@ -174,17 +174,17 @@ async def test_a_client_with_a_token_is_authenticated_as_its_owner(
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE))
             assert not errors(await job.ask(request, 9))
         await revoke(admin, user)
-        await expire(owner, made)
+        await expire(owner, created)
 
 
 async def test_a_session_ends_no_later_than_its_token(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice)
-        await known(alice, made)
+        created = await make(alice)
+        await known(alice, created)
         # A token expires after a day, a session after an hour.
-        async with holder(secured, made) as (_, response):
+        async with holder(secured, created) as (_, response):
             assert response.session_lifetime_ms == 3_600_000
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 @pytest.mark.parametrize(
@@ -200,35 +200,35 @@ async def test_a_session_ends_no_later_than_its_token(secured: Secured) -> None:
 )
 async def test_a_failed_login(secured: Secured, token_id: str, password: bytes | None, extensions: str) -> None:
     async with as_user(secured, "alice") as alice, connect(secured) as job:
-        made = await make(alice)
-        await known(alice, made)
-        secret = bytes(made.hmac) if password is None else password
-        response = await log_in(job, token_id.format(id=made.token_id), secret, extensions=extensions)
+        created = await make(alice)
+        await known(alice, created)
+        secret = bytes(created.hmac) if password is None else password
+        response = await log_in(job, token_id.format(id=created.token_id), secret, extensions=extensions)
         assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert response.error_message == (
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
         )
         assert await job.closed()
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 async def test_the_extension_may_be_in_capitals(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice)
-        await known(alice, made)
-        async with holder(secured, made, extensions=",tokenauth=TRUE") as (_, response):
+        created = await make(alice)
+        await known(alice, created)
+        async with holder(secured, created, extensions=",tokenauth=TRUE") as (_, response):
             assert response.error_code == OK
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 async def test_a_client_with_a_token_cannot_create_tokens(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice)
-        await known(alice, made)
-        async with holder(secured, made) as (job, _):
+        created = await make(alice)
+        await known(alice, created)
+        async with holder(secured, created) as (job, _):
             for name, request in REQUESTS.items():
                 assert (name, errors(await job.ask(request))) == (name, {NOT_ALLOWED})
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -254,34 +254,34 @@ async def test_invalid_token_requests_are_refused(secured: Secured) -> None:
 
 async def test_a_token_is_renewed_by_its_owner_and_its_renewers(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice, as_user(secured, "bob") as bob, as_user(secured, "carol") as carol:
-        made = await make(alice, "bob", lifetime_ms=2 * DAY)
-        await known(alice, made)
-        secret = bytes(made.hmac)
+        created = await make(alice, "bob", lifetime_ms=2 * DAY)
+        await known(alice, created)
+        secret = bytes(created.hmac)
         for wire, expected in ((carol, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH), (bob, OK), (alice, OK)):
             response = await wire.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=3_600_000))
             assert response.error_code == expected
-        assert 3_600_000 <= response.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
-        while (await known(alice, made)).expiry_timestamp != response.expiry_timestamp_ms:
+        assert 3_600_000 <= response.expiry_timestamp_ms - created.issue_timestamp_ms < DAY
+        while (await known(alice, created)).expiry_timestamp != response.expiry_timestamp_ms:
             pass
         # Ask for longer than the broker's limit, and then for longer than the token lives.
         response = await bob.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=5 * DAY), 1)
-        assert DAY <= response.expiry_timestamp_ms - made.issue_timestamp_ms < 2 * DAY
+        assert DAY <= response.expiry_timestamp_ms - created.issue_timestamp_ms < 2 * DAY
         late = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=5 * DAY), 1)
-        assert (late.error_code, late.expiry_timestamp_ms) == (OK, made.max_timestamp_ms)
+        assert (late.error_code, late.expiry_timestamp_ms) == (OK, created.max_timestamp_ms)
         sooner = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=60_000))
-        assert 60_000 <= sooner.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
+        assert 60_000 <= sooner.expiry_timestamp_ms - created.issue_timestamp_ms < DAY
         refused = await carol.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1))
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-        await expire(bob, made)
+        await expire(bob, created)
         response = await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
         assert response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 async def test_an_expired_token(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice, lifetime_ms=1)
-        await known(alice, made)
-        secret = bytes(made.hmac)
+        created = await make(alice, lifetime_ms=1)
+        await known(alice, created)
+        secret = bytes(created.hmac)
         while (
             response := await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
         ).error_code == OK:
@@ -290,11 +290,11 @@ async def test_an_expired_token(secured: Secured) -> None:
         later = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=DAY)
         assert (await alice.ask(later)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
         # The token exists until the broker removes it. A session with it expires at once.
-        async with holder(secured, made) as (job, answer_to_login):
+        async with holder(secured, created) as (job, answer_to_login):
             assert answer_to_login.session_lifetime_ms == 0
             job.send(MetadataRequest(topics=None), 9)
             assert await job.closed()
-        await expire(alice, made)
+        await expire(alice, created)
 
 
 async def test_a_token_created_for_another_user(secured: Secured, user: str) -> None:
@@ -304,16 +304,16 @@ async def test_a_token_created_for_another_user(secured: Secured, user: str) -> 
         assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
         assert (refused.principal_name, refused.token_requester_principal_name) == (other, user)
         await grant(admin, rule(user, USER, f"User:{other}", CREATE_TOKENS))
-        made = await make(asking, owner=other)
-        seen = await known(asking, made)
+        created = await make(asking, owner=other)
+        seen = await known(asking, created)
         assert (seen.principal_name, seen.token_requester_principal_name) == (other, user)
-        async with holder(secured, made) as (_, answer_to_login):
+        async with holder(secured, created) as (_, answer_to_login):
             assert answer_to_login.error_code == OK
         # The requester may describe the token, and do nothing else with it.
-        response = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
+        response = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(created.hmac), renew_period_ms=-1))
         assert response.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         async with as_user(secured, other) as dora:
-            await expire(dora, made)
+            await expire(dora, created)
         await revoke(admin, user)
 
 

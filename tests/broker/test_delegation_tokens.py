@@ -210,10 +210,10 @@ async def test_only_users_own_tokens() -> None:
 
 async def test_all_versions() -> None:
     async with delegating() as broker, logged_in(broker, "alice") as alice:
-        made = [await make(alice, "bob", version=version) for version in range(4)]
-        for version, token in enumerate(made):
+        created = [await make(alice, "bob", version=version) for version in range(4)]
+        for version, token in enumerate(created):
             known = (await alice.ask(DescribeDelegationTokenRequest(owners=None), version)).tokens
-            assert {each.token_id for each in known} == {each.token_id for each in made[version:]}
+            assert {each.token_id for each in known} == {each.token_id for each in created[version:]}
             assert {each.token_requester_principal_name for each in known} == {"alice" if version >= 3 else ""}
             version = min(version, 2)
             secret = bytes(token.hmac)
@@ -225,13 +225,13 @@ async def test_all_versions() -> None:
 
 async def test_tokens_survive_a_restart(tmp_path: Path) -> None:
     async with delegating(data_dir=tmp_path) as broker, logged_in(broker, "alice") as alice:
-        made = await make(alice, "bob")
+        created = await make(alice, "bob")
         before = await described(alice)
-    assert before.keys() == {made.token_id}
+    assert before.keys() == {created.token_id}
     async with delegating(data_dir=tmp_path) as broker, logged_in(broker, "alice") as alice:
         assert await described(alice) == before
         async with connect(broker) as job:
-            assert (await log_in(job, made.token_id, bytes(made.hmac))).error_code == 0
+            assert (await log_in(job, created.token_id, bytes(created.hmac))).error_code == 0
 
 
 async def test_a_file_from_before_tokens_is_read(tmp_path: Path) -> None:
@@ -260,14 +260,14 @@ async def test_malformed_stored_tokens_are_refused(tmp_path: Path, broken: dict[
 async def test_expired_tokens_end_their_sessions() -> None:
     clock = VirtualClock()
     async with delegating(clock) as broker, logged_in(broker, "alice") as alice, connect(broker) as job:
-        made = await make(alice, lifetime_ms=HOUR // 2)
-        answer = await log_in(job, made.token_id, bytes(made.hmac))
+        created = await make(alice, lifetime_ms=HOUR // 2)
+        answer = await log_in(job, created.token_id, bytes(created.hmac))
         assert answer.session_lifetime_ms == HOUR // 2
         await clock.advance(HOUR // 2 / 1000 + 1)
         job.send(DescribeDelegationTokenRequest(owners=None))
         assert await job.closed()
         # It has expired, and is removed at the next access.
-        assert (await described(alice)).keys() == {made.token_id}
+        assert (await described(alice)).keys() == {created.token_id}
         await clock.advance(HOUR // 2 / 1000)
         assert await described(alice) == {}
 

@@ -26,23 +26,23 @@ def test_a_request_frame_in_bytes() -> None:
 @pytest.mark.parametrize("client_id", ["me", "", None])
 @pytest.mark.parametrize("version", [0, 9, 13])
 def test_request_there_and_back(version: int, client_id: str | None) -> None:
-    made = MetadataRequest(topics=[])
-    frame = encode_request(made, version, -5, client_id)
+    message = MetadataRequest(topics=[])
+    frame = encode_request(message, version, -5, client_id)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     got = decode_request_header(memoryview(frame)[4:])
     assert (got.api_key, got.api_version, got.correlation_id, got.client_id) == (3, version, -5, client_id)
-    assert MetadataRequest.decode(got.body, version) == made
+    assert MetadataRequest.decode(got.body, version) == message
 
 
 @pytest.mark.parametrize("version", [0, 9, 13])
 def test_response_there_and_back(version: int) -> None:
-    made = MetadataResponse(brokers=[], topics=[])
-    frame = encode_response(made, version, 2**31 - 1)
+    message = MetadataResponse(brokers=[], topics=[])
+    frame = encode_response(message, version, 2**31 - 1)
     assert response_correlation_id(memoryview(frame)[4:]) == 2**31 - 1
-    assert decode_response(memoryview(frame)[4:], MetadataResponse, version) == made
+    assert decode_response(memoryview(frame)[4:], MetadataResponse, version) == message
     with pytest.raises(DecodeError, match="1 byte left over"):
         decode_response(bytes(frame[4:]) + b"x", MetadataResponse, version)
-    assert decode_response(bytes(frame[4:]) + b"x", MetadataResponse, version, exact=False) == made
+    assert decode_response(bytes(frame[4:]) + b"x", MetadataResponse, version, exact=False) == message
 
 
 def test_header_exceptions() -> None:

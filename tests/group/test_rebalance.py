@@ -244,7 +244,7 @@ def test_a_heartbeat_response_that_cannot_be_decoded_is_requested_again() -> Non
 
 
 def unreadable(it: Harness) -> Callable[[SyncGroupRequest], SyncGroupResponse]:
-    """Return an answer that is right but for the assignment."""
+    """Return a response that is right except for the assignment."""
 
     def answer(request: SyncGroupRequest) -> SyncGroupResponse:
         response: SyncGroupResponse = it.group.answer(request)

@@ -91,7 +91,7 @@ async def iterate(consumer: Consumer) -> int:
 
 
 async def next_batch(consumer: Consumer) -> FetchedBatch:
-    # It may be that both batches were delivered at once, and that nothing follows.
+    # Both batches may have been delivered at once, so that nothing follows.
     return await asyncio.wait_for(anext(consumer.batches()), 0.5)
 
 
@@ -142,7 +142,7 @@ async def consume(read: Callable[[Consumer], Any], grown: dict[str, Any]) -> Non
                 consumer.assign(("t", number))
                 consumer.seek(("t", number), 0)
                 for _ in range(MAX_CALLS):
-                    # asyncio's own is another one before Python 3.11.
+                    # Before Python 3.11, asyncio has a TimeoutError of its own.
                     with contextlib.suppress(KafkaError, asyncio.TimeoutError):
                         await read(consumer)
                 end = broker._running.state.partition("t", number).log.end_offset
@@ -196,7 +196,7 @@ async def search(grown: dict[str, Any]) -> None:
             log = broker._running.state.partition("t", number).log
             before = begin()
             for batch in open_stored(log.read(0, 1 << 30)):
-                # No record has that time: all are looked at.
+                # No record has that time, so the reader looks at all of them.
                 look = partial(first_at_time, batch, 1 << 60, 0)
                 with contextlib.suppress(KafkaError):
                     assert (look() if is_quick(batch) else await broker._running.opening.run(look)) is None
@@ -262,7 +262,7 @@ def main(reader: str, count: int | None = None) -> None:
     if count is not None:
         pytest.MonkeyPatch().setitem(globals(), "bombs", lambda: islice(all_bombs(), count))
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-    # What is imported once does not count.
+    # Imports don't count, because they happen once.
     with contextlib.suppress(ImportError):
         import pyarrow  # noqa: F401 - for its effect
     grown: dict[str, Any] = {}

@@ -22,7 +22,7 @@ DRAWS = 20_000
 
 
 def topic(leaders: list[int | None], backlog: dict[int, int] | None = None, name: str = "t") -> TopicQueues:
-    made = TopicQueues(name)
+    queues = TopicQueues(name)
     for number, leader in enumerate(leaders):
         queue = PartitionQueue(TopicPartition(name, number), leader)
         for count in range((backlog or {}).get(number, 0)):
@@ -38,9 +38,9 @@ def topic(leaders: list[int | None], backlog: dict[int, int] | None = None, name
                     transactional=False,
                 )
             )
-        made.queues.append(queue)
-    made.available = [number for number, leader in enumerate(leaders) if leader is not None]
-    return made
+        queues.queues.append(queue)
+    queues.available = [number for number, leader in enumerate(leaders) if leader is not None]
+    return queues
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_it_is_another_partition_with_a_leader(leaders: list[int | None], curren
     assert lowest().choose(topic(leaders), current, (), 0.0) == chosen
 
 
-def shares(made: StickyPartitioner, queues: TopicQueues, current: int | None = None) -> dict[int, float]:
+def shares(partitioner: StickyPartitioner, queues: TopicQueues, current: int | None = None) -> dict[int, float]:
     """How often each partition is drawn."""
-    counts = Counter(made.choose(queues, current, queues.queues, 0.0) for _ in range(DRAWS))
+    counts = Counter(partitioner.choose(queues, current, queues.queues, 0.0) for _ in range(DRAWS))
     return {partition: count / DRAWS for partition, count in counts.items()}
 
 
@@ -79,8 +79,8 @@ def test_equal_backlogs_give_equal_odds() -> None:
 
 def test_backlogs_of_other_topics_do_not_count() -> None:
     other = topic([1, 1], {0: 9}, name="other")
-    made, queues = drawn(), topic([1, 1])
-    counts = Counter(made.choose(queues, None, other.queues, 0.0) for _ in range(DRAWS))
+    partitioner, queues = drawn(), topic([1, 1])
+    counts = Counter(partitioner.choose(queues, None, other.queues, 0.0) for _ in range(DRAWS))
     assert counts[0] / DRAWS == pytest.approx(0.5, abs=0.02)
 
 
@@ -90,31 +90,31 @@ def test_without_adaptive_partitioning_the_backlog_does_not_count() -> None:
 
 
 def test_a_broker_without_capacity_is_avoided_after_the_timeout() -> None:
-    made = StickyPartitioner(lambda: Runtime(Lowest()), availability_timeout=5.0)
+    partitioner = StickyPartitioner(lambda: Runtime(Lowest()), availability_timeout=5.0)
     queues = topic([1, 2])
-    made.capacity_checked(1, 10.0, has_capacity=False)
-    made.capacity_checked(1, 14.0, has_capacity=False)
-    assert made.choose(queues, None, (), 15.0) == 0, "not yet"
-    assert made.choose(queues, None, (), 15.1) == 1
-    made.capacity_checked(2, 11.0, has_capacity=False)
-    assert made.choose(queues, None, (), 20.0) == 0, "all brokers are late, so none is left out"
-    made.capacity_checked(2, 21.0, has_capacity=True)
-    made.capacity_checked(1, 21.0, has_capacity=True)
-    assert made.choose(queues, None, (), 21.0) == 0, "both have capacity again"
+    partitioner.capacity_checked(1, 10.0, has_capacity=False)
+    partitioner.capacity_checked(1, 14.0, has_capacity=False)
+    assert partitioner.choose(queues, None, (), 15.0) == 0, "not yet"
+    assert partitioner.choose(queues, None, (), 15.1) == 1
+    partitioner.capacity_checked(2, 11.0, has_capacity=False)
+    assert partitioner.choose(queues, None, (), 20.0) == 0, "all brokers are late, so none is left out"
+    partitioner.capacity_checked(2, 21.0, has_capacity=True)
+    partitioner.capacity_checked(1, 21.0, has_capacity=True)
+    assert partitioner.choose(queues, None, (), 21.0) == 0, "both have capacity again"
 
 
 def test_without_a_timeout_no_broker_is_avoided() -> None:
-    made = lowest()
-    made.capacity_checked(1, 0.0, has_capacity=False)
-    assert made.choose(topic([1, 2]), None, (), 1e6) == 0
+    partitioner = lowest()
+    partitioner.capacity_checked(1, 0.0, has_capacity=False)
+    assert partitioner.choose(topic([1, 2]), None, (), 1e6) == 0
 
 
 def test_leaders_in_the_rack_are_preferred() -> None:
-    made = lowest()
-    made.local_nodes = frozenset({2})
-    assert made.choose(topic([1, 1, 2]), None, (), 0.0) == 2
-    assert made.choose(topic([1, 1, 2]), 2, (), 0.0) == 2, "the only one in the rack stays"
-    assert made.choose(topic([1, 1, None]), None, (), 0.0) == 0, "no leader is in the rack"
+    partitioner = lowest()
+    partitioner.local_nodes = frozenset({2})
+    assert partitioner.choose(topic([1, 1, 2]), None, (), 0.0) == 2
+    assert partitioner.choose(topic([1, 1, 2]), 2, (), 0.0) == 2, "the only one in the rack stays"
+    assert partitioner.choose(topic([1, 1, None]), None, (), 0.0) == 0, "no leader is in the rack"
 
 
 async def test_records_without_a_key_go_to_leaders_in_the_producers_rack() -> None:

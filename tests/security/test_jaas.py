@@ -97,38 +97,38 @@ def test_what_java_does_not_read(text: Any, error: str) -> None:
 LOGIN = 'username="alice" password="s3cret"'
 
 
-async def first(made: SaslMechanism) -> bytes:
-    return await made.exchange("b-1.x.kafka.eu-west-1.amazonaws.com").start()
+async def first(parsed: SaslMechanism) -> bytes:
+    return await parsed.exchange("b-1.x.kafka.eu-west-1.amazonaws.com").start()
 
 
 @pytest.mark.parametrize("options", [{}, {"sasl_mechanism": "plain"}])
 async def test_plain(options: dict[str, Any]) -> None:
-    made = mechanism(f"{PLAIN} required {LOGIN};", **options)
-    assert await first(made) == b"\0alice\0s3cret"
-    assert "s3cret" not in repr(made)
+    parsed = mechanism(f"{PLAIN} required {LOGIN};", **options)
+    assert await first(parsed) == b"\0alice\0s3cret"
+    assert "s3cret" not in repr(parsed)
 
 
 @pytest.mark.parametrize(("token", "ending"), [("", False), ("tokenauth=true", True), ('tokenauth="false"', False)])
 async def test_scram(token: str, ending: bool) -> None:
-    made = mechanism(f"{SCRAM} required {LOGIN} {token};", sasl_mechanism="SCRAM-SHA-512")
-    message = await first(made)
+    parsed = mechanism(f"{SCRAM} required {LOGIN} {token};", sasl_mechanism="SCRAM-SHA-512")
+    message = await first(parsed)
     assert message.startswith(b"n,,n=alice,r=")
-    assert (made.name, message.endswith(b",tokenauth=true")) == ("SCRAM-SHA-512", ending)
+    assert (parsed.name, message.endswith(b",tokenauth=true")) == ("SCRAM-SHA-512", ending)
 
 
 async def test_other_options_come_over_it() -> None:
-    made = mechanism(f"{PLAIN} required {LOGIN};", sasl_password=lambda: "other")
-    assert await first(made) == b"\0alice\0other"
+    parsed = mechanism(f"{PLAIN} required {LOGIN};", sasl_password=lambda: "other")
+    assert await first(parsed) == b"\0alice\0other"
 
 
 async def test_client_credentials() -> None:
     async with oidc() as provider:
-        made = mechanism(
+        parsed = mechanism(
             f'{OAUTH} required clientId="id" clientSecret="s3cret" scope="read" extension_pool="a b";',
             sasl_mechanism="OAUTHBEARER",
             sasl_oauthbearer_token_endpoint_url=provider.url,
         )
-        assert (await first(made)).endswith(b"\x01pool=a b\x01\x01")
+        assert (await first(parsed)).endswith(b"\x01pool=a b\x01\x01")
     (asked,) = provider.asked
     assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'id:s3cret').decode()}"
     assert asked.form["scope"] == "read"
@@ -141,12 +141,12 @@ def claims_of(message: bytes) -> dict[str, Any]:
 
 
 async def test_an_unsecured_token() -> None:
-    made = mechanism(
+    parsed = mechanism(
         f'{OAUTH} required unsecuredLoginStringClaim_user="bob" unsecuredLoginPrincipalClaimName=user'
         ' unsecuredLoginLifetimeSeconds="60" unsecuredLoginNumberClaim_level="5" unsecuredLoginListClaim_scope="|a|b c"'
         ' unsecuredLoginExtension_pool="a";'
     )
-    message = await first(made)
+    message = await first(parsed)
     claims = claims_of(message)
     assert {name: claims[name] for name in ("user", "level", "scope")} == {
         "user": "bob",
@@ -175,8 +175,8 @@ def test_kerberos(written: str, read: dict[str, str]) -> None:
 
 
 def test_msk_with_a_profile() -> None:
-    made = mechanism(f'{IAM} required awsProfileName="prod" awsDebugCreds="true";')
-    assert made.name == "AWS_MSK_IAM"
+    parsed = mechanism(f'{IAM} required awsProfileName="prod" awsDebugCreds="true";')
+    assert parsed.name == "AWS_MSK_IAM"
 
 
 @pytest.mark.parametrize(

@@ -34,21 +34,21 @@ def mechanism(**options: Any) -> SaslMechanism:
     return config.sasl
 
 
-async def first(made: SaslMechanism) -> bytes:
-    return await made.exchange("broker").start()
+async def first(parsed: SaslMechanism) -> bytes:
+    return await parsed.exchange("broker").start()
 
 
 async def test_a_function_and_extensions() -> None:
-    made = mechanism(sasl_oauth_token=lambda: "t", sasl_oauthbearer_extensions={"a": "b"})
-    assert await first(made) == b"n,,\x01auth=Bearer t\x01a=b\x01\x01"
+    parsed = mechanism(sasl_oauth_token=lambda: "t", sasl_oauthbearer_extensions={"a": "b"})
+    assert await first(parsed) == b"n,,\x01auth=Bearer t\x01a=b\x01\x01"
 
 
 @pytest.mark.parametrize("retriever", [..., "FileJwtRetriever", "DefaultJwtRetriever"])
 async def test_a_file_by_its_url(tmp_path: Path, retriever: Any) -> None:
     file = tmp_path / "a token"
     file.write_text("t")
-    made = mechanism(**{ENDPOINT: file.as_uri(), RETRIEVER: retriever})
-    assert await first(made) == b"n,,\x01auth=Bearer t\x01\x01"
+    parsed = mechanism(**{ENDPOINT: file.as_uri(), RETRIEVER: retriever})
+    assert await first(parsed) == b"n,,\x01auth=Bearer t\x01\x01"
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_options_that_contradict_each_other(options: dict[str, Any], text: str) 
 
 
 def test_options_for_the_endpoint_reach_it() -> None:
-    made = mechanism(
+    parsed = mechanism(
         **{**CREDENTIALS, ENDPOINT: URL},
         sasl_oauth_ssl_context=ssl.create_default_context(),
         sasl_oauth_allow_http=False,
         sasl_login_refresh_window_factor=1.0,
     )
-    assert repr(made) == "OAuthBearer()"
+    assert repr(parsed) == "OAuthBearer()"

@@ -305,22 +305,27 @@ async def test_a_function_that_gives_no_password_is_tried_again(files: Files) ->
 
 
 async def test_what_the_options_mean(files: Files) -> None:
-    made = await context()
-    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, True)
-    assert (made.minimum_version, made.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
-    made = await context(ssl_check_hostname=False)
-    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, False)
-    made = await context(ssl_enabled_protocols="TLSv1.3")
-    assert made.minimum_version is ssl.TLSVersion.TLSv1_3
-    made = await context(ssl_cipher_suites=["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
-    assert made.maximum_version is ssl.TLSVersion.TLSv1_2
-    assert [each["name"] for each in made.get_ciphers() if each["protocol"] != "TLSv1.3"] == [
+    ssl_context = await context()
+    assert (ssl_context.verify_mode, ssl_context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (ssl_context.minimum_version, ssl_context.maximum_version) == (
+        ssl.TLSVersion.TLSv1_2,
+        ssl.TLSVersion.TLSv1_3,
+    )
+    ssl_context = await context(ssl_check_hostname=False)
+    assert (ssl_context.verify_mode, ssl_context.check_hostname) == (ssl.CERT_REQUIRED, False)
+    ssl_context = await context(ssl_enabled_protocols="TLSv1.3")
+    assert ssl_context.minimum_version is ssl.TLSVersion.TLSv1_3
+    ssl_context = await context(ssl_cipher_suites=["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
+    assert ssl_context.maximum_version is ssl.TLSVersion.TLSv1_2
+    assert [each["name"] for each in ssl_context.get_ciphers() if each["protocol"] != "TLSv1.3"] == [
         "ECDHE-RSA-AES128-GCM-SHA256"
     ]
-    made = await context(ssl_ciphers="ECDHE+AESGCM")
-    assert {each["name"].split("-")[0] for each in made.get_ciphers() if each["protocol"] != "TLSv1.3"} == {"ECDHE"}
-    made = await context(ssl_cafile=files["ca.pem"])
-    assert len(made.get_ca_certs(binary_form=True)) == 1
+    ssl_context = await context(ssl_ciphers="ECDHE+AESGCM")
+    assert {each["name"].split("-")[0] for each in ssl_context.get_ciphers() if each["protocol"] != "TLSv1.3"} == {
+        "ECDHE"
+    }
+    ssl_context = await context(ssl_cafile=files["ca.pem"])
+    assert len(ssl_context.get_ca_certs(binary_form=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -335,14 +340,14 @@ async def test_what_the_options_mean(files: Files) -> None:
     ],
 )
 async def test_suites_have_the_names_of_iana(suite: str, cipher: str) -> None:
-    made = await context(ssl_cipher_suites=suite)
-    assert cipher in [each["name"] for each in made.get_ciphers()]
+    ssl_context = await context(ssl_cipher_suites=suite)
+    assert cipher in [each["name"] for each in ssl_context.get_ciphers()]
 
 
 @pytest.mark.parametrize("ciphers", ["ALL", "ALL:@SECLEVEL=0", "COMPLEMENTOFALL:ALL:@SECLEVEL=0", "ECDHE+AESGCM:aNULL"])
 async def test_no_list_of_ciphers_brings_those_without_authentication_or_encryption(ciphers: str) -> None:
-    made = await context(ssl_ciphers=ciphers)
-    described = [each["description"] for each in made.get_ciphers()]
+    ssl_context = await context(ssl_ciphers=ciphers)
+    described = [each["description"] for each in ssl_context.get_ciphers()]
     assert [each for each in described if "Au=None" in each or "Enc=None" in each] == []
     assert any("ECDHE-RSA" in each for each in described)
 
@@ -370,8 +375,10 @@ async def test_pkcs12_without_its_library(files: Files, monkeypatch: pytest.Monk
 
 async def test_a_file_has_a_password(files: Files, tmp_path: Path) -> None:
     (tmp_path / "password").write_text(PASSWORD + "\n")
-    made = await context(ssl_truststore_location=files["trusted.p12"], ssl_truststore_password=tmp_path / "password")
-    assert len(made.get_ca_certs()) == 1
+    ssl_context = await context(
+        ssl_truststore_location=files["trusted.p12"], ssl_truststore_password=tmp_path / "password"
+    )
+    assert len(ssl_context.get_ca_certs()) == 1
 
 
 async def test_without_memory_files_a_key_is_in_a_folder_of_ours_for_a_moment(

@@ -1,4 +1,4 @@
-"""What the set-up makes anew, and what it leaves alone."""
+"""What the set-up makes again, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Machine:
         if self.fails is not None:
             raise self.fails
         if "build_ext" in self.commands[-1]:
-            # Like setuptools: what is in the folder for builds is taken from there.
+            # Like setuptools, it takes files from the build folder if they are there.
             built = self.folder / "build" / "lib"
             built.mkdir(parents=True, exist_ok=True)
             if self.compiles:

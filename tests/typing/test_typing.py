@@ -77,7 +77,7 @@ def pyright(settings: dict[str, Any], module: Path) -> Findings:
 
 def run(*command: str) -> str:
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
-    # 1 is "there are errors"; anything above, that it could not work.
+    # Exit code 1 means that there are errors; anything above, that the checker couldn't run.
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
 
