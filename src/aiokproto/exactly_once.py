@@ -162,8 +162,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def close(self) -> None:
         """Abort the open transaction, leave the group and disconnect."""
         try:
-            # Close the producer first, because the next owner of the partitions waits for the end of a transaction that
-            # has sent its offsets.
+            # Close the producer first. The next owner of the partitions waits for the end of a transaction that has
+            # sent its offsets.
             await self._producer.close()
         finally:
             await self._consumer.close()
@@ -248,7 +248,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     ) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
         # Check the event loop before the open batch changes. If the consumer has ended, the batch is finished
-        # nevertheless, because its offsets may have been sent.
+        # nevertheless. Its offsets may have been sent.
         self._admit(CREATE)
         if self._requested:
             raise ConfigurationError("the batches of a session are requested by one task at a time")

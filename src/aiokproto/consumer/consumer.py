@@ -282,8 +282,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
             ConfigurationError: ``leave`` is something else.
         """
         one_of("leave", leave, get_args(LeaveMode))
-        # Check it at the call and not at the await, because a task that runs the coroutine wouldn't see the caller's
-        # exception.
+        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
         finished = sys.exc_info()[0] is None
         # Return the engine's coroutine. An `async def` of this class would check too late.
         return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished, leave=leave)
@@ -805,7 +804,7 @@ class Consumer(AsyncContext, ForeignCalls, Generic[K, V]):
 
         It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
         """
-        # Count every delivered record, because the caller is done with them.
+        # Count every delivered record. The caller is done with them.
         return self._assignment.committable(processed=False)
 
     # -- commits and transactions

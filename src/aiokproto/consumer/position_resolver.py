@@ -143,8 +143,8 @@ class PositionResolver(Lookups[StartLookup]):
         )
         cursor.fetch.moves += 1
         self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
-        # The first lookup is made at once. Later ones pause, because otherwise a log that refuses the offset which it
-        # has just named would be asked all the time.
+        # The first lookup is made at once. Later ones pause. Otherwise a log that refuses the offset which it has just
+        # named would be asked all the time.
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
                 asyncio.get_running_loop().time() + self._cluster.backoff(cursor.fetch.moves - 1),
@@ -236,8 +236,8 @@ class PositionResolver(Lookups[StartLookup]):
         new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
-                # Accept partial results, because one partition, such as one with an open transaction, must not hold up
-                # the others.
+                # Accept partial results. One partition, such as one with an open transaction, must not hold up the
+                # others.
                 committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout, partly=True
                 )
