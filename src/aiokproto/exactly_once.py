@@ -92,7 +92,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     The session starts both clients, and closes them. If the application does more than write to the transaction, such
     as call another service, that happens again when records are processed again.
 
-    The consumer and the producer stay usable for everything that does not read, commit or move the consumer:
+    The consumer and the producer stay usable for calls that don't read, commit or move the consumer:
     ``consumer.lag()``, ``consumer.assignment()``, ``consumer.pause()``. Other calls raise ``ConfigurationError``, which
     says what to do instead.
 
@@ -162,8 +162,8 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     async def close(self) -> None:
         """Abort the open transaction, leave the group and disconnect."""
         try:
-            # Close the producer first, because the next owner of the partitions waits for the end of a transaction that
-            # has sent its offsets.
+            # Close the producer first. The next owner of the partitions waits for the end of a transaction that has
+            # sent its offsets.
             await self._producer.close()
         finally:
             await self._consumer.close()
@@ -182,7 +182,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     ) -> AsyncIterator[tuple[list[Record[K, V]], Transaction[KOut, VOut]]]:
         """Return an iterator of records, each time with a transaction for their results. It ends after :meth:`stop`.
 
-        Requesting the next batch commits the transaction. If it cannot be committed, or the application has aborted it,
+        Requesting the next batch commits the transaction. If it can't be committed, or the application has aborted it,
         the same records come again, unless the group has given their partitions to another member. From the second time
         in a row on this is logged as a warning, and preceded by a pause of ``retry_backoff_ms`` and more.
 
@@ -203,7 +203,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
                 ``transaction_timeout_ms`` has passed.
             DeadlineError: The coordinator did not confirm the end of the last transaction within
                 ``default_api_timeout_ms``.
-            KafkaError: A partition cannot be read, as ``async for`` of the consumer raises; or a client has failed.
+            KafkaError: A partition can't be read, as with ``async for`` of the consumer, or a client has failed.
         """
         return _Batches(self, integer("max_records", max_records, 1))
 
@@ -218,7 +218,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
             max_records: Most records in a batch.
 
         Raises:
-            NotAwaitableError: ``process`` is no coroutine function.
+            NotAwaitableError: ``process`` isn't a coroutine function.
             KafkaError: As :meth:`batches`.
         """
         async for records, txn in self.batches(max_records):
@@ -248,7 +248,7 @@ class ExactlyOnce(AsyncContext, Generic[K, V, KOut, VOut]):
     ) -> tuple[list[Record[K, V]], Transaction[KOut, VOut]] | None:
         """Finish the last batch and return the next one; None after :meth:`stop`."""
         # Check the event loop before the open batch changes. If the consumer has ended, the batch is finished
-        # nevertheless, because its offsets may have been sent.
+        # nevertheless. Its offsets may have been sent.
         self._admit(CREATE)
         if self._requested:
             raise ConfigurationError("the batches of a session are requested by one task at a time")

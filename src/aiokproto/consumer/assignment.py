@@ -324,7 +324,7 @@ class Assignment(DeliveryState):
             self._report_delivered(self._serving)
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
-            # Do this once per turn, because the hot path does nothing but pop a record.
+            # Do this once per turn. The hot path does nothing but pop a record.
             cursor.buffer.delivered()
             self.enqueue(cursor)
 

@@ -100,8 +100,7 @@ class BrokerFetcher:
         self._failures = 0
         # Responses in a row that came at once and were empty.
         self._empty = 0
-        # Ends a wait for room or for a backoff. A request in flight is never cut short, because its session would be in
-        # doubt.
+        # Ends a wait for room or for a backoff. A request in flight is never cut short. Its session would be in doubt.
         self._wake = asyncio.Event()
 
     def add(self, cursor: Cursor) -> None:
@@ -147,7 +146,7 @@ class BrokerFetcher:
                 now = asyncio.get_running_loop().time()
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
-                # `parked` doesn't count, because a paused partition must not keep the others from being fetched.
+                # `parked` doesn't count. A paused partition must not keep the others from being fetched.
                 # guard: a broker whose buffered responses reach the limit gets no more fetches
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
@@ -281,7 +280,7 @@ class BrokerFetcher:
 
     def _failed(self, error: KafkaError, action: Action, code: ErrorCode = ErrorCode.NONE) -> None:
         """Handle a failed request: request everything again in a new session, at once or after a backoff."""
-        # FAIL ends the consumer, too, because no call waits for a Fetch.
+        # FAIL ends the consumer, too. No call waits for a Fetch.
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)

@@ -13,11 +13,11 @@ from aiokproto.group.arguments import Offsets, Partition, to_partition, to_posit
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 Committable = Record | FetchedBatch | list[Record] | Offsets[Partition]
-"""What :meth:`Consumer.commit` takes: what was processed, or partitions with the offset to continue from."""
+"""The argument of :meth:`Consumer.commit`: processed records, or partitions with the offset to continue from."""
 
 
 class CommitStatus(Enum):
-    """What became of the offset of one partition."""
+    """Whether the offset of one partition was committed."""
 
     COMMITTED = "committed"
     LOST = "not assigned to this member, or not any more"
@@ -25,7 +25,7 @@ class CommitStatus(Enum):
 
 
 class CommitOutcome(NamedTuple):
-    """What became of the offset of one partition.
+    """The outcome of committing one partition's offset.
 
     Attributes:
         status: Whether it was committed.
@@ -41,7 +41,7 @@ class CommitOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What became of a commit.
+    """The result of a commit.
 
     Attributes:
         outcomes: The outcome of each partition.
@@ -101,7 +101,7 @@ def to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets to commit for what the user has passed to ``commit``.
 
     Raises:
-        ConfigurationError: It cannot be committed; the error says what to pass instead.
+        ConfigurationError: It can't be committed. The error says what to pass instead.
     """
     if isinstance(what, Record):
         return _after([what])

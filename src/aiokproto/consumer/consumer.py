@@ -84,10 +84,10 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     partitions, commits nothing, and starts where ``auto_offset_reset`` says. :meth:`assign` selects partitions instead
     of topics.
 
-    **Keys and values** are bytes, or what ``key_deserializer`` and ``value_deserializer`` make of them: then the class
-    is ``Consumer[K, V]``, and ``record.value`` is ``V | None``. They are called when a record is delivered, and never
-    for None: a tombstone stays one. What cannot be decoded is an error of one record, not the end of the consumer: see
-    ``on_undecodable``.
+    **Keys and values** are bytes, or the objects that ``key_deserializer`` and ``value_deserializer`` make from them.
+    Then the class is ``Consumer[K, V]``, and ``record.value`` is ``V | None``. Deserializers are called when a record
+    is delivered, and never for None, so a tombstone stays one. A record that can't be decoded doesn't end the consumer:
+    see ``on_undecodable``.
 
     The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
 
@@ -97,17 +97,18 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         group_instance_id: A name that survives restarts. A member that returns with it within the session timeout gets
             its partitions back without a rebalance (static membership, KIP-345).
         group_protocol: Who computes the assignment: ``"classic"``, a member of the group; ``"consumer"``, the broker
-            (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` is not
-            given, else a member, also if the broker cannot any more. A group changes its protocol while it runs when
-            its members do, one after the other.
+            (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` isn't
+            given, else a member. It falls back to a member if the broker can't do it any more. A group changes its
+            protocol while it runs when its members do, one after the other.
         group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
             None leaves it to the broker.
-        key_deserializer: Makes a key of bytes: a function, or a coroutine function, which is decided once, here. None
-            leaves bytes. A ConnectionError or TimeoutError that it raises is raised by the read as it is, and the next
-            read tries the record again; any other exception means that the record cannot be decoded. A coroutine that
-            does not return within ``default_api_timeout_ms`` is cancelled, and the read raises ``DeadlineError``. mypy
-            cannot infer the type that a coroutine function returns: write ``Consumer[bytes, Order]("orders", ...)``.
-        value_deserializer: Likewise for values.
+        key_deserializer: A function, or a coroutine function, that makes a key from bytes. The consumer checks only
+            once, here, which of the two it is. None leaves bytes. If it raises a ConnectionError or TimeoutError, the
+            read raises the same error, and the next read tries the record again; any other exception means that the
+            record can't be decoded. A coroutine that doesn't return within ``default_api_timeout_ms`` is cancelled, and
+            the read raises ``DeadlineError``. mypy can't infer the type that a coroutine function returns: write
+            ``Consumer[bytes, Order]("orders", ...)``.
+        value_deserializer: The same for values.
         on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"`` (the
             read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
             ``CorruptBatchError`` the partition stops until you :meth:`seek` behind the batch), ``"skip"`` (logged, at
@@ -120,30 +121,31 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset behind the end of the log
             continues at that end. If the log was truncated (KIP-320), the consumer continues where it diverges from
             what was read; ``"none"`` raises ``LogTruncationError``.
-        new_partitions: Where to start in partitions, and topics of a pattern, that appear after the subscription began:
-            ``"earliest"``: at their first record, whatever ``auto_offset_reset`` says; ``"reset"``: as
-            ``auto_offset_reset`` says, as the Java client does, which with ``"latest"`` loses what was written before
-            the group noticed the partition. Without a committed offset, a partition is new if this consumer has seen
-            the topic without it, or if the group has committed offsets for the topic's first partitions, without a gap,
-            and for none from this one on. A group that has committed nothing starts by ``auto_offset_reset``.
+        new_partitions: Where to start in partitions, and topics of a pattern, that appear after the subscription:
+            ``"earliest"``: at their first record, even if ``auto_offset_reset`` says otherwise; ``"reset"``: as
+            ``auto_offset_reset`` says, like the Java client, which with ``"latest"`` loses the records that were
+            written before the group noticed the partition. Without a committed offset, a partition is new if this
+            consumer has seen the topic without it, or if the group has committed offsets for the topic's first
+            partitions, without a gap, and for none from this one on. A group that has committed nothing starts by
+            ``auto_offset_reset``.
         on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
             consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
         enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
-        session_timeout_ms: The coordinator removes a member that it has not heard from for this long. With the consumer
-            protocol the broker decides that (``consumer.session.timeout.ms`` of the group), and the consumer delivers
-            records for the shorter of the two without a sign of the coordinator; for this one, if it may not describe
-            the group's configuration.
+        session_timeout_ms: The coordinator removes a member that it hasn't heard from for this long. With the consumer
+            protocol the broker decides that (``consumer.session.timeout.ms`` of the group), and the consumer stops
+            delivering records when it hasn't heard from the coordinator for the shorter of the two times. If it may not
+            describe the group's configuration, only this one counts.
         heartbeat_interval_ms: How often the member sends a heartbeat; with the consumer protocol the broker decides.
         max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
-            A rebalance waits as long for members to process what was delivered.
+            A rebalance waits as long for members to process the delivered records.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
             ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`, by preference; the
             members of a group need one in common. If one of several is not cooperative, the member revokes all its
-            partitions before each rebalance. None stands for ``("range", "cooperative-sticky")``. Only of the classic
-            protocol.
+            partitions before each rebalance. None stands for ``("range", "cooperative-sticky")``. It's for the classic
+            protocol only.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
-        keep_control_records: Whether to deliver the markers that end transactions, also aborted ones, each as a
+        keep_control_records: Whether to deliver the markers that end transactions, including aborted ones, each as a
             :class:`~aiokproto.types.RawControlRecord` at its offset. They are for tools that look into a log.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
@@ -153,10 +155,11 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             more.
         check_crcs: Whether the checksums of batches are verified.
         max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
-            time that a few kilobytes can take; memory does not depend on it, as batches are decoded in slices.
+            time that a few kilobytes can take; memory doesn't depend on it, because batches are decoded in slices.
         max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
-            object (50 MiB, as much as a response has by default). Also of a batch that a C client has compressed with
-            snappy, which cannot be decompressed in part. A batch beyond a limit is handled as a damaged one.
+            object (50 MiB, as much as a response has by default). It also limits a batch that a C client has compressed
+            with snappy, because that can't be decompressed in part. A batch beyond a limit is handled like a damaged
+            one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -270,8 +273,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             ConfigurationError: ``leave`` is something else.
         """
         one_of("leave", leave, get_args(LeaveMode))
-        # Check it at the call and not at the await, because a task that runs the coroutine wouldn't see the caller's
-        # exception.
+        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
         finished = sys.exc_info()[0] is None
         # Return the engine's coroutine. An `async def` of this class would check too late.
         return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished, leave=leave)
@@ -306,13 +308,14 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             topics: Topic names.
             pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
                 found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol the broker
-                matches it, if it is written in what Python and RE2 have in common, and finds new topics by itself.
+                matches it, if its syntax means the same in Python and RE2, and finds new topics by itself.
             on_assigned: Called with new partitions before any of them is read.
             on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
             on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
 
         Raises:
-            ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
+            ConfigurationError: Neither topics nor a pattern are given, or both are, or partitions are assigned by
+                :meth:`assign`.
         """
         if self._engine.subscription.partitions is not None:
             raise ConfigurationError("partitions are assigned: await unsubscribe() first")
@@ -336,7 +339,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
 
         Raises:
-            ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
+            ConfigurationError: Topics are subscribed, or the member hasn't left the group yet since they were.
         """
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: await unsubscribe() first")
@@ -375,8 +378,8 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
         """Have the group rebalance (KIP-568), because the input of your own assignor has changed.
 
-        Returns at once; the rebalance follows while records are read. With the consumer protocol it is only logged: the
-        broker rebalances whenever there is a cause.
+        It returns at once, and the rebalance follows while records are read. With the consumer protocol it's only
+        logged, because the broker rebalances by itself.
 
         Args:
             reason: For the logs of this client and of the broker.
@@ -406,8 +409,8 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Return the next record.
 
         Raises:
-            RecordDeserializationError: A deserializer failed on the record, with ``on_undecodable="raise"``. It counts
-                as delivered: the next call continues behind it.
+            RecordDeserializationError: A deserializer failed on the record, with ``on_undecodable="raise"``. The record
+                counts as delivered, and the next call continues behind it.
             OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition cannot be read
                 any further; the message names it. The next call continues with the others, and after a seek with it.
             GroupError, FencedError: The group rejects this member.
@@ -429,13 +432,13 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Return an iterator of records that ends once no record has come for ``timeout_ms``.
 
         Otherwise it's like ``async for record in consumer``; iterating again continues. To raise after a time instead,
-        use ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses nothing.
+        use ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses no record.
 
         Args:
             timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
 
         Raises:
-            ConfigurationError: ``timeout_ms`` is no duration.
+            ConfigurationError: ``timeout_ms`` isn't a duration.
         """
         return RecordsUntilIdle(self._engine, self._deserializing, seconds("timeout_ms", timeout_ms))
 
@@ -473,9 +476,9 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
         ms, whichever ends first. A cancelled call keeps the collected records for the next call, of any kind. Records
         of partitions that are sought, paused or taken away in the meantime aren't returned. Collecting ends early
-        before a record that cannot be decoded, unless it is skipped, and at the error of a partition.
+        before a record that can't be decoded, unless it's skipped, and at a partition's error.
 
-        With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
+        With ``timeout_ms=0`` it returns buffered records; if there are none, other tasks run first. It can return fewer
         records than are buffered, so that other tasks run in between. All of them count as processed with the next
         call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
         ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
@@ -483,7 +486,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         Args:
             timeout_ms: How long it may wait.
             max_records: Most records.
-            min_records: How many it waits for; they are decoded meanwhile, and take memory beside
+            min_records: How many records it waits for. They're decoded in the meantime, and take memory beside
                 ``fetch_buffer_bytes``.
 
         Raises:
@@ -790,7 +793,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
         It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
         """
-        # Count every delivered record, because the caller is done with them.
+        # Count every delivered record. The caller is done with them.
         return self._assignment.committable(processed=False)
 
     # -- commits and transactions

@@ -55,7 +55,7 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         delivery = self._delivery
-        # Pauses, seeks and revocations need no check here, because each of them has replaced the list.
+        # Pauses, seeks and revocations need no check here. Each of them has replaced the list.
         if not delivery.open or delivery.thread != get_ident():
             await self._reader.open()
         delivery.current = record = delivery.open.pop()

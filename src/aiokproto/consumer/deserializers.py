@@ -66,7 +66,7 @@ class Deserializers(Generic[K, V]):
         value: Any = record.value
         origin: Literal["key", "value"] = "key"
         try:
-            # None isn't passed, because there is nothing to deserialize, and a tombstone stays one.
+            # None isn't passed. There is nothing to deserialize, and a tombstone stays one.
             if key is not None and self._key[0] is not None:
                 key = self._key[0](key)
             origin = "value"

@@ -163,7 +163,7 @@ class DeserializingReader(Generic[K, V]):
             self._undecodable.count += 1
             raise failed
         count = len(made) or int(failed is not None)
-        # Compare by identity, because a seek or a revocation replaces the list.
+        # Compare by identity. A seek or a revocation replaces the list.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
             return []
         if self._reader.owner is not owner:

@@ -128,7 +128,7 @@ class Engine(Lifecycle):
         self._changed.set()
         if self.assignment.runner is not None:
             self.assignment.runner.changed(cursors)
-        # Only set marks and events, because this runs inside calls of the application, which must not wait.
+        # Only set marks and events. This runs inside calls of the application, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
         self.validator.changed(cursors)
@@ -189,8 +189,7 @@ class Engine(Lifecycle):
         self.ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
-            # Seek a partition that is assigned again before its offset was committed, because the group's offset is
-            # older.
+            # Seek a partition that is assigned again before its offset was committed. The group's offset is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     def state(self, partition: TopicPartition) -> PartitionState:
@@ -330,7 +329,7 @@ class Engine(Lifecycle):
             error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
             in_time = True
         finally:
-            # Leave even if the callback raised or was cancelled, because other members wait for the partitions.
+            # Leave even if the callback raised or was cancelled. Other members wait for the partitions.
             left = min(_left(deadline), 3.0)
             wait = in_time and left > 0
             await leave_group(self.member.leave("the consumer is closed", left or 3.0, how), wait=wait)
@@ -617,8 +616,8 @@ class Engine(Lifecycle):
         return {
             partition: position
             for partition, position in offsets.items()
-            # Leave out deleted topics, because the coordinator would refuse them at every interval. The last time, let
-            # the coordinator decide. Brokers that lag behind don't know a topic for a while.
+            # Leave out deleted topics. The coordinator would refuse them at every interval. The last time, let the
+            # coordinator decide. Brokers that lag behind don't know a topic for a while.
             if self._committed.get(partition) != position.offset
             and (last or snapshot.partition(*partition) is not None)
         }

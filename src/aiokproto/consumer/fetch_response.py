@@ -175,7 +175,7 @@ class FetchResponseHandler:
             if cursors.get(cursor.partition) is not cursor:
                 # During a pause the partition was moved to another broker, which fetches from this offset on.
                 return False
-            # Compare with the size of this request, because an earlier one for the larger size may have failed.
+            # Compare with the size of this request. An earlier one for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
                 # Buffer nothing. The offset stays, and the partition is requested again alone.
                 fetch.wanted_size = chunk.wanted_size

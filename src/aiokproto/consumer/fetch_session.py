@@ -102,7 +102,7 @@ class FetchSessionHandler:
             if before is not None and (wanted is None or before.topic_id != wanted.topic_id):
                 forgotten[partition] = before
             self._replace(partition, before, wanted)
-        # A version with names can remove partitions that were requested by id, too, because the names are the same.
+        # A version with names can remove partitions that were requested by id, too. The names are the same.
         by_name = self._without_id > 0 or any(wanted.topic_id == ZERO_UUID for wanted in forgotten.values())
         # A full request names everything, so nothing need be forgotten.
         if self._epoch == _FULL:
@@ -141,7 +141,7 @@ class FetchSessionHandler:
             # Id 0 means that the broker grants no session, so the next request is full again.
             self._epoch = 1 if session_id else _FULL
         else:
-            # It wraps to 1, because 0 would start a session.
+            # It wraps to 1, because epoch 0 would start a session.
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def restart(self, *, known: bool) -> list[TopicPartition]:

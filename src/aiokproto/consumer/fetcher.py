@@ -114,7 +114,7 @@ class Fetcher:
             while True:
                 # Clear the event before reading the state, so that no change is missed.
                 self._wake.clear()
-                # Compare by identity, because every update is a new object.
+                # Compare by identity. Every update is a new object.
                 if self._cluster.snapshot is not seen:
                     seen = self._cluster.snapshot
                     await self._mark_moved(seen)
@@ -233,7 +233,7 @@ class Fetcher:
         if fetch.replica is not None:
             node, until = fetch.replica
             if now < until and node in snapshot.brokers:
-                # Ask the leader again then, because it may name a closer replica.
+                # Ask the leader again then. It may name a closer replica.
                 self._place_later(cursor, until)
                 return node
             fetch.replica = None

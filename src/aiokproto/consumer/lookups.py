@@ -92,7 +92,7 @@ class Lookups(ABC, Generic[L]):
 
     async def _attempt(self, source: int | None, lookups: Mapping[Cursor, L]) -> None:
         """Make one attempt for these partitions."""
-        # This needs no finally, because an error here ends the consumer.
+        # This needs no finally. An error here ends the consumer.
         again = await self._ask(source, lookups)
         now = asyncio.get_running_loop().time()
         for lookup in lookups.values():

@@ -129,7 +129,7 @@ class OffsetLookup:
                 versions.require(TIMES)
             request = ListOffsetsRequest(
                 replica_id=-1,
-                # A broker without transactions has no field for this, because all of its records are committed.
+                # A broker without transactions has no field for this. All of its records are committed.
                 isolation_level=int(self._read_committed and versions.supports(TRANSACTIONS)),
                 topics=self._topics(wanted),
                 timeout_ms=int(timeout * 1000),

@@ -143,9 +143,9 @@ class PositionResolver(Lookups[StartLookup]):
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
         cursor.fetch.moves += 1
-        self._assignment.reset(cursor, self._policy.start(current().milliseconds(), reason), former)
-        # The first lookup is made at once. Later ones pause, because otherwise a log that refuses the offset which it
-        # has just named would be asked all the time.
+        self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
+        # The first lookup is made at once. Later ones pause. Otherwise a log that refuses the offset which it has just
+        # named would be asked all the time.
         # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
@@ -238,8 +238,8 @@ class PositionResolver(Lookups[StartLookup]):
         new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
-                # Accept partial results, because one partition, such as one with an open transaction, must not hold up
-                # the others.
+                # Accept partial results. One partition, such as one with an open transaction, must not hold up the
+                # others.
                 committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout, partly=True
                 )

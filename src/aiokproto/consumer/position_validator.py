@@ -202,9 +202,9 @@ class PositionValidator(Lookups[Validation]):
                 validation.failure = "the metadata is older than the position"
                 again = True
             elif entry.leader_epoch < 0 and validation.asked <= epochs[cursor]:
-                # This isn't a Kafka broker, because Kafka's leaders know where each epoch before their own has ended.
-                # It keeps no epochs, or forgets its own until it writes (kfake), and says nothing about the position.
-                # Java's consumer resets the position, and so reads everything again.
+                # This isn't a Kafka broker. Kafka's leaders know where each epoch before their own has ended. It keeps
+                # no epochs, or forgets its own until it writes (kfake), and says nothing about the position. Java's
+                # consumer resets the position, and so reads everything again.
                 self._accept({cursor: validation}, epochs)
             else:
                 end = EpochEnd(entry.leader_epoch, entry.end_offset)

@@ -129,7 +129,7 @@ class Reader:
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
-        # This is outside of the try, because a second caller is refused, and must not clear the first one's `waiting`.
+        # This is outside of the try. A second caller is refused, and must not clear the first one's `waiting`.
         self._start_waiting(by)
         try:
             # Pause here, where no record is taken yet. Otherwise `async for` over buffered records would never let

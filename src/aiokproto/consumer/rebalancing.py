@@ -78,7 +78,7 @@ class Rebalancing(PartitionOwner):
         self._called: ChangeKind | None = None
         # close() sets it. From then on end() makes the last calls, and apply() makes none.
         self._ending = False
-        # It's clear while a callback runs. At most one runs, because the group member applies one change at a time.
+        # It's clear while a callback runs. At most one runs. The group member applies one change at a time.
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -126,7 +126,7 @@ class Rebalancing(PartitionOwner):
                     self._assignment.report_lost(partitions)
         finally:
             self._lost = False
-            # Do this even if a callback raised, because calls that wait for the assignment must look again.
+            # Do this even if a callback raised. Calls that wait for the assignment must look again.
             self._engine.ownership_changed(partitions)
             # If this change made no call, end() makes it, and reports it.
             if partitions and self._called is not None:

@@ -102,7 +102,7 @@ class Chunk:
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
-        # It's None until count_in(), because a chunk isn't buffered while the response is cut.
+        # It's None until count_in(). A chunk isn't buffered while the response is cut.
         self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
@@ -132,8 +132,7 @@ class Chunk:
         """Remove the first batch, which was opened. Return the offset to continue from after it."""
         batch = self.batches.popleft()
         self._resize(-batch.size_in_bytes)
-        # The end can be behind the last batch, because control batches and aborted ones may follow, which aren't
-        # delivered.
+        # The end can be behind the last batch. Control batches and aborted ones may follow, which aren't delivered.
         return batch.next_offset if self.batches or self.damage else self.end
 
     def take_all(self) -> list[RecordBatch]:
@@ -250,7 +249,7 @@ def chunks(
             chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
             raise CorruptRecordError("not one whole record batch was sent")
     except CorruptRecordError as error:
-        # Keep the error instead of raising it, because the good batches before it are delivered first.
+        # Keep the error instead of raising it. The good batches before it are delivered first.
         chunk.damage = error
         # A batch with a wanted size was only cut, so none is known to be damaged.
         chunk.rest = None if chunk.wanted_size else data[at:]

@@ -50,7 +50,7 @@ def decompress_ahead(batches: Iterable[RecordBatch], most: int = MAX_DECOMPRESSE
         if is_decompressible(batch):
             with suppress(CorruptRecordError, UnsupportedCompressionError):
                 body = decompress(batch.compression, batch.raw[HEADER.size :], min(most, batch.max_decompressed))
-                # The limit is for all batches together, because a producer can choose any compression ratio.
+                # The limit is for all batches together. A producer can choose any compression ratio.
                 most -= len(body)
                 batch = DecompressedBatch(batch, body)
         found.append(batch)

@@ -449,7 +449,7 @@ class Runner(ABC):
             helper.cancel()
         _, left = await asyncio.wait(helpers, timeout=CANCELLED_WITHIN)
         if left:
-            # It's a deserializer, because the intake awaits those.
+            # It's a deserializer. The intake awaits those.
             names = ", ".join(task.get_name() for task in left)
             self._log.error("run: %s does not end although it is cancelled, and is left alone", names)
         if self._scheduler.running and not await self._drain.wait(self._plan.drain_timeout):

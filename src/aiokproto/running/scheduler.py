@@ -80,7 +80,7 @@ class Work:
         cancelled: Why its call is being cancelled; empty if it isn't.
     """
 
-    # These are defaults of the class, because a work is made for each record, and few need more than __init__ sets.
+    # These are defaults of the class. A work is made for each record, and few need more than __init__ sets.
     rest: list[Record[Any, Any]] | None = None
     done = False
     attempts = 0

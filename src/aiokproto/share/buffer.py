@@ -80,7 +80,7 @@ class FetchedPart:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
-        # A chunk is cut when the one before is opened, because the response may be full of batches.
+        # A chunk is cut when the one before is opened. The response may be full of batches.
         self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs, limits=limits)
         self._check_crcs = check_crcs
         self._chunk: Chunk | None = None
@@ -92,8 +92,8 @@ class FetchedPart:
 
     def undelivered(self) -> list[AcquiredRange]:
         """Return the acquired ranges that are left and not acknowledged."""
-        # Return each opened record by itself, because the offsets between them are acknowledged as gaps already, and a
-        # broker refuses a request that acknowledges an offset twice.
+        # Return each opened record by itself. The offsets between them are acknowledged as gaps already, and a broker
+        # refuses a request that acknowledges an offset twice.
         opened = [
             AcquiredRange(record.offset, record.offset, record.delivery_count)
             for record in reversed(self.opened)

@@ -86,29 +86,29 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
 
     The members of a share group read the same partitions. Each record is *acquired* by one of them, under a lock of
     limited time (30 s by default, a group option). The member accepts it, releases it for another delivery, or rejects
-    it. What it does not acknowledge in time is delivered again, until ``share.delivery.count.limit`` (5) deliveries.
-    Records are not delivered in order.
+    it. Records that it doesn't acknowledge in time are delivered again, up to ``share.delivery.count.limit`` (5)
+    deliveries. Records aren't delivered in order.
 
     **Implicit** acknowledgement: a record is accepted when the loop requests the next one, or leaves with ``break`` and
     the ``async with`` block ends. If an exception leaves the block, the current record is released. A batch, or a list
     from :meth:`poll`, counts as a whole. You can acknowledge single records otherwise before, with :meth:`release` or
     :meth:`reject`.
 
-    **Explicit**: you acknowledge each record, in any order and from any task. What you have not acknowledged when you
-    request the next record stays yours: its lock is renewed until ``max_processing_ms`` have passed.
+    **Explicit**: you acknowledge each record, in any order and from any task. Records that you haven't acknowledged
+    when you request the next one stay yours: their locks are renewed until ``max_processing_ms`` have passed.
 
     **At least once.** An accepted record can be delivered again only if its acknowledgement failed; the outcome says
     so: see :meth:`commit` and ``on_acknowledged``.
 
-    **Cancelling** a call loses no record: what was acquired stays in the buffer for the next call. Only one task at a
+    **Cancelling** a call loses no record: acquired records stay in the buffer for the next call. Only one task at a
     time may wait for records. Share groups need Kafka 4.1.
 
     The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
 
     Args:
         topics: Topics to read; :meth:`subscribe` can set them later.
-        group_id: The share group. Where it starts to read, what of transactions it reads, how long locks last and how
-            often records are delivered are options of the group.
+        group_id: The share group. Its own options say where it starts to read, which records of transactions it reads,
+            how long locks last and how often records are delivered.
         acknowledgement_mode: ``"implicit"``: a record is accepted when the next one is requested. ``"explicit"``: you
             acknowledge each record.
         on_acknowledged: A function that is called with a list of
@@ -122,17 +122,18 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         renew_locks: Whether the locks of delivered records are renewed until they are acknowledged (KIP-1222, Kafka
             4.2). The buffer's locks are not: other members may be idle.
         max_processing_ms: For how long after its acquisition a record's lock is renewed.
-        corrupt_records: How damaged records are acknowledged, which cannot be delivered: ``"reject"`` or ``"release"``.
+        corrupt_records: How damaged records, which can't be delivered, are acknowledged: ``"reject"`` or ``"release"``.
             Their outcome has the damage as its ``cause``.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed, at most a quarter of the lock's duration.
         fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
         check_crcs: Whether the checksums of batches are verified.
         max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
-            time that a few kilobytes can take; memory does not depend on it, as batches are decoded in slices.
+            time that a few kilobytes can take; memory doesn't depend on it, because batches are decoded in slices.
         max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
-            object (50 MiB, as much as a response has by default). Also of a batch that a C client has compressed with
-            snappy, which cannot be decompressed in part. A batch beyond a limit is handled as a damaged one.
+            object (50 MiB, as much as a response has by default). It also limits a batch that a C client has compressed
+            with snappy, because that can't be decompressed in part. A batch beyond a limit is handled like a damaged
+            one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -292,11 +293,11 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
         ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, it returns what
         there is when a quarter of the first lock's duration is left. A record whose lock is lost, with its broker's
-        connection for example, is not returned. A call that is cancelled, or raises, keeps what it has collected for
+        connection for example, is not returned. A call that is cancelled, or raises, keeps the collected records for
         the next one.
 
-        With ``timeout_ms=0`` it returns what is buffered; if nothing is, it lets the consumer fetch in the background.
-        Raises the errors of ``async for``.
+        With ``timeout_ms=0`` it returns buffered records; if there are none, it lets the consumer fetch in the
+        background. Raises the errors of ``async for``.
 
         Args:
             timeout_ms: How long it may wait.
@@ -370,8 +371,9 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         cancellation or signal cancels the calls at once.
 
         Args:
-            handler: A coroutine function of a record. A ``CancelledError`` that it raises although nobody has cancelled
-                it is a failure as any other: ``on_error`` gets a :class:`~aiokproto.application.calls.CallbackError`.
+            handler: A coroutine function of a record. If it raises a ``CancelledError`` although it wasn't cancelled,
+                that's a failure like any other: ``on_error`` gets a
+                :class:`~aiokproto.application.calls.CallbackError`.
             concurrency: How many handlers run at a time.
             max_in_flight_bytes: Bytes of keys and values with handlers beyond which no more are started; the last
                 record can exceed it.
@@ -450,7 +452,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
             acknowledged before. An acknowledgement that is not sent yet can be replaced by another.
 
         Raises:
-            ConfigurationError: Something else than records of this consumer was passed.
+            ConfigurationError: Something other than records of this consumer was passed.
             ClientClosedError: The consumer is closed.
         """
         return self._acknowledge("accept", acquired, Acknowledgement.ACCEPT)
@@ -527,7 +529,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         """Return whether the consumer works, and what is wrong. No I/O.
 
         Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
-        that the member is joining the group. A topic without new records is none.
+        that the member is joining the group. A topic without new records is no finding.
         """
         return health_of(self._engine)
 

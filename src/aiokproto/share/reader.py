@@ -199,7 +199,7 @@ class ShareReader:
                 elif deadline is not None and asyncio.get_running_loop().time() >= deadline:
                     return False
                 else:
-                    # Pause, because a batch can have many slices without an acquired record.
+                    # Pause. A batch can have many slices without an acquired record.
                     await self._slice.pause()
         finally:
             self.waiting = False
@@ -334,8 +334,8 @@ class ShareReader:
         """Acknowledge records that cannot be decoded."""
         error = type(error)(f"{part.lock.acquired.partition}: {error}")
         if isinstance(error, UnsupportedCompressionError):
-            # Release them, because other members may have the library, and raise the error, so that the application
-            # knows before the records are archived.
+            # Other members may have the library, so release the records. Raise the error, so that the application knows
+            # before they're archived.
             self._acknowledge(part, offsets, Acknowledgement.RELEASE, error)
             self.fail(error)
         else:

@@ -139,8 +139,7 @@ class ShareRunner(Runner):
         policy = self._options.on_error
         if not callable(policy):
             return policy
-        # Its exception ends the run, because a policy that fails is a bug in the application, and would fail for each
-        # record.
+        # Its exception ends the run. A policy that fails is a bug in the application, and would fail for each record.
         with calling("on_error"):
             decision: object = policy(record, error)
             check_not_awaitable(decision, "on_error")

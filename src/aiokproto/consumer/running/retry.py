@@ -72,7 +72,7 @@ class Retry:
 
     def pause(self, attempts: int, random: float) -> float:
         """Return the seconds until the next attempt, after so many failed ones; ``random`` lies between 0 and 1."""
-        # Limit the exponent, because a larger power of two doesn't fit in a float.
+        # Limit the exponent. A larger power of two doesn't fit in a float.
         longest = min(self.backoff_ms * 2.0 ** min(attempts - 1, 60), self.max_backoff_ms)
         return longest * (0.5 + random / 2) / 1000
 

@@ -287,7 +287,7 @@ class ConsumerRunner(Runner):
         self._time_gathering(backlog)
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
-            # The calls may end after a seek, because the partition still belongs to this consumer.
+            # The calls may end after a seek. The partition still belongs to this consumer.
             # guard: handlers of lost partitions are cancelled at once
             if partition not in self._assignment.cursors:
                 self._cancel_running([backlog], "the partition is not assigned any more")
