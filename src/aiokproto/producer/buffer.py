@@ -79,7 +79,7 @@ class AppendOrder:
     A call waits for its topic's metadata, for memory, or for other tasks to run. No later call appends to the topic
     before it, so records are in the log in the order of the calls, even if different tasks make them.
 
-    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then each waits
+    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then does each wait
     until it's the first, and it stays the first until it leaves.
     """
 

@@ -220,7 +220,7 @@ class PartitionQueue(OpenBatchSlot):
         self._stamp(batch)
 
     def _stamp(self, batch: ProducerBatch) -> None:
-        # A retry keeps its number, because only then the broker recognizes what it has written already.
+        # A retry keeps its number, because only then does the broker recognize what it has written already.
         # guard: a batch without a response is sent again with the same sequence number -> True
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
