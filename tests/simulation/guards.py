@@ -139,7 +139,7 @@ GUARDS = {
     ),
     "a member that the group loses repeatedly joins after a pause": "tests/simulation/test_refusals.py",
     "a log that rejects its own offset is requested after a pause": "tests/simulation/test_refusals.py",
-    "a session that aborts repeatedly pauses": "tests/behaviour/test_exactly_once.py",
+    "a session that aborts repeatedly pauses": "tests/simulation/test_sessions.py",
     "a member of the consumer protocol follows the broker's session timeout": SIMULATION,
     "a commit does not wait for a JoinGroup": "tests/group/test_commits.py",
     "a connection that has ended releases its buffers": SIMULATION,
