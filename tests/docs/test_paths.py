@@ -26,9 +26,9 @@ BESIDE = {
     "send": {"application/gates", "producer/delivery", "producer/limits", "producer/outcome", "producer/queue"}
     | {"producer/partitioner"}
     | {"producer/responses", "producer/sticky", "producer/waiting", "cluster/pool", "net/in_flight"}
-    | {"net/versions"},
-    "read": {"application/gates", "cluster/answers", "cluster/cluster_client", "cluster/lifecycle", "cluster/pool"}
-    | {"consumer/delivery", "consumer/engine", "consumer/epochs", "consumer/fetch_request", "consumer/fetch_state"}
+    | {"net/timer", "net/versions"},
+    "read": {"application/gates", "cluster/cluster_client", "cluster/lifecycle", "cluster/pool"}
+    | {"consumer/epochs", "consumer/fetch_request", "consumer/fetch_state"}
     | {"consumer/fetcher", "consumer/rebalancing", "consumer/subscription", "fetched/time_slice"}
     | {"net/timer", "net/versions"},
 }

@@ -1,4 +1,7 @@
-"""Requests to the coordinator of a group or transactional id: the only place that retries them."""
+"""Requests of the clients' own groups and transactions to their coordinator, with retries.
+
+Two others retry: ``ClusterClient.request`` what an application sends, and ``group/rebalance.py`` a JoinGroup.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The progress that some delivered records mean: the offsets that a transaction commits, and partition an abort returns
-to."""
+"""The progress that delivered records stand for: the offsets that a transaction commits, or an abort returns to."""
 
 from __future__ import annotations
 

@@ -13,10 +13,19 @@ that met the failure carries the action out, and never tests for error codes its
 Every row has a reason, which appears in logs. If a row differs from the Java client, a comment says why.
 
 NOT_LEADER_OR_FOLLOWER is an example. Its flags in ``error_codes`` are ``RETRY | REFRESH``, so step 3 returns
-``REFRESH_METADATA``. The sender of the request then calls ``metadata.invalidate``: ``producer/responses.py``
-(``_retry``) for Produce, ``consumer/fetch_response.py`` (``_wait_for_leader``) for Fetch, ``consumer/offsets.py`` for
-ListOffsets, and ``cluster/cluster_client.py`` (``_retrying``) for requests that ``Client.request`` retries. Two tables
-have a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and for ShareAcknowledge.
+``REFRESH_METADATA``. The sender of the request then calls ``metadata.invalidate``:
+
+=======================================  ==============================================================
+Produce                                  ``producer/responses.py``: ``_partition_responded``
+Fetch                                    ``consumer/fetch_response.py``: ``_wait_for_leader``
+ListOffsets                              ``consumer/offsets.py``: ``_query``
+OffsetForLeaderEpoch                     ``consumer/position_validator.py``: ``_failed``
+ShareFetch, ShareAcknowledge             ``share/broker_session.py``: ``_refused``, ``_answered``
+requests that ``Client.request`` sends   ``cluster/cluster_client.py``: ``_retrying``, ``_send_misrouted``
+=======================================  ==============================================================
+
+Two tables have a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and for
+ShareAcknowledge.
 """
 
 from __future__ import annotations

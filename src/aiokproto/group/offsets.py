@@ -67,7 +67,7 @@ class GroupOffsets:
             DeadlineError: No response in time.
             KafkaError: The request failed for good.
         """
-        # This reads the generation now, because the caller has checked it with no await in between.
+        # `member` is the identity that the caller has checked in this turn of the event loop.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
         return CommitResult(exchange.codes(response), exchange.request.generation_id_or_member_epoch)

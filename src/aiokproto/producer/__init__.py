@@ -22,8 +22,8 @@ says which partitions may be sent, and ends the transaction.
 ``in_flight``. The accumulator alone moves it, and alone accounts for its bytes (``used``) from its first record to its
 outcome. Everything runs in one event loop. Only compression has threads, and each of them sees one closed batch.
 
-**Linger.** Only ``accumulator`` (``drain`` and ``append``) decides about it: a batch is ready ``linger_ms`` after its
-first record, or at once if it's full, if memory is short, or on a flush.
+**Linger.** Only ``accumulator`` decides it, in ``drain``: a batch is ready ``linger_ms`` after its first record, or at
+once if it's full. ``end_linger`` makes all batches ready, for a flush or when memory is short.
 
 **Order and idempotence (KIP-98, KIP-360).** A batch gets its sequence number when it's first drained, and keeps it for
 all retries; the broker drops batches that it has already written. A partition has several batches in flight only to a

@@ -33,7 +33,6 @@ class ProducerBatch(BatchBuilder):
         outcome: The result of its records.
         timestamps: The timestamps of its records (ms) while ``data`` has magic 0, which can't store them; else None.
             They are needed because the next leader may have a later release.
-            release can get the batch next.
         transactional: Whether its records are part of a transaction.
     """
 

@@ -1,8 +1,8 @@
 """Apply Produce responses, and errors without a response, to batches: complete, retry, split, restart or fail them.
 
 :func:`aiokproto.failures.classify` decides which of these it is (table ``failures/producing.py``), and this module
-carries it out. For NOT_LEADER_OR_FOLLOWER, ``_retry`` refreshes the metadata, and applies the new leader if the
-response names one (KIP-951).
+carries it out. For NOT_LEADER_OR_FOLLOWER, ``_partition_responded`` refreshes the metadata, and ``_retry`` applies the
+new leader if the response names one (KIP-951).
 """
 
 from __future__ import annotations
