@@ -143,7 +143,7 @@ class PositionResolver(Lookups[StartLookup]):
             "%s at offset %d: %s; looking up the %s offset", cursor.partition, position, reason.value, self._policy.name
         )
         cursor.fetch.moves += 1
-        self._assignment.reset(cursor, self._policy.start(current().wall(), reason), former)
+        self._assignment.reset(cursor, self._policy.start(current().milliseconds(), reason), former)
         # The first lookup is made at once. Later ones pause. Otherwise a log that refuses the offset which it has just
         # named would be asked all the time.
         # guard: a log that rejects its own offset is requested after a pause
