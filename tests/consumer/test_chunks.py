@@ -225,3 +225,16 @@ def test_what_follows_a_damaged_message_set_is_found_without_decompressing_it(mo
     located = locate(AT, buffer, 100, CorruptRecordError("its checksum"))
     assert isinstance(located, CorruptBatchError)
     assert (located.next_offset, calls) == (6, [])
+
+
+def test_a_record_whose_offset_is_out_of_order_is_not_dropped_with_those_before_the_position() -> None:
+    """The producer or a broker has damaged the batch before its checksum was computed. Java compares each offset, too."""
+    data = bytearray(batch(0, b"a", b"b", b"c", b"d", b"e"))
+    # Record 1 gets the offset 9: its delta is a zigzag varint behind length, attributes and timestamp delta.
+    second = data.index(b"\x02b") - 2
+    assert data[second] == 2
+    data[second] = 18
+    (stored,) = decode(bytes(data), check_crc=False)
+    found = read_or_open(stored, TopicPartition("t", 0), 4, check_crcs=False)
+    assert isinstance(found, list)
+    assert [(record.offset, record.value) for record in found] == [(9, b"b"), (4, b"e")]

@@ -6,10 +6,8 @@ of the event loop. Batches are decoded one by one when the application requests 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
@@ -343,9 +341,9 @@ def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list
     """Return the records of a batch from ``position`` on, as they are delivered."""
     if batch.is_control:
         records[:] = map(RawControlRecord, records)
-    # Offsets grow within a batch, with gaps after compaction, so bisect.
+    # Compare each offset, like Java: in a damaged batch they needn't grow. Only the batch that the position is in pays.
     if records and records[0].offset < position:
-        del records[: bisect_left(records, position, key=attrgetter("offset"))]
+        records[:] = [record for record in records if record.offset >= position]
     return records
 
 
