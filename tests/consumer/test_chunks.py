@@ -228,7 +228,7 @@ def test_what_follows_a_damaged_message_set_is_found_without_decompressing_it(mo
 
 
 def test_a_record_whose_offset_is_out_of_order_is_not_dropped_with_those_before_the_position() -> None:
-    """The producer or a broker has damaged the batch before its checksum was computed. Java compares each offset, too."""
+    """Something damaged the batch before its checksum was computed. Java compares each offset, too."""
     data = bytearray(batch(0, b"a", b"b", b"c", b"d", b"e"))
     # Record 1 gets the offset 9: its delta is a zigzag varint behind length, attributes and timestamp delta.
     second = data.index(b"\x02b") - 2

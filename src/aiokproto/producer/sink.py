@@ -17,7 +17,7 @@ before. Another connection can lead to another release, because the broker was u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -265,7 +265,7 @@ class Sink:
             self._healthy = False
         # The request wasn't written, because the connection is gone or is another one. One request reconnects, and the
         # next ones wait for its result.
-        self._sender.spawn(self._connect_and_send(batches, request, max_version, respond))
+        self._sender.spawn(self._connect_and_send(batches, request, max_version))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
@@ -313,7 +313,6 @@ class Sink:
         batches: list[ProducerBatch],
         request: ProduceRequest,
         max_version: int | None,
-        respond: Callable[[Result], None],
     ) -> None:
         """Send a request that has to wait for a connection or, with ``acks=0``, for the socket's write buffer."""
         try:
@@ -326,9 +325,11 @@ class Sink:
                     self._sender.capacity_freed()
                     return
             send = self._cluster.send if self._settings.acks else self._cluster.send_oneway
-            respond(await send(request, self._node, timeout=self._timeout, max_version=max_version))
+            result: Result = await send(request, self._node, timeout=self._timeout, max_version=max_version)
         except KafkaError as error:
-            respond(error)
+            result = error
+        # With the request as it was sent, because a response may name its topics only by the ids in there (KIP-516).
+        self._responded(request, batches, result)
 
     async def _format_changed(self, batches: list[ProducerBatch]) -> bool:
         """Connect, and return whether the request has to be built again because the broker has another format.
