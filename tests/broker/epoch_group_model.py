@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,7 +18,10 @@ DEADLINES = {"session_deadline": None, "rebalance_deadline": None}
 """What a member has that is in no record."""
 
 
-class EpochGroupModel(RuleBasedStateMachine):
+H = TypeVar("H", bound=EpochHarness[Any, Any, Any])
+
+
+class EpochGroupModel(RuleBasedStateMachine, Generic[H]):
     """Members join, leave, pause and return, and coordinators move.
 
     A subclass makes the harness, adds members, and says what is true once the group is settled.
@@ -30,7 +33,7 @@ class EpochGroupModel(RuleBasedStateMachine):
 
     settling_rounds = 8
     compared: tuple[str, ...] = ("epoch", "assignment_epoch", "targets")
-    harness: EpochHarness[Any, Any, Any]
+    harness: H
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,10 +9,8 @@ from tests.broker.consumer_harness import Client, Harness
 from tests.broker.epoch_group_model import MODEL_SETTINGS, EpochGroupModel
 
 
-class ConsumerGroupModel(EpochGroupModel):
+class ConsumerGroupModel(EpochGroupModel[Harness]):
     """Topics change, too."""
-
-    harness: Harness
 
     def __init__(self) -> None:
         super().__init__()

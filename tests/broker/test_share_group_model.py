@@ -89,11 +89,10 @@ def test_a_heartbeat_with_another_epoch_is_fenced(epoch: int) -> None:
 SUBSCRIPTIONS = st.frozensets(st.sampled_from(["a", "b", "c"]), min_size=1)
 
 
-class ShareGroupModel(EpochGroupModel):
+class ShareGroupModel(EpochGroupModel[Harness]):
     """Members change their subscriptions, topics change, and the share coordinator is out of order for some time."""
 
     compared = (*EpochGroupModel.compared, "states")
-    harness: Harness
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,12 +17,11 @@ TOPOLOGY = topology(
 )
 
 
-class StreamsGroupModel(EpochGroupModel):
+class StreamsGroupModel(EpochGroupModel[Harness]):
     """Internal topics are created as soon as they are missing."""
 
     settling_rounds = 14
     compared = (*EpochGroupModel.compared, "topology", "validated_topology_epoch")
-    harness: Harness
 
     def __init__(self) -> None:
         super().__init__()
