@@ -10,7 +10,7 @@ from importlib import import_module
 
 from aiokproto._version import __version__
 
-# The name is what type checkers go by; importing typing would take longer than a message's module.
+# Type checkers recognize this name. Importing typing would take longer than importing a message's module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Kept in the module's own namespace, so that the second use is a plain attribute.
+    # Store it in the module's namespace, so the next access is a plain attribute lookup.
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

@@ -1,7 +1,7 @@
 """The embedded broker: Kafka for tests and small jobs, in this process.
 
 Any Kafka client can use it over real sockets, and its logs are segment files in Kafka's format. It shares only the
-codec and the record formats with this package's client, so that a bug of the client isn't repeated here.
+codec and the record formats with this package's client, so it doesn't repeat the client's bugs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IP addresses in one form, so that they can be compared however they are written (pure)."""
+"""Normalizes IP addresses, so different spellings of the same address compare equal (pure)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address:
-    """Return an IP address. An IPv4 address that is mapped into IPv6 becomes the IPv4 address, and zones are left out.
+    """Return a normalized IP address: IPv4-mapped IPv6 addresses become IPv4, and the zone is dropped.
 
     Raises:
-        ValueError: The text isn't an IP address.
+        ValueError: ``text`` isn't an IP address.
     """
-    # The zone of a link-local address belongs to the broker's machine, and says nothing about the client.
+    # A link-local address's zone names an interface of the broker's machine. It says nothing about the client.
     found = ip_address(text.partition("%")[0])
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found

@@ -11,19 +11,18 @@ from typing import Protocol, runtime_checkable
 from aiokproto.runtime import current
 
 _SETTLING_TURNS = 20
-"""Iterations of the event loop between two timers, so that tasks which the first one woke run before the second one
-fires.
+"""Event loop iterations between two timers: tasks woken by the first timer run before the second timer fires.
 """
 
 _FEW_TIMERS = 100
-"""Up to this many timers are kept until their time, cancelled or not."""
+"""Cancelled timers are purged only if there are more timers than this."""
 
 
 class Timer(Protocol):
-    """A callback that was scheduled with :meth:`Clock.call_at`."""
+    """A callback scheduled with :meth:`Clock.call_at`."""
 
     def cancel(self) -> None:
-        """Cancel the callback. Does nothing if it already ran."""
+        """Cancel the callback. Does nothing if the callback already ran."""
         ...
 
 
@@ -75,7 +74,7 @@ class _VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that stands still until a test advances it, so that no test waits for a session to expire.
+    """A clock that stands still until a test advances it. Tests don't have to wait for a session to expire.
 
     ::
 
@@ -84,21 +83,21 @@ class VirtualClock:
             ...
             await clock.advance(45)     # session timeouts, retention, transaction timeouts, injected delays
 
-    Only the broker uses it. A client's own timers, such as request timeouts, run in real time. So does the
-    ``max_wait_ms`` of a Fetch, because the client's timeout for that Fetch does.
+    Only the broker uses it. A client's own timers, such as request timeouts, run in real time. A Fetch's
+    ``max_wait_ms`` runs in real time too, like the client's timeout for that Fetch.
     """
 
     def __init__(self, start: int | None = None) -> None:
-        """Start at ``start``, in milliseconds since the epoch; None starts at the current time."""
+        """Start at ``start`` (milliseconds since the epoch), or at the current time if None."""
         self._wall = current().milliseconds() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
-        # If there are more timers than this, those that were cancelled are removed.
+        # Cancelled timers are removed when there are more timers than this.
         self._max_timers = _FEW_TIMERS
         self._order = count()
 
     def time(self) -> float:
-        """Seconds that the clock has been advanced by."""
+        """Seconds by which the clock has been advanced."""
         return self._now
 
     def wall(self) -> int:
@@ -106,16 +105,16 @@ class VirtualClock:
         return self._wall + round(self._now * 1000)
 
     def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
-        """Call ``callback`` when the clock is advanced to ``when``; a time that has passed means the next loop
-        iteration."""
+        """Call ``callback`` when the clock is advanced to ``when``, or in the next loop iteration if that time has
+        passed."""
         timer = _VirtualTimer(lambda: callback(*arguments))
         if when <= self._now:
-            # The callback isn't called at once because the caller's own step ends first, as with loop.call_at.
+            # Don't call the callback right away: as with loop.call_at, the caller's step ends first.
             asyncio.get_running_loop().call_soon(timer.fire)
             return timer
         heappush(self._timers, (when, next(self._order), timer))
         if len(self._timers) > self._max_timers:
-            # The time of cancelled timers may never come: each heartbeat cancels one while a test lets the clock stand
+            # Cancelled timers may never come due: each heartbeat cancels one, even while a test lets the clock stand
             # still.
             self._timers = [entry for entry in self._timers if not entry[2].cancelled]
             heapify(self._timers)
@@ -123,7 +122,7 @@ class VirtualClock:
         return timer
 
     async def advance(self, seconds: float) -> None:
-        """Advance the clock, stopping at each timer on the way, so that timers fire in order and at their own time.
+        """Advance the clock, stopping at each timer on the way: timers fire in order, each at its own time.
 
         Call it in the cluster's event loop. If it is cancelled, the clock stays at the last timer that fired.
 
@@ -148,7 +147,7 @@ async def _settle() -> None:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Sleep on a clock. Cancelling it cancels the timer too."""
+    """Sleep on a clock. Cancelling the sleep cancels its timer."""
     if seconds <= 0:
         return
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

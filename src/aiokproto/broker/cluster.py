@@ -36,7 +36,7 @@ log = logging.getLogger("aiokproto.broker")
 
 
 _UNROUTABLE = ("", "0.0.0.0", "::")
-"""Addresses that stand for all addresses of the machine. Kafka refuses to advertise them."""
+"""Wildcard addresses, which stand for all of the machine's addresses. Kafka refuses to advertise them."""
 
 
 class Cluster(AsyncContext):
@@ -54,7 +54,7 @@ class Cluster(AsyncContext):
     without an event loop.
 
     Attributes:
-        faults: Injects faults: requests that fail or get lost, connections that break, a slow network.
+        faults: Injects faults: failed or lost requests, broken connections, a slow network.
     """
 
     def __init__(
@@ -73,29 +73,30 @@ class Cluster(AsyncContext):
         security: Security | None = None,
         racks: Sequence[str] | None = None,
     ) -> None:
-        """Check the options. Nothing starts before :meth:`start`.
+        """Check the options. Nothing runs until :meth:`start`.
 
         Args:
             brokers: The number of nodes. Their ids start at 0.
-            data_dir: The data directory, which :meth:`close` leaves for the next start. None uses a temporary
-                directory, which :meth:`close` removes.
-            host: The address to listen on: ``"0.0.0.0"`` for all of IPv4, ``"::"`` for all.
-            advertised_host: The host or address that metadata gives to clients, with the port that the node listens on
-                (``advertised.listeners``). None is ``host``, which must then be an address that clients can connect to.
-            port: The port of the first node; the other nodes use the ports after it. 0 picks free ports.
+            data_dir: The data directory. :meth:`close` keeps it for the next start. None uses a temporary directory
+                that :meth:`close` removes.
+            host: The address to listen on: ``"0.0.0.0"`` for all IPv4 addresses, ``"::"`` for all addresses.
+            advertised_host: The host or address that clients get from metadata, along with the node's port
+                (``advertised.listeners``). None means ``host``, which must then be an address that clients can connect
+                to.
+            port: The port of the first node. The other nodes use the following ports. 0 picks free ports.
             auto_create_topics: Whether a Metadata request for a topic that doesn't exist creates it
-                (``auto.create.topics.enable``). With False a test notices a misspelled topic.
-            default_partitions: Partitions of a topic that is created without a number (``num.partitions``).
-            config: Other options by Kafka's names, with Kafka's defaults. An option that this broker doesn't implement
-                is an error.
+                (``auto.create.topics.enable``). If False, a misspelled topic makes a test fail.
+            default_partitions: The number of partitions of topics that are created without one (``num.partitions``).
+            config: Other options, with Kafka's names and defaults. Options that this broker doesn't implement are
+                errors.
             clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None
                 uses the system's clock.
-            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. Or
-                the versions of each API, by request class or ApiKey, as another implementation lists them:
-                ``{0: "3-7", 1: "4-6", 3: "0-5", …}``. None serves all.
-            security: The security protocol, users and secrets. None is ``PLAINTEXT`` without authentication.
-            racks: The rack of each broker (``broker.rack``). Leaders then send consumers of a rack to the replica
-                there, as with Kafka's ``RackAwareReplicaSelector`` (KIP-392). None for no racks.
+            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: only the APIs and versions of that release are
+                served. To imitate another implementation, pass the versions of each API, by request class or ApiKey:
+                ``{0: "3-7", 1: "4-6", 3: "0-5", …}``. None serves everything.
+            security: The security protocol, users and secrets. None means ``PLAINTEXT`` without authentication.
+            racks: The rack of each broker (``broker.rack``). Leaders then direct consumers to the replica in their own
+                rack, like Kafka's ``RackAwareReplicaSelector`` (KIP-392).
 
         Raises:
             ConfigurationError: An option is unknown or its value is invalid.
@@ -140,11 +141,11 @@ class Cluster(AsyncContext):
     # ---- starting and closing
 
     async def start(self) -> None:
-        """Open the data directory and listen. If it fails or is cancelled, everything is closed again.
+        """Open the data directory and listen. If that fails or is cancelled, everything is closed again.
 
         Raises:
-            ConfigurationError: Another process uses ``data_dir``, or its files aren't a broker's, or the keys for
-                OAUTHBEARER can't be loaded.
+            ConfigurationError: Another process is using ``data_dir``, its files weren't written by a broker, or the
+                keys for OAUTHBEARER can't be loaded.
             OSError: The address can't be bound, or the directory can't be read or written.
         """
         if self._runtime is not None:
@@ -154,16 +155,17 @@ class Cluster(AsyncContext):
         )
         try:
             await runtime.security.start()
-            # The state is read before any server starts, in steps, so that no request sees a part of it.
+            # Read the whole state before any server starts, because reading yields to other tasks, and no request may
+            # see half the state.
             await runtime.read()
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
-                # All ports are open before there is any leader: a client may request metadata at once, and metadata
-                # names the ports of all nodes.
+                # Open all ports before electing leaders, because a client may request metadata right away, and metadata
+                # lists every node's port.
                 await server.start()
-            # There is no await from here to the end, so a request sees either a cluster without leaders or loaded
-            # coordinators, and nothing in between.
+            # There is no await from here to the end, so requests see either a cluster without leaders or one with
+            # loaded coordinators, nothing in between.
             runtime.state.nodes_up(list(self._servers))
             runtime.start()
         except BaseException:
@@ -174,12 +176,12 @@ class Cluster(AsyncContext):
     async def close(self) -> None:
         """Close all connections, including those with requests in flight, flush the logs and close them.
 
-        A second call does nothing. If it is cancelled, the logs are still closed.
+        A second call does nothing. If cancelled, the logs are still closed.
         """
         await self._shut_down(clean=True)
 
     async def crash(self) -> None:
-        """End as ``kill -9`` would: connections are closed, and nothing more is written.
+        """Stop as if by ``kill -9``: connections are closed, and nothing more is written.
 
         A cluster can be started from ``data_dir`` again, in this process or another. It then recovers its logs.
         """
@@ -192,7 +194,7 @@ class Cluster(AsyncContext):
             timer.cancel()
         self._failure_timers.clear()
         try:
-            # Connections are closed first, so that no request finds coordinators or logs that are closed.
+            # Close the connections first, so no request finds closed coordinators or logs.
             await asyncio.gather(*(server.close() for server in self._servers.values()))
         finally:
             runtime, self._runtime = self._runtime, None
@@ -215,7 +217,7 @@ class Cluster(AsyncContext):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes (``[host]:port`` for IPv6), for the client option.
+        """``host:port`` of each node (``[host]:port`` for IPv6), as clients' ``bootstrap_servers`` option expects it.
 
         Raises RuntimeError until free ports have been picked.
         """
@@ -250,10 +252,10 @@ class Cluster(AsyncContext):
             raise error_for(error.code, "create_topic", error.detail) from None
 
     async def compact(self, topic: str) -> None:
-        """Compact a topic up to its current end, now.
+        """Compact a topic up to its current end, immediately.
 
         Unlike the periodic cleaner, this rolls the active segment first, and ignores ``min.cleanable.dirty.ratio`` and
-        ``cleanup.policy``. If it is cancelled, partitions that it hasn't compacted yet keep their segments.
+        ``cleanup.policy``. If cancelled, the partitions that haven't been compacted yet keep their segments.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -267,7 +269,8 @@ class Cluster(AsyncContext):
         return list(self._running.state.topics)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The id of a partition's leader, -1 without one. Raises :class:`BrokerError` for an unknown partition."""
+        """The id of a partition's leader, or -1 if it has none. Raises :class:`BrokerError` if the partition is
+        unknown."""
         return self._running.state.partition(topic, partition).leader
 
     async def move_leader(self, topic: str, partition: int, to_node: int | None = None) -> int:
@@ -276,19 +279,19 @@ class Cluster(AsyncContext):
         Args:
             topic: The topic.
             partition: The partition.
-            to_node: The new leader; a node that isn't a replica becomes one. None picks the next in-sync replica, or
-                any node that runs if there is none.
+            to_node: The new leader; a node that isn't a replica becomes one. None picks the next in-sync replica or, if
+                there is none, any running node.
 
         Returns:
             The id of the new leader.
 
         Raises:
-            BrokerError: The partition is unknown, or no other node runs.
+            BrokerError: The partition is unknown, or no other node is running.
         """
         return self._running.state.move_leader(topic, partition, to_node)
 
     def coordinator(self, group_id: str) -> int:
-        """The id of a group's coordinator, -1 without one."""
+        """The id of a group's coordinator, or -1 if it has none."""
         return self._running.groups.partition_of(group_id).leader
 
     async def move_coordinator(self, group_id: str, to_node: int | None = None) -> int:
@@ -298,57 +301,58 @@ class Cluster(AsyncContext):
             The id of the new coordinator.
 
         Raises:
-            BrokerError: No other node runs.
+            BrokerError: No other node is running.
         """
         return await self.move_leader(OFFSETS_TOPIC, self._running.groups.partition_of(group_id).index, to_node)
 
     def group(self, group_id: str) -> GroupView | None:
-        """A snapshot of a group, on whichever node its coordinator runs; None for an unknown group."""
+        """A snapshot of a group, whichever node coordinates it, or None if the group is unknown."""
         entry = self._running.groups.entry(group_id)
         return GroupView.of(entry.group) if entry is not None else None
 
     async def wait_for_group(self, group_id: str, members: int | None = None) -> GroupView:
-        """Wait until a group is stable, which means that all its members have their assignment. It need not exist yet.
+        """Wait until a group is stable: all members have their assignments. The group doesn't have to exist yet.
 
-        This has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
+        There is no deadline: wrap the call in ``asyncio.timeout``. Cancelling has no side effects.
 
         Args:
             group_id: The group.
-            members: The exact number of members to wait for; 0 waits until the group is empty, None for at least one.
+            members: The exact number of members to wait for. 0 waits until the group is empty, None until it has at
+                least one member.
 
         Returns:
             A snapshot of the group at that moment.
 
         Raises:
-            RuntimeError: The cluster is not started, or was closed while waiting.
+            RuntimeError: The cluster is not started, or was closed during the wait.
         """
         group = await self._running.groups.wait_for(group_id, lambda found: GroupView.of(found).is_stable(members))
         return GroupView.of(group)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """A snapshot of a partition. Raises :class:`BrokerError` for an unknown one."""
+        """A snapshot of a partition. Raises :class:`BrokerError` if the partition is unknown."""
         return PartitionView.of(self._running.state.partition(topic, partition))
 
     def pushed_metrics(self) -> list[PushedMetrics]:
-        """The last thousand pushes of client metrics, up to 32 MiB, to any node (KIP-714), the oldest first.
+        """The last thousand pushes of client metrics to any node, oldest first, up to 32 MiB in total (KIP-714).
 
-        Clients push the metrics that a subscription names. ``IncrementalAlterConfigs`` of resource type 16 creates one,
-        with the options ``metrics``, ``interval.ms`` and ``match``.
+        Clients push the metrics that a subscription lists. To create a subscription, use ``IncrementalAlterConfigs``
+        with resource type 16 and the options ``metrics``, ``interval.ms`` and ``match``.
         """
         return list(self._running.telemetry.pushes)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its partitions get new leaders, and its connections are closed."""
         server = self._server_of(broker_id)
-        # Leaders move first, so that a client which reconnects elsewhere isn't sent back here.
+        # Move leaders first, so a client that reconnects elsewhere isn't sent back here.
         self._running.state.node_down(broker_id)
         await server.close()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped node again on its port. It leads those partitions again that had no other replica.
+        """Restart a stopped node on its port. It becomes the leader again of partitions that have no other replica.
 
         Raises:
-            ValueError: The node runs already, or is unknown.
+            ValueError: The node is already running, or is unknown.
             OSError: The port can't be bound.
         """
         node = self._nodes.get(broker_id)
@@ -358,16 +362,16 @@ class Cluster(AsyncContext):
         await server.start()
         self._servers[broker_id] = server
         failure = self._failure_timers.pop(broker_id, None)
-        # The node runs again before the controller has noticed that it failed.
+        # The node is back before the controller has noticed the failure.
         if failure is not None:
             failure.cancel()
         self._running.state.nodes_up([broker_id])
 
     async def add_broker(self) -> int:
-        """Add a node. It has no partitions until topics are created, or partitions are reassigned to it.
+        """Add a node. It holds no partitions until topics are created or partitions are reassigned to it.
 
         Returns:
-            Its id, one more than the highest.
+            The id of the node, one more than the highest so far.
 
         Raises:
             OSError: The port can't be bound.
@@ -375,7 +379,7 @@ class Cluster(AsyncContext):
         node = self._new_node(max(self._nodes) + 1)
         server = self._new_server(node)
         await server.start()
-        # The node is added only after its port is bound: a node that failed to start must not be in metadata.
+        # Add the node only after its port is bound: metadata must not list a node that failed to start.
         self._nodes[node.node_id] = node
         self._servers[node.node_id] = server
         self._running.state.nodes_up([node.node_id])
@@ -385,7 +389,7 @@ class Cluster(AsyncContext):
         """Remove a node, running or stopped. Its replicas move to other nodes.
 
         Raises:
-            ValueError: The node is unknown, or the only one.
+            ValueError: The node is unknown, or is the only node.
         """
         if broker_id not in self._nodes or len(self._nodes) == 1:
             raise ValueError(
@@ -393,7 +397,7 @@ class Cluster(AsyncContext):
             )
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
-        # The node's partitions get other leaders first.
+        # First, elect other leaders for the node's partitions.
         self._notice_failure(broker_id)
         self._running.state.remove_node(broker_id)
         self._ports.pop(broker_id).release()
@@ -401,12 +405,12 @@ class Cluster(AsyncContext):
     # ---- failures
 
     async def kill_broker(self, broker_id: int, noticed_after: float = 0.0) -> None:
-        """Stop a node without moving its leaders first, as a machine failure does. See also :meth:`stop_broker`.
+        """Stop a node without moving its leaders first, like a machine failure. See also :meth:`stop_broker`.
 
         Args:
             broker_id: The node.
-            noticed_after: Seconds, on the cluster's clock, until the controller notices. Until then metadata names a
-                leader that clients can't reach. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
+            noticed_after: Seconds, on the cluster's clock, until the controller notices. Until then, metadata lists
+                leaders that clients can't reach. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
         """
         server = self._server_of(broker_id)
         # Unlike in stop_broker(), the leaders stay for now.
@@ -418,7 +422,7 @@ class Cluster(AsyncContext):
             self._running.state.node_down(broker_id)
 
     def corrupt_batch(self, topic: str, partition: int, offset: int) -> None:
-        """Corrupt the stored batch that contains ``offset``, so that its CRC is wrong from then on.
+        """Corrupt the stored batch that contains ``offset``: its CRC no longer matches.
 
         Raises:
             BrokerError: The partition or the offset is unknown.
@@ -426,12 +430,12 @@ class Cluster(AsyncContext):
         damage.corrupt_batch(self._running.state.partition(topic, partition), offset)
 
     def diverge_log(self, topic: str, partition: int, to_offset: int, values: Iterable[bytes] = ()) -> None:
-        """Truncate a partition's log and elect a new leader, as an unclean election does (KIP-320).
+        """Truncate a partition's log and elect a new leader, like an unclean election (KIP-320).
 
         Args:
             topic: The topic.
             partition: The partition.
-            to_offset: The first offset that is lost. A batch must start there.
+            to_offset: The first lost offset. A batch must start there.
             values: The values of records that the new leader appends there, in its own epoch.
 
         Raises:
@@ -461,7 +465,7 @@ class Cluster(AsyncContext):
         return server
 
     def _notice_failure(self, broker_id: int) -> None:
-        """Make the controller notice a failure that :meth:`kill_broker` announced, if it hasn't noticed it yet."""
+        """Make the controller notice a failure caused by :meth:`kill_broker`, unless it already has."""
         timer = self._failure_timers.pop(broker_id, None)
         if timer is not None:
             timer.cancel()

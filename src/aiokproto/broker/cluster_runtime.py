@@ -1,8 +1,9 @@
-"""What all nodes of a running cluster share: metadata, logs, coordinators, security, and the timers of periodic work.
+"""The state that all nodes of a running cluster share: metadata, logs, coordinators, security, and timers for periodic
+work.
 
-``Cluster`` is the public API and has the sockets. This has everything else, and exists from ``start()`` to ``close()``.
-The parts must be made and closed in order: logs are opened before the coordinators read them, and background tasks end
-before logs are closed.
+``Cluster`` is the public API and owns the sockets. ``ClusterRuntime`` owns everything else, and exists from ``start()``
+to ``close()``. Its parts must be created and closed in order: logs are opened before the coordinators read them, and
+background tasks end before logs are closed.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class ClusterRuntime:
         share_states: The share coordinator: the persisted state of share partitions.
         shares: The share partitions in memory.
         security: ACLs, credentials, delegation tokens and quotas.
-        tls: The TLS context of the listeners; None without TLS.
-        opening: The thread that opens batches, and writes the security state.
+        tls: The TLS context of the listeners, or None if they don't use TLS.
+        opening: The thread that opens batches and writes the security state.
         log_manager: Retention, compaction, flushing and checkpoints.
         telemetry: Client metrics: subscriptions and pushes.
     """
@@ -60,10 +61,10 @@ class ClusterRuntime:
         clock: Clock,
         security: Security,
     ) -> None:
-        """Open the data directory; None uses a temporary one, which :meth:`close` removes.
+        """Open the data directory, or a temporary directory if None. :meth:`close` removes the temporary directory.
 
         Raises:
-            ConfigurationError: Another process uses ``data_dir``, or its files aren't a broker's.
+            ConfigurationError: Another process is using ``data_dir``, or its files weren't written by a broker.
             OSError: ``data_dir`` can't be read or written.
         """
         self.options = options
@@ -81,7 +82,7 @@ class ClusterRuntime:
                 self._root,
                 mode,
             )
-        # The lock comes first: nothing may be read while another process writes it.
+        # Take the lock before reading anything, because another process may be writing.
         self._lock = DirectoryLock(self._root)
         try:
             self.opening = OpeningThread()
@@ -98,27 +99,27 @@ class ClusterRuntime:
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.remove
         self.state.runtime = self
-        # A temporary directory doesn't outlive the process, so flushing it would protect nothing.
+        # A temporary directory doesn't outlive the process, so there's no point in flushing it.
         if not self._temporary:
             self.state.log_manager = self.log_manager
 
     async def read(self) -> None:
-        """Read what the coordinators have stored, before anything is served. If it is cancelled, close the runtime.
+        """Read the coordinators' stored state. Call this before anything is served. If cancelled, close the runtime.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: A batch of an internal topic can't be read.
+            CorruptRecordError, UnsupportedCompressionError: A batch in an internal topic can't be read.
         """
         for coordinator in (self.share_states, self.groups, self.transactions):
             for partition, take in coordinator.reading():
                 await read_internal_topic(partition, take, self.opening)
 
     def start(self) -> None:
-        """Start the coordinators, after :meth:`read`, and periodic work. The nodes must be up, so that partitions have
+        """Start the coordinators and periodic work, after :meth:`read`. The nodes must be up, so partitions have
         leaders."""
-        # The group coordinator starts first because transactions commit offsets to groups.
+        # Start the group coordinator first: transactions commit offsets to groups.
         self.groups.start()
         self.transactions.start()
-        # The elections of the start come before this line: they must not load again what start() has loaded.
+        # The initial elections happen before this line, because they must not reload what start() has loaded.
         self._coordinators_started = True
         self.log_manager.start()
         self._every("delegation.token.expiry.check.interval.ms", self.security.sweep)
@@ -142,17 +143,17 @@ class ClusterRuntime:
         self._timers.clear()
         try:
             try:
-                # The thread does the writing, so it's stopped after this.
+                # This needs the thread, which writes the security state, so the thread is stopped later.
                 await self.security.close()
             finally:
-                # The thread is stopped before the manager is closed: the manager waits for a compaction step that runs,
-                # but not for steps that wait for the thread.
+                # Stop the thread before closing the manager, which waits for a running compaction step, but not for
+                # steps that are waiting for the thread.
                 self.opening.stop()
             await self.shares.stop()
             await self.log_manager.close()
             await self.opening.ended()
         finally:
-            # Coordinators are closed before logs, since their timers would append to a closed log.
+            # Close coordinators before logs, because their timers would append to a closed log.
             self.transactions.close()
             self.groups.close()
             self.shares.close()
@@ -163,7 +164,8 @@ class ClusterRuntime:
             self._release_directory()
 
     def leader_changed(self, partition: Partition) -> None:
-        """Notify the coordinators of a partition's new leader. Each of them ignores partitions that aren't its own."""
+        """Notify the coordinators of a partition's new leader. Each coordinator ignores partitions that aren't its
+        own."""
         if not self._coordinators_started:
             return
         if partition.topic == OFFSETS_TOPIC:
@@ -178,7 +180,7 @@ class ClusterRuntime:
 
     def _every(self, option: str, act: Callable[[], None]) -> None:
         def fire() -> None:
-            # The next run is scheduled first, so that an exception in one run doesn't end the periodic work.
+            # Schedule the next run first, so an exception in this run doesn't end the periodic work.
             self._every(option, act)
             act()
 

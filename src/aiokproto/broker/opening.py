@@ -1,4 +1,4 @@
-"""Opens large batches in a thread, so that the event loop doesn't stall, and searches opened batches for a time."""
+"""Opens large batches in a thread, so the event loop doesn't stall, and finds offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class OpeningThread:
-    """One thread for all nodes. It does work in order, so that only one opened batch is in memory at a time.
+    """One thread for all nodes. It does work in order, so only one opened batch is in memory at a time.
 
-    The loop's default executor wouldn't do: it has many threads, and the application may have filled it.
+    The loop's default executor wouldn't do: it has many threads, and the application may be keeping them busy.
     """
 
     def __init__(self) -> None:
@@ -28,14 +28,14 @@ class OpeningThread:
         self._working = self._stopped = False
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Do some work after all earlier work. Cancelling the future doesn't end work that has started.
+        """Queue a work item. Cancelling the future doesn't stop work that has started.
 
         Raises:
-            RuntimeError: The thread was stopped.
+            RuntimeError: The thread has been stopped.
         """
         if self._stopped:
             raise RuntimeError("the thread that opens batches was stopped")
-        # The thread is created for the first large batch. Most clusters never need it.
+        # Create the thread for the first large batch. Most clusters never need it.
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="aiokproto-broker")
         return asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
@@ -48,17 +48,17 @@ class OpeningThread:
             self._working = False
 
     def stop(self) -> None:
-        """Accept no more work, and drop the work that waits. Work in progress goes on, since nothing can end it."""
+        """Stop accepting work, and drop queued work. Nothing can interrupt work in progress, so it continues."""
         self._stopped = True
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def ended(self) -> None:
-        """Wait for the end of the thread, after :meth:`stop`."""
+        """Wait until the thread has ended, after :meth:`stop`."""
         if self._thread is None:
             return
         if self._working:
-            # This takes as long as a large batch does, and the event loop serves others meanwhile.
+            # This takes as long as a large batch, and the event loop must keep running.
             await asyncio.to_thread(self._thread.shutdown)
         else:
             self._thread.shutdown()
@@ -67,17 +67,17 @@ class OpeningThread:
 async def offset_at_time(log: Log, timestamp: int, thread: OpeningThread) -> OffsetAndTimestamp | None:
     """Return the first record whose timestamp (ms) isn't less than ``timestamp``, or None.
 
-    Batches that aren't quick to read are opened in the thread. The log may change meanwhile, so each step looks at it
-    again. Cancelling it changes nothing.
+    Batches that aren't quick to read are opened in the thread. The log may change in the meantime, so each step looks
+    at it again. Cancelling has no side effects.
 
     Raises:
         CorruptRecordError, UnsupportedCompressionError: A batch can't be read.
-        BrokerError: KAFKA_STORAGE_ERROR: the log was deleted meanwhile.
+        BrokerError: KAFKA_STORAGE_ERROR: the log was deleted in the meantime.
     """
     offset = log.start_offset
     try:
-        # A header has only the greatest timestamp of its batch. The record with that timestamp may be before the start
-        # of the log. Then the search goes on after the batch.
+        # A batch header contains only the greatest timestamp. The record with that timestamp may be before the start of
+        # the log. If so, continue with the next batch.
         while (batch := log.batch_at_time(timestamp, offset)) is not None:
             search = partial(first_at_time, batch, timestamp, offset)
             found = search() if is_quick(batch) else await thread.run(search)

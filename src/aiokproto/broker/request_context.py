@@ -1,4 +1,4 @@
-"""What a handler gets besides the request: Kafka's RequestContext, and the parts of the broker that handlers use."""
+"""What a handler gets along with the request: Kafka's RequestContext, and the parts of the broker that handlers use."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class CloseConnection(Exception):
 
     Args:
         why: The reason, for the log.
-        last_bytes: What is sent before the connection is closed.
-        bug: What the handler raised; it's logged with its traceback.
+        last_bytes: Bytes to send before the connection is closed.
+        bug: An unexpected exception from the handler, to be logged with its traceback.
     """
 
     def __init__(self, why: str, last_bytes: bytes = b"", bug: Exception | None = None) -> None:
@@ -91,13 +91,13 @@ class RequestContext:
 
     @property
     def turns(self) -> YieldBudget:
-        """Counts the work for the connection, and yields to other tasks."""
+        """Accounts for the connection's work, and yields to other tasks."""
         return self.connection.turns
 
     def each(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Iterate over items of a request, and yield to other tasks in between.
+        """Iterate over items of a request, yielding to other tasks in between.
 
-        Every handler goes through its items with this. Between two items, everything that was checked before can
+        Every handler iterates over its items with this. Between two items, everything that was checked before can
         change.
         """
         return self.turns.each(items)
@@ -110,23 +110,23 @@ class RequestContext:
         """Check that the client is authorized for an operation on a resource.
 
         Raises:
-            BrokerError: TOPIC_AUTHORIZATION_FAILED, or the code of the other resource type.
+            BrokerError: TOPIC_AUTHORIZATION_FAILED, or the corresponding code for another resource type.
         """
         if not self.is_authorized(operation, resource_type, name):
             raise BrokerError(REFUSALS[resource_type])
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the client's authorized operations on a resource as a bit field (KIP-430)."""
+        """Return the client's authorized operations on a resource, as a bit field (KIP-430)."""
         operations = OPERATIONS[resource_type]
         return sum(1 << operation for operation in operations if self.is_authorized(operation, resource_type, name))
 
     def fetch_limit(self) -> int:
-        """Return the most bytes that the client's quota allows in one Fetch response."""
+        """Return the maximum size of a Fetch response that the client's quota allows, in bytes."""
         limit = self.quotas.max_in_window("consumer_byte_rate", self.connection.principal.name, self.client_id)
         return int(min(limit, _NO_LIMIT))
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id: bool) -> str:
-        """Return the name of a topic, which the request names or, in later versions, identifies by id.
+        """Return the name of a topic that the request identifies by name or, in later versions, by id.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_ID.

@@ -2,10 +2,11 @@
 
 A *subscription* is a resource with options, like a topic. Clients whose attributes match ``match`` push the metrics
 whose names start with one of ``metrics``. A client instance gets the union of all subscriptions that match, with the
-shortest interval. The subscription's id is a checksum of that. When subscriptions change, so does the id, and the
-broker refuses the client's next push with UNKNOWN_SUBSCRIPTION_ID, so that the client requests its subscription again.
+shortest interval. The subscription's id is a checksum of the result. When subscriptions change, so does the id. The
+broker then refuses the client's next push with UNKNOWN_SUBSCRIPTION_ID, which makes the client request its subscription
+again.
 
-Subscriptions and pushes are kept in memory: they end with the cluster object.
+Subscriptions and pushes are kept in memory, and are lost with the cluster object.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.records import Compression, decompress
 
 MAX_BYTES = 1 << 20
-"""Largest ``metrics`` field of a push, compressed or not (``telemetry.max.bytes``)."""
+"""Maximum size of a push's ``metrics`` field, compressed or not (``telemetry.max.bytes``)."""
 
 DEFAULT_INTERVAL_MS = 300_000
 SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS = 100, 3_600_000
@@ -32,20 +33,22 @@ ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNA
 """The codecs in order of preference. Uncompressed metrics are accepted too, though Kafka doesn't list them either."""
 
 MAX_INSTANCES = 16_384
-"""Most client instances that are remembered, as in Kafka. Beyond it, the one that was silent for longest is
-forgotten."""
+"""Maximum number of client instances to remember, as in Kafka. Above this, the instance that has been silent the
+longest is forgotten."""
 
 _EXPIRY_SECONDS, _EXPIRY_INTERVALS = 60.0, 3
-"""A client instance is forgotten once it has been silent for this time and this many of its intervals, as in Kafka."""
+"""As in Kafka, a client instance is forgotten once it has been silent for this long, and for this many of its
+intervals."""
 
 MAX_PUSHES = 1000
-"""Most pushes that are kept."""
+"""Maximum number of pushes to keep."""
 MAX_PUSHED_BYTES = 32 << 20
-"""Most bytes of all pushes that are kept. The last push is always kept. A push of a kilobyte can become a megabyte."""
+"""Maximum total size of the pushes to keep. The last push is always kept. A push of a kilobyte can decompress to a
+megabyte."""
 
 _LONGEST = 1000
-"""Longest text of a client that can match, in characters. Clients choose the text, and matching it takes the event
-loop's time."""
+"""Maximum length of a client attribute that can match, in characters. Clients choose these strings, and matching them
+takes the event loop's time."""
 
 _MATCHED = (
     "client_instance_id",
@@ -71,7 +74,7 @@ class ClientMetricsOptions(ConfigOverrides):
         """Check the options.
 
         Raises:
-            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option and for an interval out of range, else
+            BrokerError: As in Kafka: INVALID_REQUEST for an unknown option or an interval out of range, otherwise
                 INVALID_CONFIG.
         """
         unknown = own.keys() - self.TABLE.keys()
@@ -93,18 +96,18 @@ class ClientMetricsOptions(ConfigOverrides):
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"match: {error.detail}") from None
 
     def matches(self, client: Mapping[str, str]) -> bool:
-        """Return whether a client should push these metrics. An attribute that the client lacks is empty, and a text of
-        more than 1000 characters matches nothing."""
+        """Return whether a client should push these metrics. An attribute that the client doesn't have is empty, and
+        one with more than 1000 characters never matches."""
         texts = [(pattern, client.get(key, "")) for key, pattern in self._patterns.items()]
         return all(len(text) <= _LONGEST and pattern.fullmatch(text) for pattern, text in texts)
 
 
 class Subscription(NamedTuple):
-    """What one client instance should push.
+    """What a client instance should push.
 
     Attributes:
-        id: A checksum of the rest.
-        metrics: Prefixes of names; one empty string for all, nothing for none.
+        id: A checksum of the other fields.
+        metrics: Prefixes of metric names. An empty string matches all metrics; without prefixes, nothing matches.
         interval_ms: The time between two pushes.
     """
 
@@ -114,12 +117,12 @@ class Subscription(NamedTuple):
 
 
 class PushedMetrics(NamedTuple):
-    """A push that was accepted.
+    """An accepted push.
 
     Attributes:
         client_id: The request's client id.
-        client_instance_id: The client instance, 16 bytes.
-        terminating: Whether the client announced that it closes.
+        client_instance_id: The id of the client instance, 16 bytes.
+        terminating: Whether the client announced that it is closing.
         metrics: An OpenTelemetry ``MetricsData`` (protobuf), decompressed.
     """
 
@@ -137,13 +140,13 @@ class _Instance:
     def __init__(self) -> None:
         self.got_at = self.pushed_at = float("-inf")
         self.interval = 0.0
-        # This is set after an error that makes the client request its subscription again.
+        # Set after an error that makes the client request its subscription again.
         self.may_get = False
         self.terminated = False
 
     @property
     def expires(self) -> float:
-        """When the instance is forgotten, unless it requests its subscription or pushes before."""
+        """When the instance will be forgotten, unless it requests its subscription or pushes before that."""
         return max(self.got_at, self.pushed_at) + max(_EXPIRY_SECONDS, _EXPIRY_INTERVALS * self.interval)
 
 
@@ -163,7 +166,7 @@ class ClientTelemetry:
         self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
 
     def configure(self, name: str, options: ClientMetricsOptions) -> None:
-        """Replace a subscription, or delete it if there are no options."""
+        """Replace a subscription, or delete it if no options are set."""
         if options.overrides:
             self.subscriptions[name] = options
         else:
@@ -179,14 +182,14 @@ class ClientTelemetry:
             metrics = ("",)
         interval = min(options.number("interval.ms") for options in matching)
         checksum = crc32(repr((metrics, interval)).encode())
-        # The id is an int32, and never 0, which is the empty subscription.
+        # The id is an int32, and never 0, which stands for an empty subscription.
         return Subscription(checksum - (1 << 32) if checksum >> 31 else checksum or 1, metrics, interval)
 
     def get(self, instance_id: bytes, client: Mapping[str, str]) -> Subscription:
         """Return the subscription that a client requests.
 
         Raises:
-            BrokerError: THROTTLING_QUOTA_EXCEEDED: the interval since its last request isn't over.
+            BrokerError: THROTTLING_QUOTA_EXCEEDED: the interval since the client's last request isn't over.
         """
         instance, now = self._instance(instance_id), self._clock.time()
         if now - max(instance.got_at, instance.pushed_at) < instance.interval and not instance.may_get:
@@ -196,15 +199,15 @@ class ClientTelemetry:
         return found
 
     def push(self, push: PushedMetrics, subscription_id: int, codec: int, client: Mapping[str, str]) -> None:
-        """Store metrics that a client pushes, which are still compressed.
+        """Store metrics pushed by a client, which are still compressed.
 
         Raises:
-            BrokerError: The push is refused, with Kafka's error code.
+            BrokerError: The push is refused, with the same error code as in Kafka.
         """
         instance, now = self._instance(push.client_instance_id), self._clock.time()
         if instance.terminated:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the client instance has terminated")
-        # The first push after the subscription comes after a random part of the interval, so it isn't checked.
+        # Clients send the first push after a random fraction of the interval, so its timing isn't checked.
         early = instance.got_at <= instance.pushed_at and now - instance.pushed_at < instance.interval
         if early and not push.terminating:
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -231,7 +234,7 @@ class ClientTelemetry:
             self._pushed_bytes -= _size(self.pushes.popleft())
 
     def _instance(self, instance_id: bytes) -> _Instance:
-        # The instances that were silent for longest come first.
+        # Instances that have been silent the longest come first.
         while self._instances and next(iter(self._instances.values())).expires <= self._clock.time():
             self._instances.popitem(last=False)
         instance = self._instances.get(instance_id)

@@ -1,4 +1,4 @@
-"""The embedded broker in a thread, for code without an event loop or with a loop that it should not share."""
+"""The embedded broker in a thread, for code that has no event loop or doesn't want to share it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Ends(NamedTuple):
-    """The result of a call that raised an exception which ends the program."""
+    """The result of a call that raised an exception which should end the program."""
 
     error: BaseException
 
@@ -49,10 +49,10 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
             kafka.call(kafka.cluster.move_leader, "flights", 0)
             ...  # any client, in any thread or loop, at kafka.bootstrap_servers
 
-    Use it from any thread but its own. A coroutine can call it too, but blocks its event loop meanwhile.
+    Use it from any thread but its own. Coroutines can call it too, but block their event loop while waiting.
 
     Attributes:
-        cluster: The cluster. Its methods must run in its thread: use :meth:`call`.
+        cluster: The cluster. Its methods must run in the cluster's thread: use :meth:`call`.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -61,11 +61,12 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread and the cluster. Raises like :meth:`Cluster.start`, and then leaves nothing running."""
+        """Start the thread and the cluster. Raises the same errors as :meth:`Cluster.start`, leaving nothing
+        running."""
         if self._thread is not None:
             raise RuntimeError("the cluster is already started")
         ready: Future[asyncio.AbstractEventLoop] = Future()
-        # The thread is a daemon, so that an interrupted test run doesn't hang at exit.
+        # A daemon thread, so an interrupted test run doesn't hang at exit.
         self._thread = threading.Thread(target=self._run, args=[ready], name="aiokproto-broker", daemon=True)
         self._thread.start()
         self._loop = ready.result()
@@ -102,7 +103,7 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
         here.
 
         Raises:
-            RuntimeError: The cluster is not started, or this is its own thread, which would wait for itself.
+            RuntimeError: The cluster isn't started, or this is called in its own thread, which would wait for itself.
         """
         if self._loop is None:
             raise RuntimeError("the cluster is not started")
@@ -114,7 +115,8 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
                 result = function(*arguments, **named)
                 return await result if inspect.isawaitable(result) else result
             except ENDS_THE_PROGRAM as error:
-                # This is for the thread that called. Raised here, it would end the cluster, which couldn't even answer.
+                # Return the exception to the calling thread. Raising it here would end the cluster's thread before it
+                # could answer.
                 return _Ends(error)
 
         result = asyncio.run_coroutine_threadsafe(run(), self._loop).result()
@@ -124,7 +126,7 @@ class ThreadedCluster(Hints, hints=_IN_THREAD):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes, for the client option."""
+        """``host:port`` of each node, as clients' ``bootstrap_servers`` option expects it."""
         return self.cluster.bootstrap_servers
 
     @property

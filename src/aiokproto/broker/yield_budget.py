@@ -1,9 +1,9 @@
 """Yields to the event loop during long work.
 
-Appending, reading, and handling one item of a request are synchronous. A request can have fifty thousand items in
-100 KB. Without pauses its connection would block all others for as long as half a second, and heartbeats would be late.
-Each connection has one budget for all work, whichever part of the broker does it and in however many requests:
-decoding, authorizing, refusing, handling and encoding pause when it is used up.
+Appending, reading, and handling one item of a request are synchronous. A request can have fifty thousand items in 100
+KB. Without pauses, its connection would block all others for as long as half a second, and heartbeats would be late.
+Each connection has one budget for all its work, in any part of the broker and any number of requests: decoding,
+authorizing, refusing, handling and encoding all pause when the budget is used up.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _BYTES = 1 << 20
 """Appending or reading this much takes about a millisecond."""
 
 ITEM = 1 << 12
-"""What an item counts as, in bytes. 256 items take less than three milliseconds, whatever is done with them."""
+"""How much an item counts as, in bytes. 256 items take less than three milliseconds, whatever is done with them."""
 
 
 class YieldBudget:
-    """Yields to the event loop once per megabyte, or per work that counts as much.
+    """Yields to the event loop once per megabyte, or for an equivalent amount of work.
 
     Attributes:
-        items: How many items were counted.
+        items: How many items have been counted.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class YieldBudget:
         self._left = _BYTES
 
     def uses_up(self, size: int = ITEM) -> bool:
-        """Account for an item of ``size`` bytes of work. Return whether the budget is used up; then call
+        """Account for an item of ``size`` bytes of work. Return whether the budget is used up. If so, call
         :meth:`pause`."""
         self.items += 1
         self._left -= size
@@ -52,15 +52,16 @@ class YieldBudget:
             await self.pause()
 
     def each(self, items: Iterable[T]) -> _Each[T]:
-        """Iterate over items, each of which counts as :data:`ITEM` bytes. What was checked before an item may have
+        """Iterate over items, each of which counts as :data:`ITEM` bytes. Anything checked before an item may have
         changed.
 
-        It takes two microseconds, and one for each item. The loops of the most frequent requests call :meth:`uses_up`.
+        This takes two microseconds, plus one for each item. The loops for the most frequent requests call
+        :meth:`uses_up` instead.
         """
         return _Each(self, iter(items))
 
     async def finish(self, steps: Steps[T]) -> T:
-        """Do work in steps, each of which counts as an item, and return its result."""
+        """Do work in steps, each of which counts as an item, and return the result."""
         while True:
             try:
                 next(steps)
@@ -72,8 +73,8 @@ class YieldBudget:
 
 
 class _Each(Generic[T]):
-    """An iterator, and not an asynchronous generator: if an item raised, the generator would leave a task that closes
-    it."""
+    """An iterator rather than an async generator: if an item raised, the generator would leave behind a task that
+    closes it."""
 
     __slots__ = ("_budget", "_items")
 

@@ -1,1 +1,1 @@
-"""Commands for the shell."""
+"""Command-line tools."""

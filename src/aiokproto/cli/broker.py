@@ -1,6 +1,6 @@
 """The embedded broker as a process: ``aiokproto broker --data-dir D --port P``.
 
-It prints its address once clients can reach it, and runs until SIGINT or SIGTERM.
+Prints its address once clients can connect, and runs until SIGINT or SIGTERM.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _add_options_of_kafka(parser: argparse.ArgumentParser) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        # The error leaves out the text, which may be a secret.
+        # Leave the text out of the error: it may be a secret.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
@@ -185,7 +185,7 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
     loop = asyncio.get_running_loop()
     end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # asyncio has no signal handlers on Windows. Ctrl-C raises KeyboardInterrupt there.
+        # asyncio doesn't support signal handlers on Windows. Ctrl-C raises KeyboardInterrupt there.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, end.set)
     if until_stdin_closes:
@@ -197,8 +197,7 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
                 await cluster.create_topic(name, partitions)
         sys.stdout.write(f"{cluster.bootstrap_servers}\n")
         sys.stdout.flush()
-        # This keeps garbage collections from looking at everything that was imported: they would take 40 ms, in which
-        # no client is served.
+        # Exclude everything imported so far from garbage collections, which would otherwise stop the broker for 40 ms.
         gc.collect()
         gc.freeze()
         await end.wait()

@@ -1,6 +1,6 @@
-"""Loads as a command: ``aiokproto load append``, ``rerun``, ``runs`` and ``vacuum``.
+"""The command line for loads: ``aiokproto load append``, ``rerun``, ``runs`` and ``vacuum``.
 
-It starts its own Spark, by default on all cores of this machine.
+Starts its own Spark, by default on all cores of this machine.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KafkaError, ImportError, OSError) as error:
         return _failed(error, 1)
     except Exception as error:
-        # An error of Spark, or of a storage's library, is for the user, and its text is as long as its stack. Other
+        # Errors from Spark or a storage library are for the user, but their messages contain a whole stack trace. Other
         # errors are bugs.
         if type(error).__module__.partition(".")[0] in ("aiokproto", *sys.stdlib_module_names):
             raise
         reason = _reason(str(error)) or type(error).__name__
-        # Spark has the errors of its own Python processes as text.
+        # Errors from Spark's Python processes arrive as text.
         wrong = reason.removeprefix(f"{ConfigurationError.__module__}.{ConfigurationError.__name__}: ")
         return _failed(wrong, 1 if wrong == reason else 2)
     return _written(lines)
 
 
 def _in_thread(call: Callable[[], list[str]]) -> list[str]:
-    """Call a function in a thread, so that Ctrl-C interrupts this one.
+    """Call a function in another thread, so Ctrl-C interrupts the current one.
 
-    In the middle of a call to Java, Ctrl-C would break the connection to Java, and py4j would log that with its stack.
+    In the middle of a call to Java, Ctrl-C would break the connection to Java, and py4j would log a stack trace.
     """
     done: Future[list[str]] = Future()
 
     def run() -> None:
         try:
             done.set_result(call())
-        # The exception is raised in the other thread.
+        # The exception is raised again in the main thread.
         except BaseException as error:  # noqa: BLE001
             done.set_exception(error)
 
-    # The thread is a daemon, so that the process can end whatever it waits for.
+    # A daemon thread, so the process can exit whatever the thread is waiting for.
     thread = threading.Thread(target=run, name="aiokproto-load", daemon=True)
     thread.start()
     while thread.is_alive():
@@ -93,7 +93,7 @@ def _in_thread(call: Callable[[], list[str]]) -> list[str]:
 
 
 def _unrecognized(rest: Sequence[str]) -> str:
-    # The error leaves out values, which may be secrets: the rest of a value with spaces and no quotes ends up here.
+    # Leave values out of the error. They may be secrets: the rest of an unquoted value with spaces ends up here.
     names = [argument.partition("=")[0] for argument in rest if argument.startswith("--")]
     if names:
         return f"unrecognized options: {', '.join(names)}"
@@ -101,17 +101,17 @@ def _unrecognized(rest: Sequence[str]) -> str:
 
 
 def _written(lines: Iterable[str]) -> int:
-    # sys.stdout is None if the caller closed it. The command is done, even if nothing reads its output.
+    # sys.stdout is None if the caller closed it. The command has succeeded, even if nobody reads its output.
     if sys.stdout is None:
         return 0
     try:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     except OSError as error:
-        # Python would flush once more at exit, and print a traceback.
+        # Python would otherwise flush again at exit, and print a traceback.
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        # The reader of a pipe may have seen enough.
+        # A broken pipe isn't an error: the reader may have seen enough.
         return 0 if isinstance(error, BrokenPipeError) else _failed(f"standard output: {error}", 1)
     return 0
 
@@ -123,7 +123,7 @@ def _failed(error: object, code: int) -> int:
 
 
 def _reason(text: str) -> str:
-    """Return the line of Spark's error that has an error of this package or of Java, or else the first line."""
+    """Return the line of a Spark error that contains an error from this package or Java, or else the first line."""
     lines = text.strip().splitlines()
     ours = [line for line in lines if re.match(r"\s*aiokproto\.[\w.]+(Error|Exception): ", line)]
     javas = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
@@ -152,7 +152,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
     from aiokproto.spark import rerun
     from aiokproto.spark.loads.load import check_run
 
-    # A rerun reads the offsets of the earlier load, so the topics don't matter.
+    # A rerun reads the same offsets as the earlier load, so the topics don't matter.
     partition_by = _checked(options, ["any"])
     if not _on_hdfs(options.out):
         check_run(options.out, options.run_id)
@@ -170,7 +170,7 @@ def _rerun(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[str]:
-    # The import is from its module because listing the loads needs no PySpark.
+    # Import from the module itself: listing the loads doesn't need PySpark.
     from aiokproto.spark.loads.load import check_directory, runs
 
     check_directory(options.out)
@@ -207,7 +207,7 @@ def _report(options: argparse.Namespace, result: LoadResult) -> str:
 
 
 def _summary(manifest: Manifest) -> Mapping[str, Any]:
-    """Return what people look for in a manifest, without the names of its files and leader epochs."""
+    """Return the parts of a manifest that people are interested in, without file names and leader epochs."""
     found = manifest.as_json()
     kept = ("run_id", "number", "attempt", "created", "cluster_id", "data", "source_rows")
     names = ("topic", "partition", "start", "end", "rows")
@@ -222,7 +222,7 @@ def _on_hdfs(out: str) -> bool:
 def _checked(
     options: argparse.Namespace, topics: Sequence[str], from_timestamp: int | datetime | None = None
 ) -> Mapping[str, str] | None:
-    """Check the command line before Java is started, which takes seconds. Return the columns that divide files."""
+    """Check the command line before starting Java, which takes seconds. Return the columns to partition files by."""
     from aiokproto.spark.loads.load import check_arguments
 
     partition_by = _partitions(options.partition_by)
@@ -244,13 +244,14 @@ def _partitions(given: Sequence[tuple[str, str]]) -> Mapping[str, str] | None:
 
 
 def _session_for(options: argparse.Namespace) -> AbstractContextManager[Any]:
-    """Return the session that a command without jobs needs for its output. For most outputs it's None."""
+    """Return the session that a command without jobs needs in order to access its output. For most kinds of output,
+    it's None."""
     session: _Session = options.session
     return session if _on_hdfs(options.out) else contextlib.nullcontext()
 
 
 class _Session:
-    """A Spark session for a command, which is stopped at the end."""
+    """A command's Spark session, which is stopped at the end."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -264,7 +265,7 @@ class _Session:
         self.stop()
 
     def abandon(self) -> None:
-        """Stop the session from another thread while a job runs. The job fails, and Java doesn't log that."""
+        """Stop the session from another thread while a job is running. The job fails, without Java logging it."""
         if self._spark is not None:
             with contextlib.suppress(Exception):
                 self._spark.sparkContext.setLogLevel("OFF")
@@ -273,7 +274,7 @@ class _Session:
     def stop(self) -> None:
         """Stop the session if it was started. This can be called from any thread, and more than once."""
         if self._spark is not None:
-            # Stopping fails if Java has already ended, and the error would hide what the command did, or why it failed.
+            # Stopping fails if Java has already ended. The error would hide what the command did, or why it failed.
             with contextlib.suppress(Exception):
                 self._spark.stop()
 
@@ -282,10 +283,10 @@ class _Session:
 
         from aiokproto.spark.permissions import EVERYTHING
 
-        # Spark's default for workers is the `python3` of PATH, which may have no pyarrow.
+        # By default, Spark's workers use the `python3` in PATH, which may not have pyarrow.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # The command line's author is the application, since no SQL of strangers runs here. Variables that the
-        # environment already has stay.
+        # The user who runs the command may do anything: nobody else's SQL runs here. Variables that are already set are
+        # kept.
         for name, value in EVERYTHING.items():
             os.environ.setdefault(name, value)
         settings = {
@@ -296,7 +297,8 @@ class _Session:
             **dict(self._options.conf),
         }
         if self._options.conf_file is not None:
-            # Java reads the file. A builder's settings would become arguments of Java's process.
+            # Let Java read the file. As settings of the builder, its contents would become arguments of the Java
+            # process.
             given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
             file = shlex.quote(str(self._options.conf_file))
             os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} --load-spark-defaults {given}"
@@ -424,7 +426,7 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        # The error leaves out the text, which may be a secret.
+        # Leave the text out of the error: it may be a secret.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
 
@@ -434,7 +436,7 @@ def _settings(path: str) -> dict[str, str]:
 
 
 def _options(options: argparse.Namespace) -> dict[str, str]:
-    """Return the options of the data source. Options of the command line override those in the file."""
+    """Return the options for the data source. Options on the command line override those in the file."""
     return {**options.option_file, **dict(options.option)}
 
 

@@ -12,11 +12,11 @@ from importlib import import_module
 from aiokproto._version import __version__
 
 INTERRUPTED = 130
-"""The exit code of a command that SIGINT ended, as shells report it: 128 and the signal's number."""
+"""The exit code of a command ended by SIGINT, as shells report it: 128 plus the signal number."""
 
 
 def interruptible(main: Callable[..., int]) -> Callable[..., int]:
-    """Make a command end without a traceback and with :data:`INTERRUPTED` when Ctrl-C interrupts it."""
+    """Make a command exit with :data:`INTERRUPTED` and without a traceback if Ctrl-C interrupts it."""
 
     @wraps(main)
     def run(argv: Sequence[str] | None = None) -> int:
@@ -37,12 +37,12 @@ _TOOLS = {
 
 @interruptible
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a tool, and return its exit code, which is 2 if there is no such tool."""
-    # JSON is UTF-8, whatever the locale is.
+    """Run a tool, and return its exit code, or 2 if there is no such tool."""
+    # JSON is UTF-8, whatever the locale.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     options = _parser().parse_args(argv)
-    # The tool is imported on use, so that starting the codec doesn't wait for the broker's imports.
+    # Import the tool only when it's used, so starting the codec doesn't have to wait for the broker's imports.
     tool = import_module(_TOOLS[options.tool][0])
     code: int = tool.main(options.arguments)
     return code

@@ -1,4 +1,4 @@
-"""A progress bar for Spark jobs, which counts the tasks of their stages."""
+"""A progress bar for Spark jobs, based on the tasks of their stages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL = 0.2
-"""Time between two looks at the tasks of Spark (s)."""
+"""How often Spark's tasks are checked (s)."""
 
 
 class Tasks(NamedTuple):
-    """The tasks of the stages that run.
+    """The tasks of the running stages.
 
     Attributes:
-        done: How many are done.
-        total: How many there are.
+        done: The number of completed tasks.
+        total: The number of tasks.
     """
 
     done: int
@@ -30,7 +30,7 @@ class Tasks(NamedTuple):
 
 
 def active_tasks(spark: SparkSession) -> Tasks:
-    """Return the tasks of the stages that run now."""
+    """Return the tasks of the stages that are currently running."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     found = [stage for stage in stages if stage is not None]
@@ -39,7 +39,8 @@ def active_tasks(spark: SparkSession) -> Tasks:
 
 @contextmanager
 def progress(spark: SparkSession, what: str, *, shown: bool) -> Iterator[None]:
-    """Show the tasks of Spark's stages on standard error while the body runs. Without rich it shows nothing."""
+    """Show the tasks of Spark's stages on standard error while the body is running. Does nothing if rich isn't
+    installed."""
     if not shown or importlib.util.find_spec("rich") is None:
         yield
         return
@@ -70,7 +71,7 @@ def _polling(look: Callable[[], None]) -> Iterator[None]:
     end = threading.Event()
 
     def poll() -> None:
-        # This fails once the session is stopped, for example by Ctrl-C. Then there is nothing more to show.
+        # This fails once the session is stopped, for example by Ctrl-C. From then on, there's nothing to show.
         with contextlib.suppress(Exception):
             while not end.wait(INTERVAL):
                 look()

@@ -1,6 +1,6 @@
 """Files with secrets that must not be on a command line, where others can read them (``ps``).
 
-Each option that takes ``NAME=VALUE`` has a counterpart that takes a file of these.
+Each option that takes ``NAME=VALUE`` has a counterpart that takes a file with such pairs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ def pairs(path: str, separator: str, form: str) -> dict[str, str]:
 
     Args:
         path: The file.
-        separator: The text between name and value.
-        form: How a line should look, for errors.
+        separator: The separator between name and value.
+        form: What a line should look like, for errors.
 
     Raises:
-        argparse.ArgumentTypeError: The file can't be read, a line isn't a pair, or a name is given twice. The error
-            names lines by their number, because their text can be a secret.
+        argparse.ArgumentTypeError: The file can't be read, a line isn't a pair, or a name is given twice. The message
+            contains only line numbers, because the text of a line can be a secret.
     """
     try:
-        # splitlines() would end lines within passwords: at a form feed, or a line separator of Unicode.
+        # splitlines() would also split passwords that contain a form feed or a Unicode line separator.
         lines = existing(path).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
@@ -46,7 +46,7 @@ def pairs(path: str, separator: str, form: str) -> dict[str, str]:
 
 
 def existing(path: str) -> Path:
-    """Return the path of a file that exists, after a warning if others can read it.
+    """Check that a file exists, warn if other users can read it, and return its path.
 
     Raises:
         argparse.ArgumentTypeError: The file doesn't exist.
@@ -55,7 +55,7 @@ def existing(path: str) -> Path:
         mode = Path(path).stat().st_mode
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from None
-    # A pipe, as of <(…), is private, and Windows has other permissions.
+    # A pipe, such as from <(…), is private, and Windows has a different permission model.
     if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o077 and sys.stderr is not None:
         sys.stderr.write(f"warning: {path} can be read or written by others: chmod 600 {path}\n")
     return Path(path)

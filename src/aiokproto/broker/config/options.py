@@ -23,9 +23,9 @@ class Option(NamedTuple):
         default: The default value, which also determines the Python type.
         code: The type's number in DescribeConfigs.
         lowest: The smallest valid number.
-        choices: The valid words; if ``many``, the valid words for each element.
+        choices: The valid words (for each element, if ``many``).
         many: Whether the value is a comma-separated list.
-        broker: For a topic or group option, the broker option that it inherits from.
+        broker: For a topic or group option: the broker option that it inherits from.
         pattern: A regular expression that the text must match.
     """
 
@@ -38,7 +38,7 @@ class Option(NamedTuple):
     pattern: str = ""
 
     def parse(self, name: str, text: Value) -> Value:
-        """Validate a value, and return it in the option's type.
+        """Validate a value and convert it to the option's type.
 
         Raises:
             ConfigurationError: The value is invalid.
@@ -46,7 +46,7 @@ class Option(NamedTuple):
         if self.choices:
             words = [word.strip() for word in str(text).split(",")] if self.many else [str(text)]
             if self.many and not str(text).strip():
-                # An empty list is valid: it means no cleanup at all, or no SASL mechanism.
+                # An empty list is valid: no cleanup at all, or no SASL mechanisms.
                 words = []
             if not set(words) <= set(self.choices):
                 raise ConfigurationError(f"{name}: {text!r} is none of {', '.join(self.choices)}")
@@ -83,9 +83,9 @@ _CLEANUP = ("delete", "compact")
 _MIGRATION = ("disabled", "upgrade", "downgrade", "bidirectional")
 _ISOLATION = ("read_committed", "read_uncommitted")
 _RESET = r"earliest|latest|by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?"
-"""The start of a share group. The duration is ISO 8601 with days as its largest unit, as Java's Duration prints it."""
+"""Where a share group starts. Durations are ISO 8601 with days as the largest unit, like Java's Duration."""
 _REPLICAS = r"\*|none|(\d+:\d+(,\d+:\d+)*)?"
-"""Pairs of partition and broker id, all (``*``), or none."""
+"""``partition:broker`` pairs, all (``*``), or none."""
 
 _STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
@@ -116,7 +116,7 @@ BROKER: dict[str, Option] = {
     "group.consumer.min.heartbeat.interval.ms": _integer(5_000, 1),
     "group.consumer.min.session.timeout.ms": _integer(45_000, 1),
     "group.consumer.session.timeout.ms": _integer(45_000, 1),
-    # Kafka's default is 3000 (its sample server.properties has 0). A test would wait that long for every new group.
+    # Kafka's default is 3000 (its sample server.properties has 0). With that, tests would wait 3 s for every new group.
     "group.initial.rebalance.delay.ms": _integer(0, 0),
     "group.max.session.timeout.ms": _integer(1_800_000, 1),
     "group.max.size": _integer(_INT, 1),
@@ -179,8 +179,8 @@ BROKER: dict[str, Option] = {
     "queued.max.request.bytes": _long(-1, -1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
-    # Kafka's default is GSSAPI, which this broker doesn't implement. Here the default is the mechanisms whose secrets
-    # are given.
+    # Kafka's default is GSSAPI, which this broker doesn't implement. Here the default is every mechanism that has
+    # secrets configured.
     "sasl.enabled.mechanisms": Option("", LIST, choices=_MECHANISMS, many=True),
     "sasl.oauthbearer.allow.unverified.audience": Option(False, BOOLEAN),
     "sasl.oauthbearer.allow.unverified.issuer": Option(False, BOOLEAN),
@@ -209,7 +209,7 @@ BROKER: dict[str, Option] = {
     "ssl.keystore.key": Option("", PASSWORD),
     "ssl.keystore.location": Option("", STRING),
     "ssl.keystore.password": Option("", PASSWORD),
-    # Kafka's default is JKS, which also reads PKCS#12.
+    # Kafka's default is JKS, which can also read PKCS#12.
     "ssl.keystore.type": Option("", STRING),
     "ssl.truststore.certificates": Option("", PASSWORD),
     "ssl.truststore.location": Option("", STRING),
@@ -260,7 +260,7 @@ GROUP: dict[str, Option] = {
     "consumer.heartbeat.interval.ms": _integer(5_000, 1, broker="group.consumer.heartbeat.interval.ms"),
     "consumer.session.timeout.ms": _integer(45_000, 1, broker="group.consumer.session.timeout.ms"),
     "errors.deadletterqueue.copy.record.enable": Option(False, BOOLEAN),
-    # The names of internal topics start like this.
+    # The names of internal topics start with two underscores.
     "errors.deadletterqueue.topic.name": Option("", STRING, pattern=r"(?!__).*"),
     "share.auto.offset.reset": Option("latest", STRING, pattern=_RESET),
     "share.delivery.count.limit": _integer(5, 2, broker="group.share.delivery.count.limit"),
@@ -277,15 +277,15 @@ GROUP: dict[str, Option] = {
 
 
 DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 3, 4, 5
-"""Sources of a broker option's value, with DescribeConfigs' numbers: changed at run time, set at the start, default."""
+"""Sources of a broker option's value, as DescribeConfigs numbers them: changed at run time, set at startup, default."""
 
 
 class BrokerOptions:
     """The brokers' options: dynamic values (KIP-226) override static ones, which override the defaults.
 
     Attributes:
-        static: The options given at the start.
-        dynamic: The options changed at run time. The code that sets them validates them first.
+        static: The options given at startup.
+        dynamic: The options changed at run time, validated before they're set.
     """
 
     def __init__(self, given: Mapping[str, Value]) -> None:
@@ -308,7 +308,7 @@ class BrokerOptions:
         return self.dynamic[name] if name in self.dynamic else self.static.get(name, BROKER[name].default)
 
     def sources(self, name: str) -> list[tuple[int, Value]]:
-        """Return all values of an option with their sources. The first one is effective."""
+        """Return all values of an option with their sources. The first value is in effect."""
         layers = [
             (DYNAMIC_DEFAULT_BROKER_CONFIG, self.dynamic),
             (STATIC_BROKER_CONFIG, self.static),
@@ -323,7 +323,7 @@ class BrokerOptions:
         return value
 
     def seconds(self, name: str) -> float:
-        """Return the effective value of an option in ms as seconds."""
+        """Return the effective value of a millisecond option, in seconds."""
         return self.number(name) / 1000
 
 
@@ -331,7 +331,7 @@ class ConfigOverrides:
     """The options of a topic or group: its own values, then the broker's values, then the defaults.
 
     Attributes:
-        overrides: The own values, as text.
+        overrides: The topic's or group's own values, as text.
     """
 
     KIND: ClassVar[str]
@@ -388,7 +388,7 @@ class TopicOptions(ConfigOverrides):
 
 
 class GroupOptions(ConfigOverrides):
-    """The options of a group, within the broker's ``group.*.min.*`` and ``group.*.max.*``."""
+    """The options of a group, within the limits of the broker's ``group.*.min.*`` and ``group.*.max.*``."""
 
     KIND = "group"
     TABLE = GROUP
@@ -426,7 +426,7 @@ _RATE = Option((1 << 63) - 1, LONG, 0)
 
 
 class NodeOptions(ConfigOverrides):
-    """Dynamic options of a single broker: only replication throttles, which have no effect here."""
+    """Dynamic options of an individual broker: only replication throttles, which have no effect here."""
 
     KIND = "broker"
     TABLE: ClassVar[Mapping[str, Option]] = {
@@ -439,8 +439,8 @@ class NodeOptions(ConfigOverrides):
         """Check the options.
 
         Raises:
-            BrokerError: INVALID_REQUEST, if an option can be set only at the start of a broker or for all brokers;
-                otherwise INVALID_CONFIG.
+            BrokerError: INVALID_REQUEST if an option can only be set at startup or for all brokers; otherwise
+                INVALID_CONFIG.
         """
         fixed = [name for name in own if name in BROKER and name not in self.TABLE]
         if fixed:
@@ -451,8 +451,7 @@ class NodeOptions(ConfigOverrides):
 
 
 class ClusterOptions(NodeOptions):
-    """Dynamic options of all brokers: the options that are read on each use, so that a new value takes effect at
-    once."""
+    """Dynamic options of all brokers. These options are read on each use, so a new value takes effect at once."""
 
     TABLE: ClassVar[Mapping[str, Option]] = {
         **NodeOptions.TABLE,

@@ -1,4 +1,4 @@
-"""Damages the log of a running broker, as a bad disk or an unclean leader election does."""
+"""Damages the log of a running broker, like a bad disk or an unclean leader election."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokproto.records import BatchBuilder, decode
 
 
 def corrupt_batch(partition: Partition, offset: int) -> None:
-    """Flip a byte of the stored batch that contains ``offset``, so that its CRC is wrong.
+    """Flip a byte of the stored batch that contains ``offset``, which makes its CRC wrong.
 
     Raises:
         BrokerError: OFFSET_OUT_OF_RANGE: there is no such record.
@@ -34,12 +34,13 @@ def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iter
     Args:
         topic: The topic.
         partition: The partition.
-        to_offset: The first offset that is lost. It must be a batch's base offset.
-        values: The values of the new records, which become one batch without keys. There may be none.
+        to_offset: The first lost offset. It must be a batch's base offset.
+        values: The values of the new records, which are appended as one batch, without keys. May be empty.
         now: The time (ms).
 
     Raises:
-        BrokerError: OFFSET_OUT_OF_RANGE: the offset is beyond the log's end. INVALID_REQUEST: it is inside of a batch.
+        BrokerError: OFFSET_OUT_OF_RANGE: the offset is beyond the log's end. INVALID_REQUEST: the offset is inside a
+            batch.
     """
     log = partition.log
     span = log.find(to_offset, 0)
@@ -68,7 +69,7 @@ def _truncated(topic: Topic, log: Log, to_offset: int, base_offset: int, size: i
             with path.open("r+b") as file:
                 file.truncate(size)
         elif int(path.stem) == base_offset and path.suffix != ".snapshot":
-            # The indexes also cover truncated batches. Opening the log rebuilds them.
+            # The indexes still cover the truncated batches. Opening the log rebuilds the indexes.
             path.unlink()
     truncated = Log(log.directory, topic.log_config(), now, LogCheckpoint(start_offset=start), topic.topic_id)
     truncated.on_roll = log.on_roll

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from aiokproto.broker.control.faults import Faults
 
 Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
-"""Request classes or ApiKeys; None for all."""
+"""Request classes or ApiKeys, or None for all APIs."""
 
 
 @dataclass(frozen=True)
 class RequestMatcher:
-    """Matches requests by all conditions that are given."""
+    """Matches requests that meet all given conditions."""
 
     apis: frozenset[int] | None = None
     node: int | None = None
@@ -53,10 +53,10 @@ class RequestMatcher:
 
 
 def keys(apis: Apis) -> frozenset[int] | None:
-    """Return the ApiKeys of some APIs; None for all.
+    """Return the ApiKeys of some APIs, or None for all APIs.
 
     Raises:
-        ConfigurationError: One of them is not an API.
+        ConfigurationError: ``apis`` contains something that isn't an API.
     """
     if apis is None:
         return None
@@ -68,7 +68,7 @@ def key_of(api: object) -> int:
     """Return the ApiKey of a request class or ApiKey.
 
     Raises:
-        ConfigurationError: It is neither.
+        ConfigurationError: ``api`` is neither.
     """
     if isinstance(api, type) and issubclass(api, Request):
         return api.api_key
@@ -84,8 +84,8 @@ class FaultRule:
     """A fault to inject. It is active from its creation until :meth:`remove`, or the end of a ``with`` block.
 
     Attributes:
-        kind: What the rule does: ``"fail"``, ``"delay"``, …
-        count: How often it has been applied.
+        kind: The kind of fault: ``"fail"``, ``"delay"``, …
+        count: How often the rule has been applied.
     """
 
     def __init__(
@@ -130,27 +130,27 @@ class FaultRule:
     async def wait(self, times: int = 1) -> None:
         """Wait until the rule has been applied ``times`` times since its creation. Call it in the cluster's event loop.
 
-        This has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
+        There is no deadline: wrap the call in ``asyncio.timeout``. Cancelling has no side effects.
 
         Raises:
-            RuntimeError: The rule was removed before.
+            RuntimeError: The rule was removed first.
         """
         while self.count < times:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
-            # The flag is checked once the waiter is in the list: in another thread, remove() sets the flag before it
+            # Check the flag only once the waiter is in the list: remove(), in another thread, sets the flag and then
             # wakes the list.
             if self._removed:
                 raise RuntimeError(f"the rule was removed after {self.count} of {times} requests")
             try:
                 await waiter
             finally:
-                # A cancelled waiter isn't woken and must be removed here, because a rule may never apply.
+                # Remove the waiter if it was cancelled: the rule may never apply again.
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
 
     def remove(self) -> None:
-        """Deactivate the rule. Requests that it has already matched aren't affected."""
+        """Deactivate the rule. Requests that already matched aren't affected."""
         self._faults._forget(self)
         self._removed = True
         self._wake()

@@ -1,4 +1,4 @@
-"""Fault injection: requests that fail, are delayed or get lost, and connections that break."""
+"""Fault injection: failed, delayed and lost requests, and broken connections."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NEW_SESSION = 0
 
 
 async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serve: Serve) -> Response | None:
-    """Return the response to a request whose part about ``entity`` fails with ``error``."""
+    """Return a response in which the part of the request about ``entity`` fails with ``error``."""
     request = info.request
     if isinstance(request, MetadataRequest):
         request = info.expanded
     if isinstance(request, FetchRequest) and entity != ANY_ENTITY and request.session_id != _NEW_SESSION:
-        # An incremental Fetch names only some partitions. This error makes the client send a full one.
+        # An incremental Fetch lists only some partitions. This error makes the client send a full Fetch.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     rest, hit = split(request, entity, info.name_of)
     if isinstance(request, MetadataRequest) and rest is None:
@@ -62,13 +62,13 @@ async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serv
 
 
 class Fault(NamedTuple):
-    """A fault that was injected.
+    """An injected fault.
 
     Attributes:
         kind: ``"fail"``, ``"delay"``, ``"drop"``, ``"cut"``, ``"intercept"`` or ``"watch"``.
         api: The name of the API.
         version: The request's version.
-        node_id: The broker that received it.
+        node_id: The broker that received the request.
         client_id: The client id.
     """
 
@@ -80,17 +80,17 @@ class Fault(NamedTuple):
 
 
 class RequestFilter(TypedDict, total=False):
-    """Selects the requests that a fault applies to. All conditions that are given must hold.
+    """Selects the requests that a fault applies to. All given conditions must hold.
 
     Attributes:
-        times: How often to apply the fault; by default always, or once if ``nth`` is given.
+        times: How often to apply the fault. Default: always, or once if ``nth`` is given.
         nth: The first matching request to apply the fault to, counted from 1.
         node: Requests to this broker.
-        client_id: Requests of this client.
+        client_id: Requests from this client.
         topic: Requests about this topic.
         partition: Requests about this partition.
         group: Requests about this group.
-        when: Requests for which this returns True. It's called in the cluster's event loop.
+        when: Requests for which this function returns True. It's called in the cluster's event loop.
     """
 
     times: int
@@ -112,33 +112,34 @@ class Faults:
             ...                                          # the next two Produce requests for t-0 fail
         cluster.faults.delay(FetchRequest, 0.5)          # until the returned rule is removed, or clear()
 
-    Each method returns a :class:`FaultRule` that is active at once. If the rule is used as a context manager, it is
-    removed at the end of the block. If several rules match a request, all apply, the newest outermost. Rules can be
-    added and removed in any thread.
+    Each method returns a :class:`FaultRule` that is active at once. Used as a context manager, the rule is removed at
+    the end of the block. If several rules match a request, all apply, the newest outermost. Rules can be added and
+    removed in any thread.
 
     Attributes:
-        log: Every injected fault, in order.
-        network: The simulated network; :meth:`partition` and :meth:`slow` change it.
+        log: The injected faults, in order.
+        network: The simulated network, which :meth:`partition` and :meth:`slow` change.
     """
 
     def __init__(self, clock: Clock, nodes: Collection[int]) -> None:
-        """``nodes`` has the ids of the cluster's nodes, and changes when nodes are added."""
+        """``nodes`` contains the ids of the cluster's nodes, and changes when nodes are added."""
         self.log: list[Fault] = []
         self.network = Network(clock)
         self._clock = clock
         self._nodes = nodes
-        # The rules are an immutable tuple that is replaced as a whole, because another thread can add a rule while a
-        # request iterates over it.
+        # An immutable tuple that is replaced as a whole, because another thread can add a rule while a request is
+        # iterating over the rules.
         self._rules: tuple[FaultRule, ...] = ()
 
     # ---- requests
 
     def fail(self, api: Apis, error: ErrorCode, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Fail requests. With ``topic``, ``partition`` or ``group`` only that part of a request fails, and the rest is
+        """Fail requests. With ``topic``, ``partition`` or ``group``, only that part of a request fails and the rest is
         served.
 
-        The response is the API's own, with the error in all its error code fields. If it has none, the connection is
-        closed. A rule with a topic ends fetch sessions (KIP-227), because only a full Fetch names all its partitions.
+        The response is the API's own, with the error in all its error code fields. If the API has no such field, the
+        connection is closed. A rule with a topic ends fetch sessions (KIP-227): only a full Fetch lists all its
+        partitions.
 
         Args:
             api: A request class or ApiKey, several of them, or None for all.
@@ -151,7 +152,7 @@ class Faults:
         return self._add("fail", api, partial(fail_request, error, entity), where)
 
     def delay(self, api: Apis, seconds: float, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Delay requests, on the cluster's clock. Later requests of the same connection wait too."""
+        """Delay requests, on the cluster's clock. Later requests on the same connection wait too."""
         number("seconds", seconds)
 
         async def act(info: RequestInfo, serve: Serve) -> Response | None:
@@ -163,7 +164,7 @@ class Faults:
     def drop(
         self, api: Apis, what: Literal["request", "response"] = "request", **where: Unpack[RequestFilter]
     ) -> FaultRule:
-        """Drop requests before they are served, or drop their responses after that. The connection stays open."""
+        """Drop requests before they're served, or drop their responses. The connection stays open."""
         if what not in ("request", "response"):
             raise ConfigurationError(f"what={what!r}: expected 'request' or 'response'")
 
@@ -179,8 +180,8 @@ class Faults:
 
         Args:
             api: See :meth:`fail`.
-            after: Serve the request and send this many bytes of the response, including its four bytes of length. None
-                closes the connection before the request is served.
+            after: Serve the request and send this many bytes of the response, including the 4-byte length. None closes
+                the connection before the request is served.
             **where: See :class:`RequestFilter`.
         """
 
@@ -198,7 +199,7 @@ class Faults:
         return self._add("cut", api, act, where)
 
     def watch(self, api: Apis, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Count requests without changing anything, and wait for them with :meth:`FaultRule.wait`.
+        """Count requests without affecting them. Use :meth:`FaultRule.wait` to wait for them.
 
         ::
 
@@ -221,8 +222,8 @@ class Faults:
                 response.throttle_time_ms = 100
                 return response                           # or another response; None sends none
 
-        It runs in the cluster's event loop. An exception closes the connection, and is logged with its traceback unless
-        it's a :class:`~aiokproto.broker.request_context.CloseConnection`.
+        The function runs in the cluster's event loop. If it raises, the connection is closed and the traceback is
+        logged, except for :class:`~aiokproto.broker.request_context.CloseConnection`.
 
         Raises:
             ConfigurationError: ``function`` isn't callable.
@@ -248,18 +249,18 @@ class Faults:
     ) -> FaultRule:
         """Inject random faults into a share of the requests, reproducibly.
 
-        Each draw depends only on the seed, the broker, the client id, the API, and the request's number for these. The
-        same seed gives the same faults however the requests of several clients interleave.
+        Each draw depends only on the seed, the broker, the client id, the API, and how many such requests came before.
+        So the same seed gives the same faults, however the requests of several clients interleave.
 
         Args:
             seed: The seed.
             rate: The share of requests with a fault, 0 to 1. ApiVersions is excluded.
             kinds: The faults to choose from. ``"fail"`` uses the error that Kafka returns after an election, and isn't
-                drawn for an API that has none.
+                drawn for APIs that have no such error.
             **where: See :class:`RequestFilter`; ``times`` and ``nth`` count draws, not faults.
 
         Raises:
-            ValueError: ``rate`` is outside of 0 to 1, or ``kinds`` is empty or has an unknown value.
+            ValueError: ``rate`` isn't between 0 and 1, or ``kinds`` is empty or contains an unknown value.
         """
         faults = RandomFaults(seed, rate, kinds)
 
@@ -289,7 +290,7 @@ class Faults:
     # ---- the network
 
     def partition(self, nodes: int | Iterable[int]) -> AbstractContextManager[None]:
-        """Isolate brokers: no frame passes in either direction, and connections stay open, until the context ends.
+        """Isolate brokers until the context ends: connections stay open, but no frames pass in either direction.
 
         The operating system still accepts new connections, but they get no response. Frames in flight are delivered
         when the partition ends.
@@ -305,10 +306,10 @@ class Faults:
     def slow(
         self, node: int | None = None, *, latency: float = 0.0, bytes_per_second: float | None = None
     ) -> AbstractContextManager[None]:
-        """Add latency to a broker (None for all), or limit its bandwidth.
+        """Add latency to a broker, or limit its bandwidth.
 
         Args:
-            node: The broker.
+            node: The broker, or None for all brokers.
             latency: Seconds added to each request and each response.
             bytes_per_second: The bandwidth of a connection, in each direction.
 
@@ -343,8 +344,7 @@ class Faults:
     # ---- inside
 
     def _check_node(self, name: str, node: int) -> None:
-        # A broker that doesn't exist would be isolated or slowed down without any effect, and a test would prove
-        # nothing.
+        # Isolating a broker that doesn't exist would have no effect, and the test would prove nothing.
         if integer(name, node) not in self._nodes:
             raise ConfigurationError(f"{name}={node}: the cluster has only {', '.join(map(str, self._nodes))}")
 
@@ -388,7 +388,7 @@ _CONDITIONS: dict[str, Callable[[str, Any], Any]] = {
     "group": text,
     "when": function,
 }
-"""The check of each condition of a :class:`RequestFilter`. A condition of the wrong type would match no request."""
+"""The check for each condition of a :class:`RequestFilter`. A condition of the wrong type would never match."""
 
 
 def _entity(where: RequestFilter) -> Entity:

@@ -20,8 +20,7 @@ class _Slow(NamedTuple):
 
 
 class _Until:
-    """Undoes a change at the end of a ``with`` block. The change is made earlier, so that it also works without
-    ``with``."""
+    """Undoes a change at the end of a ``with`` block. The change is made earlier, so it also works without ``with``."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
         self._undo = undo
@@ -34,10 +33,10 @@ class _Until:
 
 
 class Network:
-    """Delays or holds back frames between the brokers' sockets and the brokers. It can be changed from any thread.
+    """Delays or holds back frames between the brokers and their sockets. Any thread can change it.
 
-    The operating system still accepts connections and acknowledges bytes. Only whole frames are held back, after they
-    were read and before they are sent.
+    The operating system still accepts connections and acknowledges bytes. Only whole frames are held back, after
+    they're read or before they're sent.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -68,7 +67,7 @@ class Network:
         self._heal(self._partitioned)
 
     async def transfer(self, node: int, size: int) -> None:
-        """Return when ``size`` bytes have passed to or from a broker."""
+        """Wait until ``size`` bytes have passed to or from a broker."""
         for link in self._slow:
             if link.node in (None, node):
                 await sleep(self._clock, link.seconds(size))

@@ -1,4 +1,4 @@
-"""Random faults, which are the same for the same seed."""
+"""Reproducible random faults: the same seed gives the same faults."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Drawn(NamedTuple):
 class RandomFaults:
     """Draws faults.
 
-    Each draw has its own generator, seeded by the seed, node, client id, API and the request's number for these. So the
-    faults of one client don't depend on how its requests interleave with other clients' requests.
+    Each draw has its own generator, seeded with the seed, node, client id, API, and how many such requests came before.
+    So a client's faults don't depend on how its requests interleave with other clients' requests.
     """
 
     def __init__(self, seed: int, rate: float, kinds: Collection[Kind]) -> None:
@@ -49,9 +49,9 @@ class RandomFaults:
         self._seen: Counter[tuple[int, str, int]] = Counter()
 
     def draw(self, info: RequestInfo) -> Drawn | None:
-        """Draw the fault of a request; None for no fault."""
+        """Draw the fault for a request, or None for no fault."""
         key = info.request.api_key
-        # Every connection starts with ApiVersions, so a fault there is the same as a connection that is cut later.
+        # Every connection starts with ApiVersions, so a fault there adds nothing to cutting the connection later.
         if key == ApiVersionsRequest.api_key:
             return None
         source = (info.node_id, info.client_id, key)

@@ -1,4 +1,4 @@
-"""The API versions that a broker serves with ``as_version``: the versions of a Kafka release, or named ones."""
+"""The API versions that a broker serves with ``as_version``: the versions of a Kafka release, or an explicit list."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ AsVersion: TypeAlias = "str | Mapping[int | type[Request[Any]], str]"
 
 
 def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> dict[int, Versions]:
-    """Return the versions that both this broker and the named release, or implementation, serve.
+    """Return the versions that are served both by this broker and by the release or implementation.
 
     Args:
-        as_version: See :data:`AsVersion`. ApiKeys that the protocol doesn't have are left out.
+        as_version: See :data:`AsVersion`. ApiKeys that aren't in the protocol are left out.
         served: The versions that this broker serves.
 
     Raises:
-        ConfigurationError: The release is unknown, or the value names no API or versions.
+        ConfigurationError: The release is unknown, or the mapping contains an invalid API or version range.
     """
     if not isinstance(as_version, Mapping):
         return versions_of_release(as_version, served)
@@ -39,10 +39,10 @@ def versions_served(as_version: AsVersion, served: Mapping[int, Versions]) -> di
 
 
 def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[int, Versions]:
-    """Return the versions that both this broker and a release of Kafka serve.
+    """Return the versions that are served both by this broker and by a release of Kafka.
 
     Args:
-        release: A release with or without its patch number: ``"2.8"`` and ``"2.8.1"`` are the same.
+        release: A release, with or without patch number: ``"2.8"`` and ``"2.8.1"`` are equivalent.
         served: The versions that this broker serves.
 
     Raises:

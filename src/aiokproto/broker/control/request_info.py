@@ -1,4 +1,4 @@
-"""What a fault rule sees of a request."""
+"""The view of a request that fault rules get."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RequestInfo:
 
     Attributes:
         request: The decoded request.
-        version: Its version, which the response must have too.
+        version: The request's version, which is also the response's.
         client_id: The client id.
         client_host: The client's IP address.
-        node_id: The broker that received it.
-        name_of: Returns the name of a topic id, or None.
+        node_id: The broker that received the request.
+        name_of: Returns the name of the topic with an id, or None.
         topics: Returns the names of all topics.
-        session: Returns the partitions of a fetch session: topic, topic id and index.
+        session: Returns the partitions of a fetch session, each as topic, topic id and index.
     """
 
     request: Request[Any]
@@ -48,7 +48,8 @@ class RequestInfo:
     def expanded(self) -> Request[Any]:
         """The request with all its topics and partitions spelled out, for matching.
 
-        A Metadata request for all topics names none, and a Fetch in a session (KIP-227) names only what has changed.
+        A Metadata request for all topics lists no topics, and a Fetch in a session (KIP-227) lists only what has
+        changed.
         """
         request = self.request
         if isinstance(request, MetadataRequest) and (
@@ -65,7 +66,7 @@ class RequestInfo:
         return request
 
     def with_request(self, request: Request[Any]) -> RequestInfo:
-        """Return this with another request."""
+        """Return a copy with another request."""
         return self if request is self.request else replace(self, request=request)
 
 
@@ -74,11 +75,10 @@ def _partition(index: int) -> FetchPartition:
 
 
 Serve = Callable[[Request[Any]], Awaitable["Response | None"]]
-"""Serves a request: this is the handler, or the next matching rule. Returns None if no response is sent."""
+"""Serves a request: either the handler or the next matching rule. Returns None to send no response."""
 
 Intercept = Callable[[RequestInfo, Serve], Awaitable["Response | None"]]
-"""Is called instead of serving a request. It can call the second argument to serve the request, before or after
-something else, or not at all."""
+"""Called instead of serving a request. To serve the request, the function can call its second argument."""
 
 
 class TruncatedResponse(CloseConnection):

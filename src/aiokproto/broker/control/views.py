@@ -1,4 +1,4 @@
-"""Snapshots of groups and partitions for assertions, without the several requests that a client would need."""
+"""Snapshots of groups and partitions, for assertions. A client would need several requests for the same information."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GroupView(NamedTuple):
         return cls(group.group_id, group.type, group.state, group.epoch, members)
 
     def is_stable(self, members: int | None) -> bool:
-        """Return whether the group is stable and has ``members`` members (None: at least one). 0 means that it has
-        none."""
+        """Return whether the group is stable with ``members`` members (None: at least one), or empty if ``members`` is
+        0."""
         if members == 0:
             return not self.members
         return self.state == "Stable" and len(self.members) == (members or len(self.members))
@@ -46,14 +46,14 @@ class PartitionView(NamedTuple):
     """A snapshot of a partition.
 
     Attributes:
-        leader: The id of the leader; -1 without one.
+        leader: The id of the leader, or -1 if the partition has none.
         leader_epoch: The leader epoch.
         replicas: The ids of the replicas, the preferred leader first.
         isr: The ids of the in-sync replicas.
         start_offset: The log start offset.
-        stable_offset: The last stable offset, up to which ``read_committed`` consumers read.
+        stable_offset: The last stable offset: ``read_committed`` consumers read up to here.
         end_offset: The offset of the next record; also the high watermark.
-        size: The size of its segments, in bytes.
+        size: The total size of the segments, in bytes.
     """
 
     leader: int

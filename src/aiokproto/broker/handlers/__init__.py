@@ -1,47 +1,48 @@
 """The handlers: one module per API with an async function ``handle``, and the table of the versions that are served.
 
-To add an API, add a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and in
-the module ``REQUIRES``, the operations that clients need. Without ``REQUIRES`` the API is only for nodes of the
-cluster. To add a version, check what it changes and raise it in ``_VERSIONS``. ApiVersions lists exactly what is in
-``_VERSIONS``.
+To add an API, add a line to ``_VERSIONS``, and a module here with the same name as its module in ``codec/messages``.
+The module's ``REQUIRES`` lists the operations that clients need permission for. Without ``REQUIRES``, the API is only
+for nodes of the cluster. To add a version, check what it changes, then raise the version in ``_VERSIONS``. ApiVersions
+lists exactly what is in ``_VERSIONS``.
 
-How a request gets here. The dispatcher decodes the header, rejects versions that aren't served, decodes the body,
+**How a request gets here.** The dispatcher decodes the header, rejects versions that aren't served, decodes the body,
 removes the parts that the client isn't authorized for, and calls ``handle(request, context)``. It then merges the
 errors of the removed parts into the response, sets the throttle time, and encodes the response. The requests of one
-connection are handled one after the other. Requests of different connections interleave wherever a handler awaits.
+connection are handled one at a time. Requests of different connections interleave wherever a handler awaits.
 
-- **Context.** :mod:`~aiokproto.broker.request_context` has the cluster's state, the coordinators, the node that
+- **Context.** :mod:`~aiokproto.broker.request_context` holds the cluster's state, the coordinators, the node that
   received the request, the client and the version. All nodes share one state, so a handler must itself check that its
   node is responsible: ``context.state.led_partition(...)`` for a partition, ``check_coordinator(...)`` for a group,
   ``context.transactions.check(...)`` for a transactional id.
-- **Versions.** A handler builds one response for all versions, and the codec leaves out what the version lacks. A field
-  that the version of the *request* lacks has its default. A field that the version of the *response* lacks must have
-  its default too, unless it is declared ignorable: encoding fails otherwise. ``context.topic_name`` resolves topics
-  that come by name or by id, depending on the version.
-- **Authorization.** ``REQUIRES`` declares all of it. The dispatcher refuses the parts of a request for which the client
-  has no permission. A handler can also check an operation itself, with ``context.authorize`` (raises) or
-  ``context.is_authorized``. It then says in ``otherwise`` what follows. It does so for names that it looks up itself,
-  such as the topics of an assignment, and where Kafka doesn't answer with an error for each part. Without an authorizer
-  every client is authorized.
+- **Versions.** A handler builds one response for all versions, and the codec leaves out fields that the version doesn't
+  have. Fields that aren't in the *request's* version have their defaults. Fields that aren't in the *response's*
+  version must be left at their defaults, unless they're declared ignorable; otherwise encoding fails.
+  ``context.topic_name`` resolves topics that are given by name or by id, depending on the version.
+- **Authorization.** ``REQUIRES`` declares every check. The dispatcher refuses the parts of a request that the client
+  has no permission for. A handler can also check an operation itself, with ``context.authorize`` (raises) or
+  ``context.is_authorized``; in that case ``otherwise`` describes what happens without the permission. Handlers do this
+  for names that they look up themselves, such as the topics of an assignment, and where Kafka doesn't return an error
+  for each part. If there is no authorizer, every client is authorized.
 - **Errors.** An error of one topic, partition or group goes into its own part of the response, and must not fail the
-  others: catch ``BrokerError`` around each. A ``BrokerError`` that leaves ``handle`` refuses the whole request: the
+  others: catch ``BrokerError`` for each of them. A ``BrokerError`` raised by ``handle`` refuses the whole request: the
   dispatcher puts its code into every error field of the response (``codec.refusal``). Any other exception is a bug: it
   is logged, and the connection is closed.
-- **No response.** Only Produce with acks=0 returns None. It raises ``CloseConnection`` if appending failed, since
-  closing the connection is the only way to report that. Everything else returns a response, even to an empty request.
+- **No response.** Only Produce with acks=0 returns None. It raises ``CloseConnection`` if appending failed: closing the
+  connection is the only way to report that. All other requests get a response, even if they're empty.
 - **Throttling.** Handlers leave ``throttle_time_ms`` at 0, and the dispatcher sets it from the client's quotas. APIs
   that create or delete partitions count them with ``context.mutation_quota.record`` before they do so. They set
-  ``mutation_quota.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
-  respect ``context.fetch_limit()``.
-- **The event loop.** A handler goes through the items of a request with ``async for item in context.each(items)``,
-  which yields to other connections (:mod:`~aiokproto.broker.yield_budget`), because 100 KB can have 50,000 items. After
-  each item, everything that was checked before can have changed. So the handler awaits nothing between checking and
-  changing the state of one item. What concerns all items, such as the membership of a group, is checked after the loop,
-  at once with the change. A handler that works on many bytes spends them with ``context.turns``. A handler that waits
-  for records uses :mod:`~aiokproto.broker.fetch.long_poll` and then looks up everything again, since topics, leaders
-  and sessions can have changed. A handler is cancelled when its node stops, but not when its client disconnects.
+  ``mutation_quota.strict`` for versions in which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches respect
+  ``context.fetch_limit()``.
+- **The event loop.** A handler iterates over the items of a request with ``async for item in context.each(items)``,
+  which yields to other connections (:mod:`~aiokproto.broker.yield_budget`): 100 KB can contain 50,000 items. After each
+  item, everything that was checked before can have changed. So there must be no await between checking and changing the
+  state of one item. Conditions that concern all items, such as the membership of a group, are checked after the loop,
+  together with the change. A handler that processes many bytes accounts for them with ``context.turns``. A handler that
+  waits for records uses :mod:`~aiokproto.broker.fetch.long_poll` and then looks up everything again, since topics,
+  leaders and sessions can have changed. A handler is cancelled when its node stops, but not when its client
+  disconnects.
 
-A handler module is imported when its first request arrives. Most brokers serve only a few APIs, and so start faster.
+A handler module is imported when its first request arrives. Most brokers serve only a few APIs, so they start faster.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ SERVED: dict[int, Versions] = {
 """The served versions by ApiKey, as ApiVersions lists them."""
 
 UNSTABLE: dict[int, Versions] = {**SERVED, 22: Versions(0, 6)}
-"""The versions that are served with ``unstable.api.versions.enable``, which adds those that Kafka may still change."""
+"""The versions that are served with ``unstable.api.versions.enable``, including versions that Kafka may still
+change."""
 
 Handle = Callable[[Any, RequestContext], Awaitable[Response | None]]
 
@@ -154,8 +156,8 @@ class Handler(NamedTuple):
         request: The request class.
         versions: The versions that are served.
         handle: The handler.
-        requires: The operations that clients need.
-        refused: The versions that get a response with an error, though they aren't served.
+        requires: The operations that clients need permission for.
+        refused: Versions that aren't served, but get an error response.
     """
 
     request: type[Request[Any]]

@@ -1,4 +1,5 @@
-"""AddOffsetsToTxn: add a group's partition of the offsets topic to a transaction (KIP-98). v2: PRODUCER_FENCED."""
+"""AddOffsetsToTxn: add a group's partition of the offsets topic to a transaction (KIP-98). v2: PRODUCER_FENCED
+errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: add partitions to a transaction before it writes to them (KIP-98).
+"""AddPartitionsToTxn: add partitions to a transaction before the producer writes to them (KIP-98).
 
-v2: PRODUCER_FENCED. v4 (KIP-890) is for brokers: several transactions in one request, and ``verify_only``, which only
-checks that the partitions have been added. v5: TRANSACTION_ABORTABLE.
+v2: PRODUCER_FENCED errors. v4 (KIP-890) is for brokers: several transactions in one request, and ``verify_only``, which
+only checks that the partitions have been added. v5: TRANSACTION_ABORTABLE errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
 
 
 async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> dict[TopicPartition, ErrorCode]:
-    """Return the error of each partition. If one is unknown, none is added."""
+    """Return the error of each partition. If any partition is unknown, no partitions are added."""
     partitions: list[TopicPartition] = []
     unknown: set[TopicPartition] = set()
     async for topic in context.each(transaction.topics):
@@ -53,8 +53,8 @@ async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestConte
             if context.state.find_partition(topic.name, index) is None:
                 unknown.add((topic.name, index))
     if unknown:
-        # Either all partitions are added or none, as in KafkaApis: half of them would leave the producer in doubt about
-        # the transaction.
+        # As in KafkaApis, either all partitions are added or none: the producer couldn't tell the state of a
+        # transaction with only some of them.
         error, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {partition: error if partition in unknown else not_attempted for partition in partitions}
     missing: list[TopicPartition] = []
@@ -67,7 +67,7 @@ async def _add(transaction: AddPartitionsToTxnTransaction, context: RequestConte
             context.transactions.add_partitions(transaction.transactional_id, producer, partitions)
     except BrokerError as error:
         return dict.fromkeys(partitions, fencing_code(error.code, context.version >= 2))
-    # The producer can abort and go on. Before v5 (KIP-890) it knows only the fatal error.
+    # TRANSACTION_ABORTABLE lets the producer abort and carry on. Before v5 (KIP-890), it only knows the fatal error.
     not_added = ErrorCode.TRANSACTION_ABORTABLE if context.version >= 5 else ErrorCode.INVALID_TXN_STATE
     return {partition: not_added if partition in missing else ErrorCode.NONE for partition in partitions}
 

@@ -1,4 +1,5 @@
-"""AlterConfigs: replace all options of topics, groups and brokers. Deprecated for IncrementalAlterConfigs (KIP-339)."""
+"""AlterConfigs: replace all options of topics, groups and brokers. Deprecated in favor of IncrementalAlterConfigs
+(KIP-339)."""
 
 from __future__ import annotations
 

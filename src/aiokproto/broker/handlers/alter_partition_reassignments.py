@@ -1,7 +1,7 @@
 """AlterPartitionReassignments: assign the replicas of partitions to other nodes (KIP-455).
 
-v1: ``allow_replication_factor_change``. All nodes share the data, so a reassignment is complete when its response is
-sent, and no reassignment can be cancelled.
+v1: ``allow_replication_factor_change``. All nodes share the data, so a reassignment is complete by the time the
+response is sent. There is never one to cancel.
 """
 
 from __future__ import annotations

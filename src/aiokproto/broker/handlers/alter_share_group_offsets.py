@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (KIP-932): reset the start offsets of a share group without members."""
+"""AlterShareGroupOffsets (KIP-932): reset the start offsets of a share group that has no members."""
 
 from __future__ import annotations
 

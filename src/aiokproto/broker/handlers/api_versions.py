@@ -1,7 +1,7 @@
 """ApiVersions: the APIs and versions that this node serves, and the cluster's features (KIP-511, KIP-584).
 
-v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. If a version isn't served, the
-dispatcher responds in version 0.
+v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. If the request's version isn't
+served, the dispatcher responds in version 0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
 
 def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsResponse:
     """Return the response that lists ``served``."""
-    # Kafka's clients that send older versions fail on a response that has a feature with the minimum level 0.
+    # Kafka clients that send older versions fail on a feature whose minimum level is 0.
     lowest = 0 if version >= 4 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share. They differ only in how they compute the new options."""
+"""Code shared by AlterConfigs and IncrementalAlterConfigs, which differ only in how they compute the new options."""
 
 from __future__ import annotations
 

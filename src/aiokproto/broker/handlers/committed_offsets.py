@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit share: validating the offsets of a topic, partition by partition."""
+"""Code shared by OffsetCommit and TxnOffsetCommit: validates the offsets of a topic, partition by partition."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def collect_offsets(
 ) -> list[tuple[int, ErrorCode]]:
     """Add the valid offsets of a topic to ``offsets``.
 
-    The caller checks whether they can be committed after the last topic, at once with the commit, because other tasks
-    run in between.
+    Other tasks can run in between. So after the last topic, the caller must check whether the offsets can be committed,
+    without any await between the check and the commit.
 
     Args:
         topic: The topic in the request.
         offsets: Receives the offsets that can be committed.
-        committed: Makes the committed offset of a partition in the request.
+        committed: Creates a committed offset from a partition in the request.
         context: The context of the request.
         by_id: Whether the request names topics by id instead of by name.
 
@@ -81,7 +81,7 @@ def _check_offset(topic: str, partition: int, metadata: str | None, context: Req
 def partition_ids(
     request: OffsetCommitRequest | TxnOffsetCommitRequest, context: RequestContext
 ) -> Iterator[TopicIdPartition]:
-    """Return the partitions of a request by topic id. Unknown topics get their errors in :func:`collect_offsets`."""
+    """Return the partitions of a request by topic id. :func:`collect_offsets` reports unknown topics."""
     for topic_request in request.topics:
         topic = context.state.topics.get(topic_request.name)
         topic_id = topic.topic_id if topic is not None else topic_request.topic_id

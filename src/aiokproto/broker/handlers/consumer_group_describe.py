@@ -23,7 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _CLASSIC, _CONSUMER = 0, 1
-"""Member types, by the protocol that the member uses."""
+"""Member types: the protocol that the member uses."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.GROUP),
@@ -78,10 +78,11 @@ def _describe_member(member: ConsumerMember, group: ConsumerGroup, context: Requ
 
 
 def _assignment(partitions: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
-    """Return an assignment without deleted topics.
+    """Return an assignment, leaving out deleted topics.
 
     Raises:
-        BrokerError: The client isn't authorized to describe one of the topics. The response then has only the error.
+        BrokerError: The client isn't authorized to describe one of the topics. If so, the response contains only the
+            error.
     """
     assignment = Assignment(topic_partitions=[])
     for topic_id, indexes in by_topic(partitions).items():

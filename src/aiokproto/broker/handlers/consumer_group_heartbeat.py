@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (KIP-848): join, stay in and leave a consumer group.
 
-v1: regular expressions, and the member generates its member id. In v0 it can leave that to the coordinator.
+v1: regular expressions, and the member generates its own id. In v0, it can leave that to the coordinator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
     try:
         check_consumer_protocol(context)
         async for name in context.each(request.subscribed_topic_names or ()):
-            # One topic without permission fails the heartbeat, as in KafkaApis. A pattern only leaves out such topics.
+            # As in KafkaApis, a single topic without permission fails the heartbeat. With a pattern, such topics are
+            # only left out.
             context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -70,7 +71,8 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid(f"member_epoch is {request.member_epoch}")
-    # The client makes its member id from v1 on (KIP-1082), so a first heartbeat that is retried adds no second member.
+    # Since v1, the client generates its member id (KIP-1082), so retrying the first heartbeat doesn't add a second
+    # member.
     if not request.member_id.strip() and not (joining and version == 0):
         raise invalid("member_id is empty")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
@@ -89,7 +91,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
             detail=f"server_assignor {request.server_assignor!r} is not one of {', '.join(ASSIGNORS)}",
         )
     if request.subscribed_topic_regex:
-        # This compiles the pattern early, so that the group never has a pattern that doesn't compile.
+        # Compile the pattern now, so an invalid pattern never gets into the group.
         compile_pattern(request.subscribed_topic_regex)
 
 

@@ -1,4 +1,4 @@
-"""CreateAcls: add access control entries. The error texts are Kafka's."""
+"""CreateAcls: add access control entries. The error messages are Kafka's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     outcomes = [_read_or_fail(creation) async for creation in context.each(request.creations)]
-    # Nothing awaits from here until the entries are added, since other requests add entries, too.
+    # There must be no await from here until the entries are added, because other requests add entries, too.
     acls: list[Acl] = []
     for number, outcome in enumerate(outcomes):
         if isinstance(outcome, Acl):
@@ -48,7 +48,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
 
 
 def known(kind: type[Kind], code: int) -> Kind:
-    """Return the enum member with a code. If there is none, return UNKNOWN, which is 0 in all of these enums."""
+    """Return the enum member with a code. If no member has it, return UNKNOWN, which is 0 in all of these enums."""
     return kind(code) if code in kind.__members__.values() else kind(0)
 
 

@@ -1,6 +1,7 @@
-"""CreateTopics. v4: -1 for the broker's defaults. v5: the options of the created topic (KIP-525). v7: its id (KIP-516).
+"""CreateTopics: create topics. v4: -1 means the broker's defaults. v5: returns the topic's options (KIP-525). v7:
+returns its id (KIP-516).
 
-Every node serves it, because Kafka's brokers forward it to the controller.
+Every node serves this request: in Kafka, brokers forward it to the controller.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     response = CreateTopicsResponse(topics=[])
     for topic in request.topics:
         if response.topics:
-            # Each topic takes a directory, and a request can have thousands of topics.
+            # Creating a topic looks for existing directories, and a request can contain thousands of topics.
             await context.turns.pause()
         response.topics.append(_response(topic, times[topic.name], request.validate_only, context))
     return response
@@ -58,7 +59,7 @@ def _count(requested: CreatableTopic, context: RequestContext) -> int:
 
 def _response(requested: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
     try:
-        # If a topic is named twice, each of the two fails, since it's unknown which one is meant.
+        # If a topic is listed twice, both fail: there's no telling which one is meant.
         if times > 1:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, detail=f"topic {requested.name!r} is in the request {times} times"
@@ -103,7 +104,8 @@ def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -
             detail="num_partitions and replication_factor must be -1 with assignments, not"
             f" {requested.num_partitions} and {requested.replication_factor}",
         )
-    # The quota is recorded before the topic is created, which it may reject. Partitions count, not requests.
+    # Record the quota before creating the topic: an exceeded quota rejects it. The quota counts partitions, not
+    # requests.
     context.mutation_quota.record(_count(requested, context))
     return context.state.create_topic(
         requested.name,

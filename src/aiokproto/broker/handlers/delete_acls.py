@@ -26,7 +26,7 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     found: dict[Acl, None] = {}
     results = [await _find(requested, authorizer, found, context) async for requested in context.each(request.filters)]
-    # Another request may have deleted some entries meanwhile.
+    # Another request may have deleted some entries in the meantime.
     left = [acl for acl in found if acl in authorizer]
     if left:
         context.security.remove_acls(left)

@@ -1,4 +1,4 @@
-"""DeleteGroups: delete groups without members, with their offsets (KIP-229)."""
+"""DeleteGroups: delete groups that have no members, along with their offsets (KIP-229)."""
 
 from __future__ import annotations
 

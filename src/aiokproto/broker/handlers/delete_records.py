@@ -1,4 +1,4 @@
-"""DeleteRecords: move the log start offset of partitions forward. -1 is the high watermark (KIP-107)."""
+"""DeleteRecords: move the log start offset of partitions forward (KIP-107). -1 means the high watermark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     async for topic in context.each(request.topics):
         partitions = [_delete(topic.name, requested, context) async for requested in context.each(topic.partitions)]
         results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
-    # Without a checkpoint of the log start offset, deleted records would be back after a crash.
+    # If the log start offset wasn't checkpointed, deleted records would reappear after a crash.
     context.state.checkpoint()
     return DeleteRecordsResponse(topics=results)
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (KIP-932): delete a share group's states of some topics. The group must have no members."""
+"""DeleteShareGroupOffsets (KIP-932): delete a share group's state for some topics. The group must have no members."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
         responses=[
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
-                # Kafka, too, looks up the id of a topic only if it has deleted states of the topic.
+                # Like Kafka, only return a topic's id if state of that topic was deleted.
                 topic_id=ids[name] if error is ErrorCode.NONE else ZERO_UUID,
                 error_code=error,
                 error_message="the group has no state of this topic" if error else None,

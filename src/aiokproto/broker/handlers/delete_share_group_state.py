@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (KIP-932): delete states of share partitions at their coordinator."""
+"""DeleteShareGroupState (KIP-932): delete the state of share partitions at their coordinator."""
 
 from __future__ import annotations
 

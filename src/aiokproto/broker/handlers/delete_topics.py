@@ -1,4 +1,4 @@
-"""DeleteTopics: delete topics. From v6 on they can be named by id (KIP-516)."""
+"""DeleteTopics: delete topics. v6: by name or id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
         _authorize(requested.name, topic, context)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        # The response has both from here on, even for an error: a client that sent only one of the two can then tell
-        # which topic failed.
+        # Put both name and id into the response, even for an error, because the client may know only one of them.
         response.name, response.topic_id = topic.name, topic.topic_id
-        # The quota is recorded before the deletion, which it may reject.
+        # Record the quota before deleting the topic: an exceeded quota rejects the deletion.
         context.mutation_quota.record(len(topic.partitions))
         state.delete_topic(topic)
     except BrokerError as error:
@@ -56,9 +55,9 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
 
 
 def _authorize(name: str | None, topic: Topic | None, context: RequestContext) -> None:
-    """Check that the client may delete a topic, or may know that it doesn't exist. Raises :class:`BrokerError`."""
+    """Check that the client may delete a topic, or may learn that it doesn't exist. Raises :class:`BrokerError`."""
     name = topic.name if topic is not None else name
-    # An id that no topic has reveals nothing.
+    # Reporting an unknown id reveals nothing.
     if name is None or context.is_authorized(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return
     operation = Operation.DELETE if topic is not None else Operation.DESCRIBE

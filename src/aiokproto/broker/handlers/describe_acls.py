@@ -55,7 +55,7 @@ def read_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Return the filter in a request.
 
     Raises:
-        BrokerError: INVALID_REQUEST: the request has a code that this broker doesn't know.
+        BrokerError: INVALID_REQUEST: the request contains a code that this broker doesn't know.
     """
     wanted = AclFilter(
         known(ResourceType, requested.resource_type_filter),

@@ -1,4 +1,4 @@
-"""DescribeCluster: the nodes (KIP-700). v1: endpoint type; only brokers (1) exist here. v2: fenced brokers."""
+"""DescribeCluster: the nodes (KIP-700). v1: endpoint type, which is always broker (1) here. v2: fenced brokers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """DescribeConfigs: options of topics (resource type 2), brokers (4), client metrics (16) and groups (32).
 
-v1: synonyms. v3: types.
-A node describes only its own options. Options that were set for all brokers have the empty resource name (KIP-226).
-Documentation texts are never returned.
+v1: synonyms. v3: types. A node describes only its own options. For options that were set for all brokers, the resource
+name is empty (KIP-226). Documentation is never returned.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ REQUIRES = (
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     once = Once()
-    # Making the options of a resource takes much longer than sending its name, whichever options are wanted.
+    # Build each resource's options only once, even if it's requested several times with different options: that takes
+    # much longer than sending the name.
     entries = cache(partial(_entries, context))
     return DescribeConfigsResponse(
         results=[
@@ -84,10 +84,11 @@ def _response(
         result.error_code, result.error_message = error.code, error.detail
         return result
     wanted = frozenset(requested.configuration_keys or ())
-    # An empty list means all options, as null does. Kafka reads it like this, whatever the protocol's text says.
+    # An empty list means all options, like null. That's what Kafka does, even though the protocol's documentation
+    # disagrees.
     result.configs = [entry for entry in found if not wanted or entry.name in wanted]
     for entry in result.configs:
-        # v1 replaced this flag by the source (KIP-226).
+        # v1 replaced this flag with the source (KIP-226).
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
         if not synonyms:
             entry.synonyms = []
@@ -111,8 +112,7 @@ def _entries(context: RequestContext, resource_type: int, name: str) -> list[Des
     if resource_type == BROKER_RESOURCE:
         check_broker_name(context, name)
         changed = context.state.dynamic_options(name)
-        # The list for all brokers has only the options that were set, as in Kafka, since each node has its own
-        # defaults.
+        # As in Kafka, the list for all brokers contains only the options that were set: each node has its own defaults.
         if isinstance(changed, ClusterOptions):
             return [
                 _entry(option, changed.TABLE[option].code, [(option, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])
@@ -140,7 +140,7 @@ def require_for_configs(context: RequestContext, operation: Operation, resource_
 
 
 def check_broker_name(context: RequestContext, name: str) -> None:
-    """Check that a broker resource is this broker, or all brokers, which have the empty name.
+    """Check that a broker resource refers to this broker, or to all brokers (the empty name).
 
     Raises:
         BrokerError: INVALID_REQUEST.
@@ -150,7 +150,7 @@ def check_broker_name(context: RequestContext, name: str) -> None:
 
 
 Source = tuple[str, int, str]
-"""The name of an option, the source of a value, and the value."""
+"""An option's name, the number of the value's source, and the value."""
 
 
 def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
@@ -179,14 +179,14 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
         )
         if own or cluster_wide:
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
-    # Clients and tools look here for the addresses, which are arguments of Cluster and not options.
+    # Clients and tools look for the addresses here, even though they're arguments of Cluster rather than options.
     node, security = context.node, context.security
     for name, host in (("advertised.listeners", node.host), ("listeners", node.listens or node.host)):
         listener = f"{security.protocol}://{address(host, node.port)}"
         entries.append(_entry(name, LIST, [(name, STATIC_BROKER_CONFIG, listener)], read_only=True))
     for name in ("broker.id", "node.id"):
         entries.append(_entry(name, INT, [(name, STATIC_BROKER_CONFIG, str(node.node_id))], read_only=True))
-    # The nodes don't talk to each other. Kafka's options for that have the values of the one listener.
+    # The nodes don't talk to each other, so Kafka's inter-broker options describe the only listener.
     for name, value in (
         ("listener.security.protocol.map", f"{security.protocol}:{security.protocol}"),
         ("security.inter.broker.protocol", security.protocol),
@@ -203,7 +203,7 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
 def _entry(
     name: str, code: int, sources: Sequence[Source], *, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """Return an option. Its first source is in effect. The value of a password is left out."""
+    """Return an option. The value of its first source is in effect. Passwords are left out."""
     secret = code == PASSWORD
     synonyms = [
         DescribeConfigsSynonym(name=source_name, value=None if secret else value, source=source)

@@ -45,8 +45,8 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
 
 
 def _visible(token: DelegationToken, context: RequestContext) -> bool:
-    """Return whether the client can see a token: its own, or with a permission for the token or all tokens of its
-    owner."""
+    """Return whether the client may see a token: either it's one of the client's own, or the client has permission for
+    the token or for its owner's tokens."""
     return (
         token.concerns(context.connection.principal)
         or context.is_authorized(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)

@@ -1,7 +1,7 @@
 """DescribeGroups: state and members of classic groups.
 
 As in Kafka, member metadata and assignments are returned for stable groups only. A group that doesn't exist or isn't
-classic has state "Dead". From v6 on it also has the error GROUP_ID_NOT_FOUND (KIP-1043). v3: authorized operations.
+classic is "Dead", with the error GROUP_ID_NOT_FOUND since v6 (KIP-1043). v3: authorized operations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""DescribeLogDirs: the sizes of logs (KIP-113), and from v4 on the size and free space of the disk (KIP-827).
+"""DescribeLogDirs: the sizes of logs (KIP-113). v4: the size and free space of the disk (KIP-827).
 
-All nodes share one directory, and each node reports the partitions that it has a replica of. A log that can't be opened
-is left out, as Kafka leaves out logs that are offline: the response has an error code for a directory, but not for a
-log.
+All nodes share one directory, and each node reports the partitions that it replicates. Logs that can't be opened are
+left out, like offline logs in Kafka: the response has an error code per directory, not per log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeQuorum: the voters of the metadata quorum (KIP-595). These are all nodes, with the controller as the leader.
+"""DescribeQuorum: the voters of the metadata quorum (KIP-595). All nodes are voters, and the controller is the leader.
 
-There is no replicated metadata log, so its offsets, epochs and times are -1, Kafka's value for unknown.
+The metadata log isn't replicated, so epochs and times are -1, Kafka's value for unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.CLUSTER),)
 
 
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    # The older versions have no field for the nodes.
+    # Older versions have no field for the nodes.
     nodes = context.state.nodes.values() if context.version >= _NODES_SINCE else ()
     topics: list[DescribeQuorumResponseTopicData] = []
     async for topic in context.each(request.topics):
@@ -49,7 +49,7 @@ async def handle(request: DescribeQuorumRequest, context: RequestContext) -> Des
 def _describe(topic: str, index: int, context: RequestContext) -> DescribeQuorumResponsePartitionData:
     state = context.state
     is_metadata = (topic, index) == METADATA
-    # Every node reads the one log of this process, so none is behind.
+    # Every node reads the same log in this process, so no node is behind.
     end = state.metadata.end_offset if is_metadata else _UNKNOWN
     voters = state.nodes if is_metadata else ()
     return DescribeQuorumResponsePartitionData(

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (KIP-932): the start offsets of share groups. v1: the lag (KIP-1226).
 
-Without a state the start offset is -1. This isn't an error, even if the partition or the group doesn't exist.
+If there is no state, the start offset is -1. This is not an error, even if the partition or the group doesn't exist.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> 
 
 
 def _lag(state: ShareGroupOffset, end_offset: int) -> int:
-    """Return how many records from the start offset on aren't in a terminal state; -1 if it's unknown."""
+    """Return how many records at or after the start offset aren't in a terminal state, or -1 if unknown."""
     if state.start_offset == -1 or state.delivery_complete_count == -1:
         return -1
     return end_offset - state.start_offset - state.delivery_complete_count

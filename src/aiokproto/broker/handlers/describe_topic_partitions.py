@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: topics in pages, ordered by name (KIP-966).
 
-There are no eligible leader replicas, as in a Kafka cluster without that feature.
+There are no eligible leader replicas, as in a Kafka cluster in which that feature is disabled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_PARTITIONS = 2000
-"""Most partitions in a response, like Kafka's ``max.request.partition.size.limit``."""
+"""Maximum number of partitions in a response, like Kafka's ``max.request.partition.size.limit``."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.TOPIC, otherwise="refuses topics that are named, leaves out others"),
@@ -33,7 +33,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: RequestContex
     if start is not None and start.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the cursor's partition index is {start.partition_index}")
     named = {topic.name for topic in request.topics}
-    # As with Metadata, a request for all topics returns the topics that the client may describe.
+    # As with Metadata, a request for all topics returns only the topics that the client may describe.
     names = named or {name async for name in context.each(list(context.state.topics)) if _visible(name, context)}
     remaining = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=[])
@@ -60,7 +60,8 @@ def _visible(name: str, context: RequestContext) -> bool:
 def _describe(
     name: str, first: int, limit: int, context: RequestContext
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """Return a topic with its partitions from ``first`` on, and the next partition index if there are more."""
+    """Return a topic with its partitions starting at ``first``, and the index of the next partition if there are
+    more."""
     topic = context.state.topics.get(name)
     described = DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE, name=name, topic_id=ZERO_UUID, partitions=[]

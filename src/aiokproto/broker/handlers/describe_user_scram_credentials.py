@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: users' SCRAM mechanisms and iterations (KIP-554). The error texts are Kafka's."""
+"""DescribeUserScramCredentials: users' SCRAM mechanisms and iterations (KIP-554). The error messages are Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: elect the preferred replicas (KIP-183), or from v1 on any replica that is alive (KIP-460)."""
+"""ElectLeaders: elect the preferred replicas (KIP-183) or, since v1, any replica that is alive (KIP-460)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         elected = [_elect(name, index, unclean, context) async for index in context.each(partitions)]
         results.append(ReplicaElectionResult(topic=name, partition_result=elected))
     if request.topic_partitions is None:
-        # A request for all partitions returns only the partitions that needed an election.
+        # If all partitions were requested, return only the partitions that needed an election.
         for result in results:
             result.partition_result = [
                 partition

@@ -1,4 +1,5 @@
-"""EndTxn: commit or abort a transaction. v2: PRODUCER_FENCED. v5 (KIP-890): the epoch of the next transaction."""
+"""EndTxn: commit or abort a transaction. v2: PRODUCER_FENCED errors. v5 (KIP-890): the epoch of the next
+transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: expire a delegation token now or earlier than planned (KIP-48)."""
+"""ExpireDelegationToken: expire a delegation token immediately, or change when it expires (KIP-48)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ REQUIRES = (
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
         found = [_find(key, request.key_type, context) async for key in context.each(request.coordinator_keys)]
-        # v4 looks up several keys at once, each with its own error (KIP-699).
+        # Each key has its own error in v4 (KIP-699).
         return FindCoordinatorResponse(coordinators=found)
     coordinator = _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
@@ -46,7 +46,7 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
 
 def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     if kind == SHARE and context.version >= _SHARE_SINCE and is_key(key):
-        # Only nodes of the cluster send requests to the share coordinator.
+        # The share coordinator gets requests only from nodes of the cluster.
         context.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         return _found(key, context.share_states.partition_of(key), context)
     if kind not in (GROUP, TRANSACTION):
@@ -58,8 +58,8 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {shortened(repr(key))}")
-    # This looks up the partition and not the group, because groups that don't exist yet have a coordinator, too. It
-    # creates the topic.
+    # Look up the partition rather than the group: groups that don't exist yet have a coordinator, too. This creates the
+    # topic.
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)
 
@@ -67,7 +67,7 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
 def _found(key: str, partition: Partition, context: RequestContext) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
-        # This error is retriable, unlike an error of the key: the partition gets a leader when a replica is back.
+        # This error is retriable, unlike an error in the key: the partition gets a leader once a replica is back.
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition.topic}-{partition.index} has no leader")
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None

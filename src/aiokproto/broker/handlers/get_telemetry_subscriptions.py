@@ -36,7 +36,7 @@ async def handle(
 
 
 def matched_client(instance_id: bytes, context: RequestContext) -> dict[str, str]:
-    """Return the attributes that a subscription's ``match`` is compared with."""
+    """Return the client attributes that a subscription's ``match`` is applied to."""
     return {
         "client_instance_id": instance_id.hex(),
         "client_id": context.client_id,

@@ -1,7 +1,7 @@
-"""What the handlers of group requests share: validation, the responses to heartbeats, and descriptions of groups.
+"""Code shared by the handlers of group requests: validation, heartbeat responses, and descriptions of groups.
 
-Each group type has its own message classes with the same fields. The functions here take these classes, or structs that
-have the fields.
+Each group type has its own message classes with the same fields. The functions here take these classes, or structs with
+these fields.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def invalid(detail: str) -> BrokerError:
 
 
 def check_consumer_protocol(context: RequestContext) -> None:
-    """Raise :class:`BrokerError` UNSUPPORTED_VERSION if the cluster's ``group.version`` disables KIP-848. Kafka does
-    so, too, although it serves the API."""
+    """Raise :class:`BrokerError` UNSUPPORTED_VERSION if the cluster's ``group.version`` disables KIP-848. Kafka does so
+    too, even though it serves the API."""
     if features.levels(context.state.metadata)["group.version"] < 1:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def check_not_blank(request: object, *fields: str) -> None:
-    """Raise :class:`BrokerError` INVALID_REQUEST if one of the fields is empty or white space. Null is accepted."""
+    """Raise :class:`BrokerError` INVALID_REQUEST if any of the fields is empty or whitespace. Null is accepted."""
     for field in fields:
         text = getattr(request, field)
         if text is not None and not text.strip():
@@ -62,7 +62,7 @@ def heartbeat_response(
         result: The result of the heartbeat.
         interval: Seconds until the next heartbeat; 0 for a member that has left.
         response: The response class.
-        assignment: The class of its field ``assignment``.
+        assignment: The class of the ``assignment`` field.
         topic_partitions: The class of the items of ``assignment.topic_partitions``.
     """
     assigned = None
@@ -83,7 +83,8 @@ def heartbeat_response(
 
 
 def named_topics(subtopologies: Iterable[Any]) -> set[str]:
-    """Return the topics that subtopologies name. They have the form of a request or of the group's record."""
+    """Return the topics that subtopologies refer to. The subtopologies may come from a request or from the group's
+    record."""
     return {
         name
         for subtopology in subtopologies
@@ -103,13 +104,13 @@ async def describe_groups(
     *,
     operations: bool,
 ) -> list[G]:
-    """Describe groups, each on its own: a group that fails has an error code, and doesn't fail the others.
+    """Describe groups independently: a group that fails gets an error code, and doesn't affect the other groups.
 
     Args:
         group_ids: The groups.
-        describe: Describes a group; returns its errors in the description.
+        describe: Describes a group. Errors are returned in the description.
         context: The context of the request.
-        operations: Whether to add the operations that the client is permitted to do (KIP-430).
+        operations: Whether to add the client's authorized operations (KIP-430).
     """
     once = Once()
     groups = [describe(group_id, context) async for group_id in context.each(group_ids) if once(group_id)]

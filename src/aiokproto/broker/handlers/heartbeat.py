@@ -1,4 +1,4 @@
-"""Heartbeat: keep a classic member's session alive and report rebalances. v3: static members (KIP-345)."""
+"""Heartbeat: keep a classic group member's session alive and report rebalances. v3: static members (KIP-345)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """InitProducerId: allocate a producer id, or fence the previous producer of a transactional id (KIP-98).
 
-v3 (KIP-360): the earlier producer id and epoch. v4: PRODUCER_FENCED. v6 (KIP-939): two-phase commit, which needs
-``unstable.api.versions.enable``, as in Kafka. Kafka 4.4 answers UNSUPPORTED_VERSION to ``keep_prepared_txn``, which
-works here.
+v3 (KIP-360): the current producer id and epoch. v4: PRODUCER_FENCED errors. v6 (KIP-939): two-phase commit, which needs
+``unstable.api.versions.enable``, as in Kafka. ``keep_prepared_txn`` is supported here; Kafka 4.4 responds
+UNSUPPORTED_VERSION to it.
 """
 
 from __future__ import annotations
@@ -42,22 +42,21 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     try:
         return _init(request, context)
     except BrokerError as error:
-        # PRODUCER_FENCED is new in v4 (KIP-588). Earlier clients know only INVALID_PRODUCER_EPOCH.
+        # PRODUCER_FENCED was added in v4 (KIP-588). Earlier clients only know INVALID_PRODUCER_EPOCH.
         code = fencing_code(error.code, context.version >= 4)
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 def _init(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    # The request has both or none (KIP-360): an id without its epoch can't prove that the producer wasn't fenced.
+    # The id and the epoch go together (KIP-360): an id alone can't prove that the producer wasn't fenced.
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        # The permission to write to any topic includes idempotent writing (KIP-679).
+        # Permission to write to any topic implies permission for idempotent writes (KIP-679).
         if not context.security.is_authorized_for_any(context.connection, Operation.WRITE, ResourceType.TOPIC):
             context.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
-        # A producer without a transactional id has no previous producer to fence, so every request gets a new id, as in
-        # Kafka.
+        # A producer without a transactional id has no predecessor to fence. As in Kafka, every request gets a new id.
         return _response(ProducerIdAndEpoch(context.state.new_producer_id(), 0))
     if request.enable2_pc:
         context.authorize(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, request.transactional_id)

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (KIP-932): create or reset states of share partitions at their coordinator."""
+"""InitializeShareGroupState (KIP-932): create or reset the state of share partitions at their coordinator."""
 
 from __future__ import annotations
 

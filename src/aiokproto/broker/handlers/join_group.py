@@ -20,7 +20,7 @@ REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     try:
-        # The timeout is checked before the coordinator, as in Kafka, since any node can tell that it is wrong.
+        # As in Kafka, check the timeout before the coordinator: any node can tell whether it's valid.
         check_group_id(request.group_id)
         _check_session(request, context)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
@@ -32,7 +32,7 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
         error_code=result.error,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
-        # The field is nullable from v7 on.
+        # The field is nullable since v7.
         protocol_name=result.protocol if context.version >= 7 else result.protocol or "",
         leader=result.leader,
         skip_assignment=result.skip_assignment,
@@ -64,10 +64,10 @@ def _parse(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
         session_timeout=request.session_timeout_ms / 1000,
         rebalance_timeout=max(rebalance_ms, 0) / 1000,
         client_id=context.client_id,
-        # Java's InetAddress prints the slash before an address. Tools show it, and the group's record has it.
+        # Java's InetAddress prints a slash before the address. Tools show it, and it's stored in the group's record.
         client_host=f"/{context.client_host}",
         # Earlier clients don't know MEMBER_ID_REQUIRED (KIP-394).
         requires_known_member_id=context.version >= 4,
-        # A static leader that returns gets the leader's role without having to assign, from v9 on (KIP-814).
+        # Since v9, a static leader that rejoins stays the leader, but doesn't have to assign partitions (KIP-814).
         supports_skipping_assignment=context.version >= 9,
     )

@@ -1,4 +1,5 @@
-"""LeaveGroup: remove members from a classic group. v3: several, and static members by instance id alone (KIP-345)."""
+"""LeaveGroup: remove members from a classic group. v3: several members, and static members by instance id alone
+(KIP-345)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGr
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return LeaveGroupResponse(error_code=error.code)
-    # v3 (KIP-345) has several members, each with its own error. Before v3, the member's error is the response's.
+    # Since v3 (KIP-345), there can be several members, each with its own error. Before v3, the member's error is the
+    # response's error.
     if context.version < 3:
         return LeaveGroupResponse(error_code=context.groups.leave(request.group_id, request.member_id, None))
     return LeaveGroupResponse(

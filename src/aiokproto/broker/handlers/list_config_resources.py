@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that have options (KIP-1142). v0, ListClientMetricsResources, lists only
+"""ListConfigResources: the resources that have options (KIP-1142). v0 (ListClientMetricsResources) lists only client
 metrics."""
 
 from __future__ import annotations

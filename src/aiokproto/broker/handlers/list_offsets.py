@@ -1,8 +1,7 @@
 """ListOffsets: the first offset, the next offset, or the offset of the first record at or after a timestamp.
 
-Special timestamps: -1 latest, -2 earliest, -3 maximum timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
-tiered (v9), -6 earliest pending upload (v11). There is no tiered storage: -4 is the earliest, and -5 and -6 find
-nothing.
+Special timestamps: -1 latest, -2 earliest, -3 maximum timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest tiered
+(v9), -6 earliest pending upload (v11). There is no tiered storage, so -4 is the same as -2, and -5 and -6 find nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ REQUIRES = (Required(Operation.DESCRIBE, ResourceType.TOPIC),)
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     topics: list[ListOffsetsTopicResponse] = []
     async for topic in context.each(request.topics):
-        # Python 3.10 doesn't support this comprehension within another one.
+        # Python 3.10 doesn't support this comprehension inside another comprehension.
         partitions = [
             await _response(topic.name, requested, request.isolation_level, context)
             async for requested in context.each(topic.partitions)
@@ -54,7 +53,7 @@ async def _response(
         partition = context.state.led_partition(
             topic, requested.partition_index, node_id, requested.current_leader_epoch
         )
-        # An older client would take the special value for a timestamp, as in Kafka
+        # As in Kafka, versions reject special timestamps that were added later
         # (ReplicaManager.isListOffsetsTimestampUnsupported()).
         if context.version < _SINCE.get(requested.timestamp, 0) or requested.timestamp < EARLIEST_PENDING:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
@@ -72,7 +71,7 @@ async def _response(
         if found is not None:
             response.offset, response.timestamp = found.offset, found.timestamp
             if context.version >= 4:
-                # The client truncates or validates its position with the epoch (KIP-320).
+                # The client uses the epoch to validate its position and detect truncation (KIP-320).
                 response.leader_epoch = found.leader_epoch
     return response
 
@@ -80,7 +79,7 @@ async def _response(
 def _old_style(log: Log, requested: ListOffsetsPartition, now: int) -> list[int]:
     """Return the offsets of v0, newest first: the log end, and the starts of segments modified before a time.
 
-    Before KIP-79 brokers searched by the modification times of segment files.
+    Before KIP-79, brokers searched by the modification times of segment files.
     """
     known = [(max(segment.base_offset, log.start_offset), segment.modified) for segment in log.segments if segment.size]
     known.append((log.end_offset, now))
@@ -95,16 +94,16 @@ async def _find_offset(
     partition: Partition, timestamp: int, committed: bool, context: RequestContext
 ) -> OffsetAndTimestamp | None:
     log = partition.log
-    # A reader of committed records sees the log end here: with LATEST it must not seek past an open transaction.
+    # The log ends here for read_committed consumers: LATEST must not take them past an open transaction.
     end = log.last_stable_offset if committed else log.end_offset
     if timestamp == LATEST:
         return OffsetAndTimestamp(end, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAndTimestamp(log.start_offset, -1, log.epoch_of(log.start_offset))
     if timestamp == MAX_TIMESTAMP:
-        # This finds the first record with the greatest timestamp (KIP-734).
+        # Find the first record with the greatest timestamp (KIP-734).
         timestamp = log.max_timestamp
     found = await offset_at_time(log, timestamp, context.opening) if timestamp >= 0 else None
-    # A reader of committed records can't see a record beyond the last stable offset. As in Kafka, the search itself
-    # ignores that offset, so nothing is found then.
+    # read_committed consumers can't see records beyond the last stable offset. As in Kafka, the search itself ignores
+    # that limit, so it may find such a record, and then nothing is returned.
     return found if found is not None and found.offset < end else None

@@ -1,4 +1,5 @@
-"""ListPartitionReassignments: the ongoing reassignments (KIP-455). There are none, because they complete at once."""
+"""ListPartitionReassignments: the ongoing reassignments (KIP-455). There are none, because reassignments complete
+immediately."""
 
 from __future__ import annotations
 

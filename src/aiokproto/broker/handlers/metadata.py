@@ -1,7 +1,7 @@
 """Metadata: nodes, topics and leaders. v10: topic ids (KIP-516). v13: REBOOTSTRAP_REQUIRED, which is never returned.
 
 If a topic doesn't exist, it is created with the broker's defaults, provided that both the broker and the request allow
-it. Unlike in Kafka, the response already has its leaders, which are elected at once.
+it. Unlike in Kafka, leaders are elected immediately, so the response already contains them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ REQUIRES = (
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     state = context.state
-    # v0 has no null, so there an empty list means all topics.
+    # The list isn't nullable in v0, so an empty list means all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
-        # Topics that the client may not describe are left out. Errors would have their names, and so reveal that they
-        # exist.
+        # Leave out topics that the client may not describe. Errors would reveal their names.
         topics = [
             _describe(topic, context)
             async for topic in context.each(list(state.topics.values()))
@@ -58,7 +57,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
                 before = len(state.topics)
                 topics.append(_find_or_create(requested, request.allow_auto_topic_creation, context))
                 if len(state.topics) != before:
-                    # Creating a topic takes longer than describing it, and a request can have thousands.
+                    # Creating a topic takes longer than describing it, and a request can contain thousands of topics.
                     await context.turns.pause()
     if request.include_topic_authorized_operations:
         async for found in context.each(topics):
@@ -79,7 +78,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """Return the cluster operations that the client is permitted to do, or 0 if it can't describe the cluster."""
+    """Return the client's authorized operations on the cluster, or 0 if it isn't allowed to describe the cluster."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
@@ -100,7 +99,7 @@ def _find_or_create(
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)
-    # This is checked before the lookup, so that the error doesn't reveal whether the topic exists.
+    # Check this before the lookup, so the error doesn't reveal whether the topic exists.
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
         return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
     topic = state.topics.get(requested.name)
@@ -113,12 +112,12 @@ def _find_or_create(
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:
             name = requested.name
-            # Internal topics have their own number of partitions, which decides where the coordinators are.
+            # Internal topics have their own number of partitions, which determines where coordinators are.
             topic = state.internal_topic(name) if name in INTERNAL else state.create_topic(name)
         except BrokerError as error:
             return _failed(error.code, requested.name)
     if topic is None:
-        # INVALID_TOPIC_EXCEPTION ends a client's retries. With UNKNOWN_TOPIC_OR_PARTITION it would retry forever.
+        # INVALID_TOPIC_EXCEPTION makes a client give up. With UNKNOWN_TOPIC_OR_PARTITION, it would retry forever.
         return _failed(unknown_topic_error(requested.name), requested.name)
     return _describe(topic, context)
 

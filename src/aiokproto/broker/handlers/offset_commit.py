@@ -1,6 +1,7 @@
 """OffsetCommit: commit a group's offsets. v6: leader epochs (KIP-320). v7: static members. v10: topic ids (KIP-848).
 
-v0, which Kafka kept in ZooKeeper, is stored like the other versions. v1 has a commit timestamp, v2-4 a retention time.
+Kafka kept v0 offsets in ZooKeeper. Here they're stored like other offsets. v1 has a commit timestamp, v2-4 have a
+retention time.
 """
 
 from __future__ import annotations
@@ -36,11 +37,9 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
         )
         async for topic in context.each(request.topics)
     ]
-    # The group is checked once for the request. Each partition gets the group's error, since the response has no field
-    # for it.
+    # Check the group once per request. The response has no field for the group's error, so each partition gets it.
     error = _check(request, context)
-    # All offsets are committed in one batch, after the last partition: valid partitions are committed even if others
-    # fail.
+    # Commit all offsets in one batch, after the last partition. Valid partitions are committed even if others fail.
     if offsets and not error:
         context.groups.commit(request.group_id, offsets)
     topics: list[OffsetCommitResponseTopic] = []
@@ -70,7 +69,8 @@ def _committed(
         topic_request.committed_offset,
         topic_request.committed_leader_epoch,
         topic_request.committed_metadata or "",
-        # v1 alone has a timestamp. Every other commit has the broker's time, from which its expiry counts.
+        # This timestamp determines when the offset expires. It's only in v1 requests; other commits get the broker's
+        # time.
         topic_request.commit_timestamp if topic_request.commit_timestamp >= 0 else now,
         now + request.retention_time_ms if request.retention_time_ms >= 0 else -1,
     )

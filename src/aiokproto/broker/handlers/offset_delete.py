@@ -33,7 +33,8 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
         async for requested in context.each(topic.partitions):
             if context.state.find_partition(topic.name, requested.partition_index) is not None:
                 existing[topic.name, requested.partition_index] = None
-    # Nothing awaits from here on: a member that joins in between would lose the offsets of its topics.
+    # There must be no await from here until the offsets are deleted, because a member that joined in between would lose
+    # the offsets of its topics.
     try:
         subscribed = _delete(request.group_id, existing, context)
     except BrokerError as error:
@@ -56,7 +57,7 @@ def _delete(group_id: str, partitions: Collection[tuple[str, int]], context: Req
     """Delete a group's offsets, except for topics that members subscribe to. Return these topics.
 
     Raises:
-        BrokerError: The group doesn't exist, or has members without topics.
+        BrokerError: The group doesn't exist, or has members that aren't consumers.
     """
     context.groups.check_coordinator(group_id, context.node.node_id)
     entry = context.groups.entry(group_id)

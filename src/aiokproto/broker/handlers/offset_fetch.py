@@ -1,10 +1,10 @@
 """OffsetFetch: the committed offsets of groups.
 
-v2: null for all topics. v5: leader epochs (KIP-320). v8: several groups (KIP-709). v10: topic ids (KIP-848).
+v2: null means all topics. v5: leader epochs (KIP-320). v8: several groups (KIP-709). v10: topic ids (KIP-848).
 
-A partition without a committed offset has offset -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) a
-partition with a pending transactional offset has the error UNSTABLE_OFFSET_COMMIT. Member id and epoch (v9) are checked
-only in consumer and streams groups.
+A partition without a committed offset has offset -1, whether it exists or not. With ``require_stable`` (v7, KIP-447), a
+partition with a pending transactional offset gets the error UNSTABLE_OFFSET_COMMIT. Member id and epoch (v9) are
+checked only in consumer and streams groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
 """Marks a partition with a pending transactional offset. It's compared by identity."""
 
 _COPIED = 32
-"""What copying one offset counts as, in bytes."""
+"""How much work copying one offset counts as, in bytes."""
 
 REQUIRES = (
     Required(Operation.DESCRIBE, ResourceType.GROUP),
@@ -63,7 +63,7 @@ async def handle(request: OffsetFetchRequest, context: RequestContext) -> Offset
     group = await _fetch_group(
         OffsetFetchRequestGroup(group_id=request.group_id, topics=requested), request.require_stable, context
     )
-    # v0 and v1 have no error code for the group, so every partition gets its error.
+    # v0 and v1 have no error code for the group, so every partition gets the group's error.
     error = group.error_code
     if error and context.version < 2:
         return OffsetFetchResponse(topics=await _all_failed(requested or [], error, context))
@@ -108,11 +108,11 @@ async def _fetch_group(
     if refused:
         return OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=refused)
     entry = context.groups.entry(requested.group_id)
-    # The offsets are copied so that a commit which comes while other tasks run isn't seen in part.
+    # Copy the offsets, because a commit that happens while other tasks are running must not be seen half-applied.
     offsets = dict(entry.offsets) if entry is not None else {}
     if stable:
-        # A consumer that takes over the partition would otherwise read records again which the open transaction is
-        # about to mark as consumed.
+        # A consumer that takes over the partition would otherwise reread records that the open transaction is about to
+        # mark as consumed.
         offsets |= dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)
     await context.turns.spend(_COPIED * len(offsets))
     if requested.topics is None:
@@ -132,7 +132,7 @@ async def _all_topics(
     topics: list[OffsetFetchResponseTopics] = []
     async for name, partitions in context.each(by_topic.items()):
         topic = context.state.topics.get(name)
-        # Other topics are left out, as in Kafka: the request names no topic that an error could belong to.
+        # As in Kafka, leave out other topics: the request doesn't list topics that could get an error.
         if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
     return topics

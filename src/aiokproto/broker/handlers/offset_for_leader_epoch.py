@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect log truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, which clients use to detect log truncation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _response(topic: str, requested: OffsetForLeaderPartition, context: RequestC
         partition = context.state.led_partition(topic, requested.partition, node_id, requested.current_leader_epoch)
     except BrokerError as error:
         return EpochEndOffset(error_code=error.code, partition=requested.partition)
-    # An unknown epoch isn't an error: epoch and end offset are -1 then.
+    # An unknown epoch isn't an error: its epoch and end offset are -1.
     end = partition.log.end_of_epoch(requested.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=end.epoch, end_offset=end.end_offset

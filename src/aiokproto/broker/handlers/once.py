@@ -1,7 +1,7 @@
-"""Tells which names are repeated in a request.
+"""Detects names that are repeated in a request.
 
-A name is a few bytes, but it can stand for a megabyte: a topic with its partitions, a group with its members. With
-repeated names a request could have a response of any size, which would hold up the event loop.
+A name is a few bytes, but its part of the response can be a megabyte: a topic with its partitions, a group with its
+members. By repeating names, a request could get a response of any size, which would block the event loop.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 
 class Once:
-    """Is true for each name the first time only."""
+    """Returns True the first time it's called with a name, and False after that."""
 
     def __init__(self) -> None:
         self._known: set[tuple[Hashable, ...]] = set()

@@ -1,10 +1,10 @@
 """Produce: append record batches.
 
-v0-2 carry message formats that Kafka 4 no longer accepts. They are converted, as in Kafka 3. v10 (KIP-951): leader
-hints. v12 (KIP-890): the first batch of a transaction in a partition adds the partition to it. Before v12 that takes an
+v0-2 carry old message formats, which Kafka 4 no longer accepts. They're converted, as in Kafka 3. v10 (KIP-951): leader
+hints. v12 (KIP-890): a transaction's first batch in a partition adds the partition to the transaction, without an
 AddPartitionsToTxn request. v13: topic ids (KIP-516).
 
-With acks=0 there is no response. After an error the connection is closed, which is the only way to report it. acks=1
+With acks=0 there is no response. After an error, the connection is closed, which is the only way to report it. acks=1
 and acks=all differ only in ``min.insync.replicas``, because there is one copy of the data.
 """
 
@@ -38,7 +38,7 @@ from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL
 
 _IMPLICIT_ADD_VERSION = 12
-"""The first version in which a transaction's first batch in a partition adds the partition (KIP-890)."""
+"""The first version in which a transaction's first batch in a partition adds the partition to it (KIP-890)."""
 
 _UNVERIFIED = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -47,7 +47,7 @@ _UNVERIFIED = (
 )
 """Errors of the transaction coordinator that a retry can overcome.
 
-They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it without refreshing its metadata.
+As in Kafka, they're returned as NOT_ENOUGH_REPLICAS, which every producer retries without refreshing its metadata.
 """
 
 REQUIRES = (
@@ -62,10 +62,10 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
         if failed:
-            # Kafka's KafkaApis closes the connection, too. The client sees that, and refreshes its metadata.
+            # KafkaApis closes the connection, too. The client then refreshes its metadata.
             raise CloseConnection(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
-    # The response lists only nodes that a hint names: a client without any hint needs no endpoints (KIP-951).
+    # List only nodes that a hint refers to: without hints, the client doesn't need endpoints (KIP-951).
     hints = {partition.current_leader.leader_id for partition in partitions} - {-1}
     return ProduceResponse(
         responses=responses,
@@ -86,7 +86,7 @@ async def _append_topic(
         await turns.pause()
     for partition in requested.partition_data:
         responses.append(await _response(requested, partition, request, context))
-        # A large request must not hold up the other connections while its batches are checked and appended.
+        # A large request must not block the other connections while its batches are checked and appended.
         if turns.uses_up(ITEM + len(partition.records or b"")):
             await turns.pause()
     return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
@@ -107,7 +107,7 @@ async def _response(
                 for index, text in error.records
             ]
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= 10:
-            # This can't fail: NOT_LEADER_OR_FOLLOWER is raised for a partition that was found.
+            # This can't fail: NOT_LEADER_OR_FOLLOWER is only raised for existing partitions.
             name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
             partition = context.state.partition(name, data.index)
             response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -123,14 +123,14 @@ async def _append(
     if not partition.opening and is_quick(data.records, options, context.version, now):
         batch = check()
     else:
-        # The thread keeps the order: small batches, too, must come after a batch that is being opened for this
-        # partition.
+        # The thread preserves the order: if a batch for this partition is being opened, even small batches must wait
+        # for it.
         partition.opening += 1
         try:
             batch = await context.opening.run(check)
         finally:
             partition.opening -= 1
-        # Everything can have changed meanwhile, so this checks again. Nothing awaits between this and the append.
+        # Check again, since everything can have changed in the meantime. There is no await between this and the append.
         partition, _ = _writable(requested, data, request, context)
         now = context.state.clock.wall()
     _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
@@ -147,7 +147,7 @@ async def _append(
 def _writable(
     requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> tuple[Partition, TopicOptions]:
-    # This is checked before anything about the topic: the producer's configuration is wrong, whatever the topic.
+    # Check this before anything about the topic: the producer is misconfigured, whatever the topic.
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
     name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
@@ -159,8 +159,8 @@ def _writable(
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name} is internal: clients cannot write to it"
         )
-    # acks=all requires this. The others accept that a record is lost with its leader, as in Kafka's
-    # Partition.appendRecordsToLeader().
+    # As in Kafka's Partition.appendRecordsToLeader(), only acks=all requires this. With other acks, producers accept
+    # that a record may be lost along with the leader.
     if request.acks == -1:
         context.state.check_in_sync(partition)
     return partition, topic.options
@@ -171,12 +171,13 @@ def _check_transaction(
 ) -> None:
     if not header.attributes & TRANSACTIONAL:
         return
-    # As in Kafka, the client isn't authorized for a missing id.
+    # As in Kafka, a missing id is an authorization error.
     if transactional_id is None:
         raise BrokerError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="a transactional batch needs a transactional id"
         )
-    # The transaction's first batch in this partition was verified, and the log has its state since then.
+    # The transaction's first batch in this partition has already been verified. Since then, the log keeps track of the
+    # transaction.
     if partition.log.producers.in_transaction(header.producer_id, header.producer_epoch):
         return
     producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)

@@ -1,4 +1,4 @@
-"""ReadShareGroupState (KIP-932): the states of share partitions, for their leaders."""
+"""ReadShareGroupState (KIP-932): the state of share partitions, for their leaders."""
 
 from __future__ import annotations
 

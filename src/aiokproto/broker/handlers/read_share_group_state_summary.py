@@ -1,4 +1,5 @@
-"""ReadShareGroupStateSummary (KIP-932): share partitions' start offsets. v1: delivery complete count (KIP-1226)."""
+"""ReadShareGroupStateSummary (KIP-932): the start offsets of share partitions. v1: delivery complete count
+(KIP-1226)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The responses of APIs that aren't served.
 
-ApiVersions doesn't list these APIs, so most clients never send them. A client that does gets the API's own response
-with UNSUPPORTED_VERSION. If only nodes of a cluster send the API to each other, the connection is closed, as in Kafka.
+ApiVersions doesn't list these APIs, so most clients never send them. A client that does gets the API's own response,
+with UNSUPPORTED_VERSION. For APIs that only the nodes of a cluster use, the connection is closed, as in Kafka.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 
 async def handle(request: Request[Any], context: RequestContext) -> NoReturn:
-    """Refuse a request of any API."""
+    """Refuse a request to any API."""
     raise BrokerError(ERROR, detail=f"the embedded broker does not serve {type(request).__name__}")

@@ -11,7 +11,8 @@ from aiokproto.codec.registry import api_keys, api_name
 
 
 class Row(NamedTuple):
-    """An API: the ``versions`` that are served, or ``-`` and the broker's answer instead; and what ACLs must allow."""
+    """An API: the ``versions`` that are served (or ``-``, and the broker's answer instead), and what ACLs must
+    allow."""
 
     key: int
     name: str

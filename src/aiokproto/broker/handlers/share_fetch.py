@@ -2,8 +2,8 @@
 
 v1: limits in records instead of bytes. v2: acquire mode (KIP-1206), renewal of acquisition locks (KIP-1222).
 
-Acknowledgements are applied first, and their errors are in the response. Then the request waits as Fetch does, until
-``min_bytes`` can be acquired. Epoch 0 creates a session. Epoch -1 closes it, and acquires nothing.
+Acknowledgements are applied first, and the response contains their errors. Then, like Fetch, the request waits until
+``min_bytes`` can be acquired. Epoch 0 creates a session. Epoch -1 closes the session and doesn't acquire anything.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ _NO_LIMIT = (1 << 31) - 1
 
 @dataclass
 class FetchedPartition:
-    """A partition's part of the response, and the records from which to acquire for it.
+    """A partition's part of the response, and the located records to acquire from.
 
     Attributes:
         partition_id: The partition, by topic id and index.
-        response: Its part of the response.
+        response: The partition's part of the response.
         share: The share partition; None if the partition has an error.
         partition: The partition; None if it can't be read.
-        changes: How many changes the partition had before its records were located.
+        changes: The partition's change count before its records were located.
         start: The offset at which the records start.
-        span: The records that were located; None for none.
+        span: The located records, if any.
     """
 
     partition_id: TopicIdPartition
@@ -80,7 +80,7 @@ class FetchedPartition:
 
     @property
     def size(self) -> int:
-        """How many bytes were located."""
+        """The size of the located records, in bytes."""
         return self.span.size if self.span is not None else 0
 
 
@@ -92,7 +92,7 @@ REQUIRES = (
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     if context.version < 1:
-        # v0 has neither field. With their default 0 it would acquire nothing.
+        # v0 has neither field. With the default 0, nothing would be acquired.
         request.max_records = request.batch_size = _NO_LIMIT
     renew = context.version >= RENEW_VERSION and request.is_renew_ack
     try:
@@ -102,13 +102,14 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
         session = await _session(session_key, request, context)
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            # A client retries at once, and would send requests in a loop, so it waits here, as in Kafka.
+            # As in Kafka, the client has to wait here. It would otherwise retry in a tight loop.
             await asyncio.sleep(longest_wait(request.max_wait_ms, context.state.options))
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
-    # Acknowledgements come first, so that this request can acquire the records that they release.
+    # Acknowledge first, so this request can acquire the records that the acknowledgements release.
     acknowledged = await acknowledge(session_key, await _acknowledgements(request, context), renew, context)
     found: list[FetchedPartition] = []
-    # The last request only acknowledges. Records acquired for a session that ends would wait for their locks to expire.
+    # The last request only acknowledges. Records acquired for a session that is ending would be stuck until their locks
+    # expire.
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
     elif not renew and request.max_records > 0 and request.max_bytes > 0:
@@ -132,7 +133,7 @@ async def _session(session_key: ShareSessionKey, request: ShareFetchRequest, con
     else:
         session = context.share_sessions.next_request(session_key, epoch)
     if epoch != FINAL_EPOCH:
-        # A partition with max_bytes 0 is named only for its acknowledgements in v0.
+        # In v0, a partition with max_bytes 0 is only there for its acknowledgements.
         added = (
             (topic.topic_id, partition.partition_index)
             for topic in request.topics
@@ -170,26 +171,27 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
         respond_now = not found or any(fetched.response.error_code for fetched in found)
         enough = sum(fetched.size for fetched in found) >= request.min_bytes
         if respond_now or enough or timed_out:
-            # Records that other members have acquired since they were located aren't acquired again.
+            # This skips records that other members have acquired since the records were located.
             acquired = await _acquire(session, found, request, settings, context)
             if not context.share_sessions.is_open(session):
                 return []
             if acquired or respond_now or timed_out or not any(fetched.size for fetched in found):
                 return found
-            # All records that were read are archived (aborted, or removed by compaction), so this tries again after
-            # them. It doesn't wait, because the log has more, but other tasks must run between two passes.
+            # All the records that were read are archived (aborted, or removed by compaction), so try again past them.
+            # The log has more records, so there is no need to wait, but other tasks must get to run between two passes.
             await asyncio.sleep(0)
             timed_out = loop.time() >= deadline
             continue
         partitions = [fetched.partition for fetched in found if fetched.partition is not None]
-        # Records that came while other tasks ran are located at once.
+        # Don't wait if records arrived while other tasks were running.
         unchanged = count_changes(partitions) == sum(fetched.changes for fetched in found)
         timed_out = unchanged and await wait_for_change(partitions, deadline)
         timed_out = timed_out or loop.time() >= deadline
 
 
 async def _starts(session: ShareSession, context: RequestContext) -> dict[TopicIdPartition, int]:
-    """Return where those share partitions start for which a duration decides. A thread opens batches to find it."""
+    """Return the start offsets that depend on a duration (``by_duration``), by share partition. A thread opens batches
+    to find them."""
     starts: dict[TopicIdPartition, int] = {}
     async for partition_id in context.each(list(session.partitions)):
         try:
@@ -212,14 +214,14 @@ async def _find_records(
     starts: Mapping[TopicIdPartition, int],
     context: RequestContext,
 ) -> list[FetchedPartition]:
-    """Locate records that can be acquired, within the limits. Nothing is read yet."""
+    """Locate acquirable records, within the limits. Nothing is read yet."""
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     partition_ids = session.partitions
-    # Kafka divides the limit equally, too (PartitionMaxBytesStrategy), so that one partition doesn't starve the others.
+    # Like Kafka (PartitionMaxBytesStrategy), divide the limit equally, so one partition doesn't starve the others.
     max_bytes = remaining // max(len(partition_ids), 1)
     found: list[FetchedPartition] = []
     at_least_one = True
-    # Another request can use the session while this one pauses, so this iterates over a copy.
+    # Iterate over a copy, because another request can use the session while this one pauses.
     async for partition_id in context.each(list(partition_ids)):
         fetched = FetchedPartition(partition_id, _partition_response(partition_id))
         found.append(fetched)
@@ -239,7 +241,7 @@ async def _find_records(
             until = stored.last_stable_offset if settings.committed else None
             fetched.start = share.next_offset
             fetched.span = stored.find(fetched.start, max_bytes, at_least_one=at_least_one, until=until)
-            # The first batch is returned whole even beyond the limit, as in Fetch (KIP-74).
+            # As in Fetch, the first batch is returned whole, even if it exceeds the limit (KIP-74).
             at_least_one = at_least_one and not fetched.size
     return found
 
@@ -264,17 +266,17 @@ async def _acquire(
             or fetched.span is None
             or not fetched.size
             or remaining <= 0
-            # Other requests ran meanwhile. Records that were released since then are acquired before these.
+            # Other requests have run in the meantime. Records that they released come first, so these aren't acquired.
             or not context.shares.is_current(session.key.group_id, fetched.partition_id, fetched.share)
             or fetched.share.next_offset != fetched.start
         ):
             continue
         try:
-            # This reads more than it acquires, since other members may hold a part of it. The response is cut to the
-            # acquired records.
+            # This may read more than is acquired, since other members may hold some of the records. The response is cut
+            # down to the acquired records.
             data = fetched.span.read()
         except FileNotFoundError:
-            # Retention has deleted the segment meanwhile.
+            # Retention has deleted the segment in the meantime.
             continue
         headers = list(_batch_headers(data))
         acquire_request = AcquireRequest(
@@ -308,8 +310,8 @@ def _fetched_batches(
 ) -> list[FetchedBatch]:
     """Return the batches that were read.
 
-    The header of a batch of magic 0 or 1 lacks its first offset. The batch is assumed to start right after the previous
-    one.
+    With magic 0 and 1, the header doesn't contain the first offset. The batch is assumed to start right after the
+    previous batch.
     """
     first, end = headers[0].base_offset, headers[-1].last_offset + 1
     aborted = partition.log.aborted_transactions(first, end) if committed else []

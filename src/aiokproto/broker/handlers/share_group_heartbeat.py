@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group. Members generate their member ids."""
+"""ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group. Members generate their own ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the requests for states of share partitions have in common (KIP-932): each partition has its own result."""
+"""Code shared by the handlers for the state of share partitions (KIP-932): each partition has its own result."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def partition_results(
 
     Args:
         request: The request.
-        context: Its context.
+        context: The context of the request.
         serve: Serves a partition that this node coordinates; can raise :class:`BrokerError`.
-        failed: Makes the partition's result from that error.
+        failed: Creates the partition's result from such an error.
     """
 
     def result(topic_id: bytes, partition: A) -> R:

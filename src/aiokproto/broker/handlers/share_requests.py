@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge share: the session key, acknowledgements, and leader hints."""
+"""Code shared by ShareFetch and ShareAcknowledge: session keys, acknowledgements, and leader hints."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def readable(partition_id: TopicIdPartition, context: RequestContext) -> tuple[T
 
 
 def leader_of(partition_id: TopicIdPartition, context: RequestContext) -> tuple[int, int]:
-    """Return a partition's leader and leader epoch; -1 if the partition is unknown."""
+    """Return a partition's leader and leader epoch, both -1 if the partition is unknown."""
     topic = context.state.topic_by_id(partition_id[0])
     partition = context.state.find_partition(topic.name, partition_id[1]) if topic is not None else None
     return (partition.leader, partition.leader_epoch) if partition is not None else (-1, -1)
 
 
 def nodes(leaders: Iterable[int], context: RequestContext) -> list[Node]:
-    """Return the nodes among these leaders that are alive."""
+    """Return the leaders that are alive."""
     wanted = set(leaders)
     return [node for node in context.state.alive if node.node_id in wanted]
 
@@ -70,7 +70,7 @@ async def acknowledge(
     renew: bool,
     context: RequestContext,
 ) -> dict[TopicIdPartition, AcknowledgeError]:
-    """Apply a member's acknowledgements, each partition on its own.
+    """Apply a member's acknowledgements, for each partition independently.
 
     Args:
         session_key: The member.
@@ -132,6 +132,6 @@ def _validate(batch: B, renew: bool, version: int) -> Acknowledgement:
 
 
 def end_if_last(session: ShareSession, epoch: int, context: RequestContext) -> None:
-    """Close a session if this request has the final epoch, -1."""
+    """Close the session if the request's epoch is the final one, -1."""
     if epoch == FINAL_EPOCH:
         context.shares.end_session(context.share_sessions, session, context.node.node_id)

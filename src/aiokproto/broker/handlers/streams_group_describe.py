@@ -63,7 +63,7 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
 def _authorize_topics(group: StreamsGroup, context: RequestContext) -> None:
     """Check that the client may describe all topics of the topology. Raises :class:`BrokerError`.
 
-    As in Kafka, the response otherwise says nothing about the group, because the members' tasks have the topics, too.
+    As in Kafka, the response otherwise says nothing about the group: the members' tasks would reveal the topics.
     """
     if group.topology is None:
         return
@@ -90,7 +90,7 @@ def _topology(group: StreamsGroup) -> Topology | None:
 
 
 def _info(info: InternalTopic, group: StreamsGroup) -> TopicInfo:
-    """Return an internal topic with the number of partitions that the coordinator chose."""
+    """Return an internal topic, with the number of partitions that the coordinator chose."""
     return TopicInfo(
         name=info.name,
         partitions=group.configured.sizes.get(info.name, info.partitions),

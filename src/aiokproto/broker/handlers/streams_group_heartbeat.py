@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (KIP-1071): join, stay in and leave a streams group. v1: a wider ``acceptable_recovery_lag``.
 
-Missing internal topics are created while a heartbeat is handled, with the client's permissions. The next heartbeat
-finds them.
+Missing internal topics are created while handling a heartbeat, with the client's permissions. The next heartbeat finds
+them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from aiokproto.errors import BrokerError
 from aiokproto.texts import shortened
 
 _DETAIL = 2000
-"""The most characters about topics that are missing, and about topics that can't be created. A topology can have
-thousands, and a text in a response at most 32,767 bytes."""
+"""Maximum length of the list of missing topics, and of topics that can't be created, in characters. There can be
+thousands of topics, but a string in a response is limited to 32,767 bytes."""
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
@@ -68,8 +68,8 @@ async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext)
         if heartbeat.topology is not None:
             check(heartbeat.topology)
         result = context.groups.streams_heartbeat(request.group_id, heartbeat)
-        # This comes after the heartbeat, which found that they are missing. It's done here, since a group does no I/O
-        # and has no client to authorize.
+        # The heartbeat has found that topics are missing. They're created here because the group does no I/O, and has
+        # no client to authorize.
         group = context.groups.streams_group(request.group_id)
         return _heartbeat_response(result, heartbeat, group, _create_topics(group, context))
     except BrokerError as error:
@@ -120,7 +120,7 @@ async def _authorize_topics(topology: TopologyRequest | None, context: RequestCo
     if topology is None:
         return
     names = named_topics(topology.subtopologies)
-    # This comes before the permissions, as in Kafka: it reveals nothing about other clients' topics.
+    # As in Kafka, check this before the permissions: it reveals nothing about other clients' topics.
     if OFFSETS_TOPIC in names:
         raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{OFFSETS_TOPIC} is an internal topic of Kafka")
     async for name in context.each(sorted(names)):
@@ -148,7 +148,7 @@ def _parse(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> St
 
 
 def _topology(requested: TopologyRequest) -> Topology:
-    """Convert a topology to the form that the group's record stores."""
+    """Convert a topology to the form that is stored in the group's record."""
     return Topology(
         epoch=requested.epoch,
         subtopologies=[
@@ -201,7 +201,7 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
 
 
 def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
-    """Create missing internal topics with the client's permissions. Return a text about the topics that failed."""
+    """Create missing internal topics with the client's permissions. Return a message about the topics that failed."""
     failures = []
     may_create_all = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for info in group.configured.missing.values():

@@ -1,5 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate: refused, as a Kafka broker does without the plugin that stores
-descriptions."""
+"""StreamsGroupTopologyDescriptionUpdate: refused, as by a Kafka broker without the plugin that stores descriptions."""
 
 from __future__ import annotations
 

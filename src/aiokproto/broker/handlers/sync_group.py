@@ -1,6 +1,6 @@
 """SyncGroup: the leader sends the assignment, and each member receives its own. The request waits for the leader.
 
-v3: static members (KIP-345). v5: protocol type and name, which are required from v5 on (KIP-559).
+v3: static members (KIP-345). v5: protocol type and name, which are required (KIP-559).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REQUIRES = (Required(Operation.READ, ResourceType.GROUP),)
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    # KafkaApis checks this before it looks for the group.
+    # Like KafkaApis, check this before looking up the group.
     if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:

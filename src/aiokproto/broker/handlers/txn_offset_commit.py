@@ -1,7 +1,7 @@
 """TxnOffsetCommit: commit a group's offsets as part of a transaction (KIP-98).
 
-v3: member and generation (KIP-447). v4: TRANSACTION_ABORTABLE. v5 (KIP-890): adds the group's partition of the offsets
-topic to the transaction. v6: topic ids.
+v3: member and generation (KIP-447). v4: TRANSACTION_ABORTABLE errors. v5 (KIP-890): adds the group's partition of the
+offsets topic to the transaction. v6: topic ids.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         if offsets:
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
     except BrokerError as refused:
-        # This includes a failed append, which fails as a whole: no partition may keep its success.
+        # This includes a failed append. Everything has failed then, so no partition may be reported as a success.
         error = refused.code
     topics: list[TxnOffsetCommitResponseTopic] = []
     async for topic, of_topic in context.each(zip(request.topics, errors, strict=True)):
@@ -61,13 +61,14 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    # Only a transaction's first offsets are checked with its coordinator. After that the log knows the transaction.
+    # A transaction's first offsets are checked with its coordinator. After that, the log keeps track of the
+    # transaction.
     if not partition.log.producers.in_transaction(*producer):
         context.transactions.verify_or_add_partition(
             request.transactional_id, producer, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
-    # The member is checked after the transaction, so that a fenced producer gets the error for its epoch, and not for
-    # its group.
+    # Check the member after the transaction, so a fenced producer gets the error about its epoch, not the one about its
+    # group.
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     error = context.groups.check_transactional_commit(request.group_id, member, partition_ids(request, context))
     if error:

@@ -1,4 +1,4 @@
-"""UnregisterBroker: remove a stopped node; its replicas are assigned to other nodes."""
+"""UnregisterBroker: remove a stopped node. Its replicas are assigned to other nodes."""
 
 from __future__ import annotations
 

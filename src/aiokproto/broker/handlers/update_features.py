@@ -23,8 +23,8 @@ REQUIRES = (Required(Operation.ALTER, ResourceType.CLUSTER),)
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     results = [_check(requested, context) async for requested in context.each(request.feature_updates)]
     failed = next((result for result in results if result.error_code), None)
-    # All features exist, or one of them has failed, so there are few. Another request may have changed their levels
-    # meanwhile.
+    # Check again, because another request may have changed levels in the meantime. There can't be many features to
+    # check: an unknown one would have failed.
     last = {requested.feature: requested for requested in request.feature_updates}
     if failed is None and not request.validate_only:
         failed = next((result for update in last.values() if (result := _check(update, context)).error_code), None)

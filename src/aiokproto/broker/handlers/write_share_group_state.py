@@ -1,4 +1,4 @@
-"""WriteShareGroupState (KIP-932): merge states of share partitions. v1: delivery complete count (KIP-1226)."""
+"""WriteShareGroupState (KIP-932): merge the state of share partitions. v1: delivery complete count (KIP-1226)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""WriteTxnMarkers: end transactions in partitions (KIP-98). Coordinators send it, and tools for hanging transactions
-do.
+"""WriteTxnMarkers: end transactions in partitions (KIP-98). It's sent by coordinators, and by tools that fix hanging
+transactions.
 
 The transaction version in v2 makes no difference here. Kafka 4 no longer serves v0.
 """
@@ -41,7 +41,7 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    # A producer without id or epoch has no transactions, and a marker for it can't be written.
+    # A producer without id or epoch has no transactions, so there's no marker to write.
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         return ErrorCode.INVALID_REQUEST
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)

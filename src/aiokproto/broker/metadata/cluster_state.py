@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aiokproto.broker.metadata.log_manager import LogManager
 
 MAX_PARTITIONS = 10_000
-"""Most new partitions of a topic, and of a CreateTopics or CreatePartitions request. Each partition costs memory, and a
-directory once it's written to."""
+"""Maximum number of new partitions per topic, and per CreateTopics or CreatePartitions request. Each partition takes
+memory and, once it's written to, a directory."""
 
 _PRODUCER_ID_BLOCK = 1000
 
@@ -44,11 +44,12 @@ _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.C
 
 
 def check_new_partitions(counts: Iterable[int]) -> None:
-    """Check how many partitions a request adds in all, as Kafka does. A few bytes of a request are enough for a topic.
+    """Check how many partitions a request adds in total, as Kafka does. A few bytes of a request are enough to create a
+    topic.
 
     Args:
-        counts: How many partitions each topic adds. Topics above the limit don't count here; they're refused by
-            themselves.
+        counts: How many partitions are added to each topic. Topics above the limit don't count: they're refused
+            individually.
 
     Raises:
         BrokerError: POLICY_VIOLATION.
@@ -66,10 +67,10 @@ class Node:
     Attributes:
         node_id: The node's id.
         host: The host that the node advertises.
-        port: The port. If a free one is to be picked, it's 0 until the first start, and doesn't change after that.
-        alive: Whether the node runs.
-        rack: The rack; None for none.
-        listens: The address that the node listens on; None for ``host``.
+        port: The port. If a free port is to be picked, this is 0 until the first start, and doesn't change after that.
+        alive: Whether the node is running.
+        rack: The rack, if any.
+        listens: The address that the node listens on, or None for ``host``.
     """
 
     node_id: int
@@ -91,15 +92,15 @@ class ClusterState:
         cluster_id: The cluster's id.
         metadata: The metadata log.
         clock: The brokers' clock.
-        runtime: The running cluster, which notifies its coordinators of new leaders and deleted topics. It sets this
-            once they exist.
-        log_manager: Flushes a log's segments once the log has rolled a new one. None if the logs are temporary, and
-            before the cluster runs.
+        runtime: The running cluster, which notifies its coordinators of new leaders and deleted topics. Set once the
+            coordinators exist.
+        log_manager: Flushes a log's segments after the log has rolled a new one. None before the cluster is running, or
+            if the logs are temporary.
     """
 
     def __init__(self, root: Path, nodes: dict[int, Node], options: BrokerOptions, clock: Clock | None = None) -> None:
-        """Load the metadata in ``root``, or start empty. The caller shares ``nodes``, and adds and removes nodes
-        there."""
+        """Load the metadata in ``root``, or start empty. ``nodes`` is shared with the caller, who adds and removes
+        nodes."""
         self.root = root
         self.options = options
         self.clock: Clock = clock or SystemClock()
@@ -116,13 +117,13 @@ class ClusterState:
         self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
         self._checkpointed = {key for known in self._checkpoints.values() for key in known}
         self._clean_shutdown = checkpoints.take_clean_shutdown(root)
-        # These are left over if a crash came between the renaming and the removal of a deleted log.
+        # These are left over from a crash between renaming and removing a deleted log.
         for leftover in root.glob(f"*{DELETED_DIRECTORY}"):
             shutil.rmtree(leftover, ignore_errors=True)
         self.metadata = MetadataLog(root)
         self._load()
-        # The clean shutdown covers only the logs that were open then. Directories of topics that are created from now
-        # on may have been copied here, so they are recovered.
+        # The clean shutdown covers only the logs that existed then. The directories of topics created from now on may
+        # have been copied here, so they're recovered.
         self._clean_shutdown = False
 
     # ---- queries
@@ -134,7 +135,7 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The id of the controller, which is the first running node; -1 without one."""
+        """The id of the controller, which is the first running node, or -1 if no node is running."""
         return self.alive[0].node_id if self.alive else NO_LEADER
 
     def partitions(self) -> Iterator[Partition]:
@@ -173,12 +174,12 @@ class ClusterState:
         none.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
                 if the epoch is older or newer than the partition's (KIP-320).
         """
         partition = self.partition(topic, index)
-        # The epoch is checked before the leader, as in Kafka: a client with an older epoch must refresh its metadata,
-        # and a client with a newer epoch must wait until this broker has caught up.
+        # As in Kafka, check the epoch before the leader: a client with an older epoch must refresh its metadata, and a
+        # client with a newer epoch must wait until this broker has caught up.
         if 0 <= leader_epoch < partition.leader_epoch:
             raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
         if leader_epoch > partition.leader_epoch:
@@ -190,8 +191,8 @@ class ClusterState:
     def readable_partition(self, topic: str, index: int, node_id: int, leader_epoch: int) -> Partition:
         """Return a partition that a node leads or replicates, for consumers that may read from followers (KIP-392).
 
-        Followers serve consumers only in a cluster with racks. (In Kafka they serve consumers that know them in any
-        cluster.) Raises like :meth:`led_partition`.
+        Followers serve consumers only if the cluster has racks. (In Kafka, followers always serve consumers that know
+        them.) Raises the same errors as :meth:`led_partition`.
         """
         partition = self.partition(topic, index)
         if self.nodes[node_id].rack is not None and partition.leader >= 0 and node_id in partition.isr:
@@ -199,10 +200,11 @@ class ClusterState:
         return self.led_partition(topic, index, node_id, leader_epoch)
 
     def nearest_replica(self, partition: Partition, rack: str) -> int:
-        """Return the follower to read from in a rack (RackAwareReplicaSelector); -1 for the leader."""
+        """Return the follower that consumers in a rack should read from (RackAwareReplicaSelector), or -1 for the
+        leader."""
         nodes = self.nodes
         in_rack = [node_id for node_id in partition.isr if nodes[node_id].alive and nodes[node_id].rack == rack]
-        # All replicas share one log, so none lags, and the first is as good as any.
+        # All replicas share one log, so no replica lags, and the first one is as good as any.
         return -1 if not in_rack or partition.leader in in_rack else in_rack[0]
 
     def check_in_sync(self, partition: Partition) -> None:
@@ -213,19 +215,19 @@ class ClusterState:
         """
         wanted = self.topics[partition.topic].options.number("min.insync.replicas")
         in_sync = sum(self.nodes[node_id].alive for node_id in partition.isr)
-        # The check comes before the append, as in Kafka: a record that isn't acknowledged should not be in the log.
+        # As in Kafka, check this before the append, because a record that isn't acknowledged shouldn't be in the log.
         if in_sync < wanted:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"in-sync replicas: {in_sync}, min.insync.replicas is {wanted}"
             )
 
     def new_producer_id(self) -> int:
-        """Return a producer id that was never assigned before."""
+        """Return a producer id that has never been assigned before."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         if producer_id >= self._saved_producer_id:
-            # Ids are reserved in blocks, and the block is written before its first id is used. A crash loses ids but
-            # repeats none.
+            # Ids are reserved in blocks, and a block is written before its first id is used. A crash may skip ids, but
+            # never repeats one.
             self._saved_producer_id = producer_id + _PRODUCER_ID_BLOCK
             self.metadata.put(_CLUSTER, "next_producer_id", self._saved_producer_id)
         return producer_id
@@ -249,8 +251,8 @@ class ClusterState:
             partitions: The number of partitions; -1 for ``num.partitions``.
             replication: The replication factor; -1 for ``default.replication.factor``.
             configs: The topic's options.
-            assignment: The replicas of each partition, instead of the two numbers. The first replica is the preferred
-                leader.
+            assignment: The replicas of each partition, instead of ``partitions`` and ``replication``. The first replica
+                is the preferred leader.
             dry_run: Only check, and return the topic that would be created (``validate_only``).
 
         Raises:
@@ -282,9 +284,9 @@ class ClusterState:
         return topic
 
     def _topic_id_on_disk(self, name: str, partitions: int) -> bytes | None:
-        """Return the topic id in existing directories of this name, or None if there are none.
+        """Return the topic id in the topic's existing directories, or None if there are no directories.
 
-        Directories that were copied from a real broker keep their topic id when the topic is created.
+        If directories were copied from a real broker, creating the topic keeps their topic id.
         """
         directories = [partition_directory(self.root, name, index) for index in range(partitions)]
         found = {topic_id for directory in directories if (topic_id := partition_metadata.read(directory)) is not None}
@@ -298,7 +300,7 @@ class ClusterState:
         return next(iter(found), None)
 
     def internal_topic(self, name: str) -> Topic:
-        """Return an internal topic, which is created on first use."""
+        """Return an internal topic, creating it on first use."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.create_topic(name, *internal_topic_settings(name, self.options, len(self.nodes)))
@@ -339,25 +341,25 @@ class ClusterState:
         """Delete a topic and its data.
 
         Raises:
-            BrokerError: TOPIC_DELETION_DISABLED; KAFKA_STORAGE_ERROR if a log can't be opened: nothing is deleted then.
+            BrokerError: TOPIC_DELETION_DISABLED; KAFKA_STORAGE_ERROR if a log can't be opened (nothing is deleted).
         """
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
-        # All logs are opened first: if one can't be opened, the topic stays as it is, with the rest of its data.
+        # Open all logs first. If one can't be opened, the topic stays as it is, with all its data.
         logs = [partition.log for partition in topic.partitions]
         del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
-        # The directories are removed before the metadata entry. After a crash in between, a topic that is created again
-        # under this name must not find them.
+        # Remove the directories before the metadata entry. If a crash happens in between, a recreated topic must not
+        # find them.
         for log in logs:
             log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
-        # If the entries stayed, they would be applied to a topic that is created again under this name.
+        # The old entries would otherwise apply to the topic if it's recreated.
         if any((topic.name, partition.index) in self._checkpointed for partition in topic.partitions):
             self.checkpoint()
         for partition in topic.partitions:
-            # Waiting Fetch requests find out that the topic no longer exists.
+            # Let waiting Fetch requests find out that the topic no longer exists.
             partition.wake()
-        # This comes last: the coordinators drop the state of a topic that no request can find any more.
+        # Do this last: the coordinators drop their state of the topic, which no request can find any more.
         if self.runtime is not None:
             self.runtime.topic_deleted(topic)
 
@@ -391,7 +393,7 @@ class ClusterState:
         """Replace the dynamic options of one node, or of all. Topics that inherit an option use the new value at
         once."""
         self.metadata.put(_BROKER, name, options.overrides or None)
-        # The options of one node are only stored and described, because all nodes of this process share one set.
+        # The options of one node are only stored and described: all nodes of this process share one set of options.
         if isinstance(options, ClusterOptions):
             self.options.dynamic = options.changes()
         for topic in self.topics.values():
@@ -400,7 +402,8 @@ class ClusterState:
     # ---- leaders and replicas
 
     def nodes_up(self, node_ids: Collection[int]) -> None:
-        """Mark nodes as running. Their replicas join the ISR at once, and lead partitions that have no leader."""
+        """Mark nodes as running. Their replicas join the ISR right away, and become leaders of partitions that have
+        none."""
         for node_id in node_ids:
             self.nodes[node_id].alive = True
         for partition in self.partitions():
@@ -414,11 +417,11 @@ class ClusterState:
         """Mark a node as stopped, and elect new leaders for its partitions."""
         self.nodes[node_id].alive = False
         for partition in self.partitions():
-            # The last in-sync replica stays in the ISR, as in Kafka: only this replica can lead again without an
-            # unclean election.
+            # As in Kafka, the last in-sync replica stays in the ISR: only this replica can become the leader again
+            # without an unclean election.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
-            # The ISR has shrunk before this, so the node that stops can't be elected again.
+            # The node is no longer in the ISR, so it can't be elected again.
             if partition.leader == node_id:
                 self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
@@ -440,10 +443,10 @@ class ClusterState:
         self._save_topics(self.topics.values())
 
     def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
-        """Elect another leader, and return its id. A node that isn't a replica becomes one.
+        """Elect another leader, and return its id. If ``to_node`` isn't a replica, it becomes one.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE: no other node runs.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE: no other node is running.
         """
         partition = self.partition(topic, index)
         if to_node is None:
@@ -481,17 +484,17 @@ class ClusterState:
         if not able:
             none = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             raise BrokerError(none)
-        # After an unclean election only the new leader is in sync, because its log is the truth from now on.
+        # The new leader of an unclean election is the only replica in sync: from now on, its log is the truth.
         if able[0] not in partition.isr:
             partition.isr = [able[0]]
         self._change_leader(partition, able[0])
         self._save_topics([self.topics[topic]])
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int], *, may_resize: bool = True) -> None:
-        """Replace a partition's replicas (KIP-455). This completes at once, because all nodes share the data.
+        """Replace a partition's replicas (KIP-455). All nodes share the data, so this completes immediately.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, even if none of the nodes runs;
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, also if none of the nodes is running;
                 INVALID_REPLICATION_FACTOR if the number of replicas changes and ``may_resize`` is False (KIP-860).
         """
         partition = self.partition(topic, index)
@@ -551,7 +554,7 @@ class ClusterState:
 
     def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)
-        # Replicas are placed round robin from node 0, so that tests can predict leaders. Kafka starts at a random node.
+        # Place replicas round robin, starting at node 0, so tests can predict leaders. Kafka starts at a random node.
         return [ids[(index + step) % len(ids)] for step in range(replication)]
 
     def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
@@ -562,7 +565,7 @@ class ClusterState:
             topic.name,
             index,
             list(nodes),
-            # The ISR is never empty, as in Kafka: without a member no node could be elected without data loss.
+            # As in Kafka, the ISR is never empty: otherwise no node could be elected without data loss.
             in_sync or list(nodes),
             in_sync[0] if in_sync else NO_LEADER,
             leader_epoch,
@@ -570,7 +573,7 @@ class ClusterState:
             checkpoint,
         )
         topic.partitions.append(partition)
-        # Recovery happens at the start, so that the first request doesn't have to wait for it.
+        # Recover at startup, so the first request doesn't have to wait for it.
         if not checkpoint.clean_shutdown:
             partition.open()
 
@@ -588,7 +591,7 @@ class ClusterState:
         self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
         self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
         self.options.dynamic = {}
-        # These come before the topics, whose options inherit them.
+        # Load these before the topics, whose options inherit them.
         self.options.dynamic = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
         for name, saved in self.metadata.get(_TOPIC).items():
             topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
@@ -610,7 +613,7 @@ class ClusterState:
             self.log_manager.flush_behind(log)
 
     def checkpoint(self) -> None:
-        """Write the checkpoint files: start offset, recovery point and cleaner offset of every log."""
+        """Write the checkpoint files: the start offset, recovery point and cleaner offset of every log."""
         logs = {(partition.topic, partition.index): partition.checkpoint for partition in self.partitions()}
         offsets = {
             checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.start_offset},
@@ -625,12 +628,12 @@ class ClusterState:
         """Flush and close every log, and mark a clean shutdown."""
         for log in self.logs():
             log.close()
-        # The logs are closed first: only once a log is flushed is its end the recovery point.
+        # Close the logs first: a log's end is its recovery point only once it's flushed.
         self.checkpoint()
         checkpoints.mark_clean_shutdown(self.root)
 
     def close_handlers(self) -> None:
-        """Close the files of every log without flushing them: for a crash, or a temporary directory."""
+        """Close the files of every log without flushing them, for a crash or a temporary directory."""
         for log in self.logs():
             log.close_handlers()
 
@@ -646,6 +649,6 @@ def _as_json(topic: Topic) -> dict[str, object]:
 
 
 def _metric_name(topic: str) -> str:
-    """Return the name in metrics. Kafka replaces dots by underscores there, and two topics must not get the same
-    name."""
+    """Return the topic's name in metrics. Kafka replaces dots with underscores there, and two topics must not get the
+    same name."""
     return topic.replace(".", "_")

@@ -1,4 +1,4 @@
-"""Finalized feature levels (KIP-584). Clients read them in ApiVersions before they use a protocol such as KIP-848's."""
+"""Finalized feature levels (KIP-584). Clients get them from ApiVersions before using a protocol such as KIP-848's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUPPORTED = {
     "streams.version": Versions(0, 1),
     "transaction.version": Versions(0, 2),
 }
-"""The supported levels of each feature. The highest one is finalized unless UpdateFeatures has set another."""
+"""The supported levels of each feature. The highest level is finalized unless UpdateFeatures has set another one."""
 
 _LEVEL, _EPOCH = "feature", "features epoch"
 
@@ -27,7 +27,7 @@ def levels(metadata: MetadataLog) -> dict[str, int]:
 
 
 def epoch(metadata: MetadataLog) -> int:
-    """Return the epoch of the finalized features, which counts how often they were changed."""
+    """Return the epoch of the finalized features: how often they have changed."""
     return int(metadata.get(_EPOCH).get("", 0))
 
 

@@ -1,7 +1,7 @@
-"""The topics in which coordinators keep their state: how they are created, which partition has a key, and how one is
-read.
+"""The topics in which coordinators keep their state: their settings, how keys map to partitions, and how to read a
+partition.
 
-Partitions, replicas and configs are Kafka's.
+The numbers of partitions, replicas and configs are the same as Kafka's.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from aiokproto.records import RecordBatch
 T = TypeVar("T")
 
 Take = Callable[[int, "InternalRecord"], None]
-"""Takes a record's offset, and the record."""
+"""Receives a record's offset, and the record."""
 
 _READ_BYTES = 128 << 10
-"""How many bytes of a log are read at once. The headers of these batches take the event loop a few milliseconds."""
+"""How many bytes of a log are read at once. Parsing the headers of that many batches takes the event loop a few
+milliseconds."""
 
 _QUICK_BYTES = 128 << 10
-"""How many bytes of a log the event loop opens itself, because the small log of a test isn't worth a thread."""
+"""How many bytes of a log are opened in the event loop: the small log of a test isn't worth a thread."""
 
 
 class TopicSettings(NamedTuple):
-    """How a topic is created."""
+    """The settings that a topic is created with."""
 
     partitions: int
     replicas: int
@@ -37,10 +38,10 @@ class TopicSettings(NamedTuple):
 
 
 def internal_topic_settings(name: str, options: BrokerOptions, nodes: int) -> TopicSettings:
-    """Return how an internal topic is created in a cluster of ``nodes`` brokers.
+    """Return the settings of an internal topic in a cluster of ``nodes`` brokers.
 
-    Kafka refuses to create an internal topic with more replicas than brokers. Here the topic gets as many as there are
-    brokers: the default of three would make groups and transactions fail on a single broker.
+    Kafka refuses to create an internal topic with more replicas than brokers. Here, the number of replicas is capped at
+    the number of brokers: with Kafka's default of three, groups and transactions would fail on a single broker.
     """
     number = options.number
     if name == OFFSETS_TOPIC:
@@ -84,9 +85,9 @@ def internal_topic_records(partition: Partition) -> Iterator[tuple[int, Internal
 
 
 async def read_internal_topic(partition: Partition, take: Take, thread: OpeningThread) -> None:
-    """Call ``take`` with each offset and record, in the thread that opens batches unless they are few bytes.
+    """Call ``take`` with each offset and record. Unless the log is small, this runs in the thread that opens batches.
 
-    Nothing may append to the log meanwhile. If this is cancelled, it ends with the batches that are being read.
+    Nothing may append to the log in the meantime. If cancelled, reading stops after the current batches.
 
     Raises:
         CorruptRecordError, UnsupportedCompressionError: A batch can't be read.
@@ -107,7 +108,8 @@ async def read_internal_topic(partition: Partition, take: Take, thread: OpeningT
 
 
 def _batches(partition: Partition) -> Iterator[list[tuple[RecordBatch, int]]]:
-    """Yield the batches that count, each with the producer whose open transaction contains it, or -1."""
+    """Yield the data batches that aren't part of aborted transactions. Each comes with the id of the producer whose
+    open transaction contains it, or -1."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:

@@ -1,8 +1,9 @@
-"""Periodic work on the logs: retention, compaction, background flushes, checkpoints. Kafka's LogManager and LogCleaner.
+"""Periodic work on the logs: retention, compaction, background flushes, checkpoints (Kafka's LogManager and
+LogCleaner).
 
-Everything runs in the event loop, in steps that yield. Only fsync and the batches of a compaction need threads. At most
-one task of each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also excludes a compaction that a
-test requests.
+Everything runs in the event loop, in steps that yield. Only fsync and compacting batches need threads. At most one task
+of each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also keeps the cleaner from running at the
+same time as a compaction requested by a test.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ class LogManager:
         self._opening: asyncio.Task[None] | None = None
         self._rolled: set[Log] = set()
         self._flushing: asyncio.Task[None] | None = None
-        # Two compactions of one log would replace segments that the other one is reading.
+        # Two compactions of the same log would each replace segments that the other is reading.
         self._compacting = asyncio.Lock()
-        # Logs with a batch that can't be read are left out, because the batch would stop each run again.
+        # Logs with an unreadable batch are left out, because the batch would stop every run.
         self._uncleanable: WeakSet[Log] = WeakSet()
 
     def start(self) -> None:
-        """Open the logs that no request has needed yet, in the background, so that retention applies to them too."""
+        """Open the logs that no request has needed yet, in the background, so retention applies to them too."""
         unopened = [partition for partition in self._state.partitions() if partition.opened is None]
         if unopened:
             self._opening = create_task(self._open(unopened))
 
     async def _open(self, partitions: list[Partition]) -> None:
         for partition in partitions:
-            # One log is opened in each turn: opening may read a whole segment, and requests must be served in between.
+            # Open one log at a time, because that may read a whole segment, and requests must be served in between.
             await asyncio.sleep(0)
             if self._state.find_partition(partition.topic, partition.index) is not partition:
                 continue
@@ -66,7 +67,7 @@ class LogManager:
             opened.forget_producers(forgotten)
 
     def checkpoint(self) -> None:
-        """Flush the logs that are due by ``flush.ms``, and write the checkpoint files."""
+        """Flush the logs that are due according to ``flush.ms``, and write the checkpoint files."""
         now = self._state.clock.wall()
         for opened in self._state.logs():
             opened.flush_if_due(now)
@@ -75,8 +76,7 @@ class LogManager:
     def clean(self) -> None:
         """Start compacting the logs that are due, unless the previous run is still active."""
         for opened in self._state.logs():
-            # The files of segments that compaction has replaced stay for file.delete.delay.ms, because a Fetch may be
-            # reading them.
+            # Segment files replaced by compaction are kept for file.delete.delay.ms: a Fetch may be reading them.
             opened.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
             compacted = self._compacted(self._state.partitions())
@@ -89,7 +89,7 @@ class LogManager:
                 self._cleaning = create_task(self._clean(due))
 
     def flush_behind(self, rolled: Log) -> None:
-        """Flush the complete segments of a log in a thread. They then need no recovery after a crash."""
+        """Flush the complete segments of a log in a thread, so they don't need recovery after a crash."""
         self._rolled.add(rolled)
         if self._flushing is None or self._flushing.done():
             self._flushing = create_task(self._flush())
@@ -97,7 +97,7 @@ class LogManager:
     async def _flush(self) -> None:
         while self._rolled:
             rolled = self._rolled.pop()
-            # The event loop collects the files: the thread must not look at a log that appends change.
+            # Collect the files in the event loop: the thread must not look at the log, which appends change.
             unflushed = rolled.unflushed_files()
             try:
                 await asyncio.to_thread(unflushed.sync)
@@ -107,10 +107,10 @@ class LogManager:
                 rolled.mark_flushed(unflushed.end)
 
     async def compact(self, partitions: Iterable[Partition]) -> None:
-        """Compact partitions up to their current end. If cancelled, partitions that it hasn't compacted yet keep their
-        segments."""
+        """Compact partitions up to their current end. If cancelled, partitions that haven't been compacted yet keep
+        their segments."""
         for partition in partitions:
-            # The active segment is never compacted. After the roll everything before it can be.
+            # The active segment is never compacted. Once it's rolled, everything up to the current end can be.
             partition.log.roll(self._state.clock.wall())
             await self._compact(partition)
 
@@ -129,12 +129,12 @@ class LogManager:
         return Compaction(partition.log, self._state.clock.wall())
 
     async def _clean(self, partitions: list[Partition]) -> None:
-        # The dirtiest log comes first, as in Kafka's LogCleanerManager, since a run may be cut short.
+        # Like Kafka's LogCleanerManager, start with the dirtiest log, because the run may be cut short.
         for partition in sorted(partitions, key=lambda dirty: -self._compaction_of(dirty).ratio):
             try:
                 await self._compact(partition)
             except KafkaError as error:
-                # The mark stays until the next start, as with Kafka's LogCleanerManager.markPartitionUncleanable().
+                # The mark stays until the next start, like Kafka's LogCleanerManager.markPartitionUncleanable().
                 self._uncleanable.add(partition.log)
                 log.warning(
                     "%s-%d cannot be compacted, and stays as it is until the cluster is started again: %s",
@@ -143,7 +143,7 @@ class LogManager:
                     error,
                 )
             except OSError:
-                # The log isn't marked here: a full disk doesn't stay full.
+                # Don't mark the log: a full disk doesn't stay full.
                 log.exception("%s-%d cannot be compacted", partition.topic, partition.index)
 
     async def _compact(self, partition: Partition) -> None:
@@ -166,14 +166,13 @@ class LogManager:
                 steps.close()
 
     async def _do_by_thread(self, steps: Iterator[bool]) -> bool | None:
-        """Do the next step of a compaction in the thread. The step has ended when this returns, even if it's
-        cancelled."""
+        """Do the next step of a compaction in the thread. When this returns, the step has ended, even if cancelled."""
         future = self._thread.run(partial(next, steps, None))
         try:
             return await asyncio.shield(future)
         finally:
-            # After a cancellation this waits too: a step is short, and the files that it writes to must not be closed
-            # meanwhile.
+            # If cancelled, wait for the step as well: it's short, and the files that it's writing to must not be
+            # closed.
             while not future.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([future])

@@ -1,7 +1,7 @@
 """The metadata log: topics, options, features and ids, which Kafka stores in ``__cluster_metadata``.
 
-A JSON file of lines ``[kind, name, value]``. The last line of a name counts, and null removes the name, so that a
-change costs one line however many topics there are. Once superseded lines outnumber the others, the file is rewritten
+A file of JSON lines ``[kind, name, value]``. The last line for a name counts, and null removes the name. So a change
+costs one line, however many topics there are. Once superseded lines outnumber the valid ones, the file is rewritten
 without them.
 """
 
@@ -20,16 +20,17 @@ _FILE_OF_VERSION_1 = "cluster.json"
 
 _VERSION = ["version", "", 2]
 _SLACK = 1000
-"""How many more superseded lines than valid ones are tolerated."""
+"""How far superseded lines may outnumber the valid ones."""
 
 Entry = tuple[str, str, Any]
 
 
 class MetadataLog:
-    """Values by kind and name, in memory and in the file. A change is in the file when ``put`` returns.
+    """Values by kind and name, in memory and in the file. When ``put`` returns, the change is in the file.
 
     Attributes:
-        end_offset: How many changes were stored, as the offset after the last one. A restart counts the file's lines.
+        end_offset: The offset after the last change, counting every stored change. After a restart, it's the number of
+            lines in the file.
     """
 
     def __init__(self, root: Path) -> None:
@@ -50,11 +51,11 @@ class MetadataLog:
             self._rewrite()
 
     def get(self, kind: str) -> Mapping[str, Any]:
-        """Return all values of a kind by name, in the order in which the names were added."""
+        """Return all values of a kind by name, in the order in which names were added."""
         return self._kinds.get(kind, {})
 
     def put(self, kind: str, name: str, value: Any) -> None:
-        """Store a value, of any type that JSON has; None removes the name."""
+        """Store a value of any JSON type. None removes the name."""
         self.put_all([(kind, name, value)])
 
     def put_all(self, entries: Iterable[Entry]) -> None:
@@ -64,14 +65,14 @@ class MetadataLog:
             kind, name, value = entry
             if self._kinds.get(kind, {}).get(name) != value:
                 line = json.dumps(entry)
-                # Store a copy: the caller's lists change later, and the comparison above must see that.
+                # Store a copy: the caller may change its lists later, and the comparison above must notice.
                 self._apply(kind, name, json.loads(line)[2])
                 lines.append(line)
         if not lines:
             return
         self._lines += len(lines)
         self.end_offset += len(lines)
-        # The limit grows with the valid lines, so that the cost of rewriting them all is spread over as many changes.
+        # The limit grows with the number of valid lines, so the cost of rewriting them is spread over as many changes.
         if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
             self._rewrite()
         else:
@@ -86,7 +87,7 @@ class MetadataLog:
 
     def _rewrite(self) -> None:
         entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
-        # The temporary file is in the same directory, because only there the replacement is atomic.
+        # Replacing a file is only atomic within a directory, so put the temporary file there.
         temporary = self._path.with_suffix(".tmp")
         write_private(temporary, "".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
         # This is atomic: a crash leaves the old file or the new one.
@@ -105,6 +106,6 @@ class MetadataLog:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
         self._lines = self.end_offset = len(lines) - 1
         if rest:
-            # A crash cut the last line short. No response was sent for its change, and the next line must not be
-            # appended to it.
+            # A crash cut the last line short. The response to that change was never sent, and the next line must not be
+            # appended to this one.
             self._rewrite()

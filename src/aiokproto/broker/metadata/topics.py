@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 def check_topic_name(name: str) -> None:
     """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION if the topic name is invalid."""
-    # The name becomes the name of a directory, in Kafka too (Topic.validate()).
+    # The name is used as a directory name, as in Kafka (Topic.validate()).
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -35,7 +35,7 @@ def check_topic_name(name: str) -> None:
 
 
 def unknown_topic_error(name: str) -> ErrorCode:
-    """Return the error code for a topic that doesn't exist: INVALID_TOPIC_EXCEPTION if it never can."""
+    """Return the error code for a topic that doesn't exist: INVALID_TOPIC_EXCEPTION if it can never exist."""
     try:
         check_topic_name(name)
     except BrokerError as error:
@@ -47,20 +47,20 @@ def unknown_topic_error(name: str) -> ErrorCode:
 class Partition:
     """A partition. All replicas share one log; replicas and ISR are bookkeeping.
 
-    The log is opened on first use after a clean shutdown, because opening thousands of them would delay the start.
+    After a clean shutdown, logs are opened on first use: opening thousands of them would delay startup.
 
     Attributes:
         topic: The topic's name.
         index: The partition's index.
         replicas: The ids of the replicas, the preferred leader first.
         isr: The replicas that are in sync.
-        leader: The leader's id; -1 without one.
+        leader: The leader's id, or -1 if the partition has none.
         leader_epoch: The leader epoch.
         open_log: Opens the log.
         unopened_checkpoint: The log's checkpoint entries until it is opened.
-        changes: How many appends and changes of leader there were.
+        changes: The number of appends and leader changes so far.
         watchers: Callbacks of waiting Fetch requests. Each is called once, at the next append or change of leader.
-        opening: How many batches that will be appended are being opened. Later appends wait for their turn.
+        opening: How many batches are being opened in order to be appended. Later appends wait for their turn.
     """
 
     topic: str
@@ -71,8 +71,8 @@ class Partition:
     leader_epoch: int
     open_log: Callable[[], Log]
     unopened_checkpoint: LogCheckpoint
-    # The watchers are a dict because callbacks must run in the order in which they were added, so that a simulation is
-    # deterministic.
+    # The watchers are a dict rather than a set, so callbacks run in the order in which they were added: simulations
+    # must be deterministic.
     changes: int = 0
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     opening: int = 0
@@ -80,26 +80,26 @@ class Partition:
 
     @property
     def opened(self) -> Log | None:
-        """The log if it is open, or None. Unlike :attr:`log`, this doesn't open it."""
+        """The log, or None if it isn't open. Unlike :attr:`log`, this doesn't open the log."""
         return self._log
 
     def open(self) -> Log:
         """Return the log, and open it if necessary.
 
         Raises:
-            ConfigurationError: The directory has the id of another topic.
+            ConfigurationError: The directory contains another topic's id.
             OSError: The directory can't be read.
         """
         if self._log is None:
             self._log = self.open_log()
-            # The epoch started before the log was open, so its start goes to the epoch cache now.
+            # The epoch started before the log was open, so add its start to the epoch cache now.
             if self.leader != NO_LEADER:
                 self._log.assign_epoch(self.leader_epoch)
         return self._log
 
     @property
     def log(self) -> Log:
-        """The log; opened if necessary. Raises :class:`BrokerError` KAFKA_STORAGE_ERROR if that fails."""
+        """The log, which is opened if necessary. Raises :class:`BrokerError` KAFKA_STORAGE_ERROR if that fails."""
         if self._log is not None:
             return self._log
         try:
@@ -126,14 +126,13 @@ class Partition:
         """Call all watchers, once."""
         self.changes += 1
         watchers = list(self.watchers)
-        # The watchers are cleared before the calls: a watcher may wait again at once, and must not be called in an
-        # endless loop.
+        # Clear the watchers first: a watcher may register again right away, and must not be called in an endless loop.
         self.watchers.clear()
         for watcher in watchers:
             watcher()
 
     def change_leader(self, node_id: int) -> None:
-        """Change the leader, -1 for none. Every change starts a new leader epoch."""
+        """Change the leader (-1 for no leader). Every change starts a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
         if node_id != NO_LEADER and self._log is not None:
@@ -161,9 +160,9 @@ class Topic:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
     def log_config(self) -> LogConfig:
-        """Return the configuration of its logs."""
+        """Return the configuration of the topic's logs."""
         number = self.options.number
-        # "compact,delete" is both, so a substring is enough to tell them apart.
+        # The policy can be "compact,delete", so look for substrings.
         policy = str(self.options.value("cleanup.policy"))
         deletes = "delete" in policy
         return LogConfig(
@@ -186,7 +185,7 @@ class Topic:
         )
 
     def configure(self, options: TopicOptions) -> None:
-        """Replace the options. Open logs use them at once."""
+        """Replace the options. They apply to open logs immediately."""
         self.options = options
         config = self.log_config()
         for partition in self.partitions:

@@ -1,4 +1,4 @@
-"""Matches a text with a pattern, in time that is at most the product of their sizes.
+"""Matches a text against a pattern, in time proportional to at most the product of their sizes.
 
 Theory of operation. The syntax tree is compiled to a nondeterministic automaton (Thompson's construction): states that
 read one character of a set, and states that read nothing. Matching simulates all states at once, so it visits each
@@ -20,14 +20,14 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_LENGTH = 1024
-"""Most characters of a pattern."""
+"""Maximum length of a pattern, in characters."""
 MAX_SIZE = 1500
-"""Most parts of a pattern. A repeated part counts once per repetition."""
+"""Maximum number of parts of a pattern. A repeated part counts once per repetition."""
 _MAX_CACHED_STATES = 20_000
-"""Most states in all cached sets of a pattern. Above it the cache is cleared."""
+"""Maximum number of states in all cached sets of a pattern. Above this, the cache is cleared."""
 
 _TURN = 20_000
-"""The cost after which matching yields: some milliseconds."""
+"""The cost after which matching yields: a few milliseconds."""
 
 _WORD = Charset(spans(PERL["w"]))
 _MATCH = 0
@@ -44,7 +44,7 @@ class _Side(IntEnum):
 
 
 class _State(NamedTuple):
-    """A state: the set that it reads, or the assertion that it needs, and its successors."""
+    """A state: the character set that it reads or the assertion that it requires, and its successors."""
 
     reads: Charset | None
     needs: Assertion | None
@@ -68,7 +68,7 @@ class Pattern:
         builder = _Builder()
         self._start: _States = frozenset({builder.build(parse(text), _MATCH)})
         self._states = builder.states
-        # The most that a step which isn't cached can cost: it looks at each state, and each part of a set, once.
+        # The maximum cost of an uncached step, which looks at each state and each part of a set once.
         self._step_cost = len(self._states) + len(text)
         self._transitions: dict[tuple[_States, str, _Side], _States] = {}
         self._weight = 0
@@ -83,7 +83,7 @@ class Pattern:
                 return bool(found.value)
 
     async def fullmatch_in_turns(self, text: str) -> bool:
-        """Do the same as :meth:`fullmatch`, and yield to other tasks every few milliseconds."""
+        """Like :meth:`fullmatch`, but yield to other tasks every few milliseconds."""
         matching = self.matching(text)
         left = _TURN
         while True:
@@ -96,16 +96,15 @@ class Pattern:
                 await asyncio.sleep(0)
 
     def matching(self, text: str) -> Generator[int, None, bool]:
-        """Do the same as :meth:`fullmatch` in steps, since the worst pattern takes a quarter of a second for a topic
-        name.
+        """Like :meth:`fullmatch`, but in steps: the worst pattern takes a quarter of a second to match a topic name.
 
         Yields:
-            The cost of each step, in units which take less than a second per million.
+            The cost of each step. A million units take less than a second.
         """
         sides = [*map(_side, text), _Side.EDGE]
         states = self._start
         for char, after in zip(("", *text), sides, strict=True):
-            # Without a state left, no continuation of the text can match.
+            # If there are no states left, no continuation of the text can match.
             if not states:
                 return False
             known = self._transitions.get((states, char, after))
@@ -118,7 +117,8 @@ class Pattern:
         return _MATCH in states
 
     def _follow(self, states: _States, char: str, after: _Side) -> _States:
-        """Return the states after a character, given the class of the next one. The start has an empty character."""
+        """Return the states after a character, given the class of the next character. At the start, ``char`` is
+        empty."""
         known = self._closure(self._read(states, char), _side(char), after)
         self._weight += 1 + len(known)
         if self._weight > _MAX_CACHED_STATES:
@@ -130,7 +130,8 @@ class Pattern:
     def _read(self, states: _States, char: str) -> _States:
         if not char:
             return states
-        # Repeated parts share their set: (\pL{1000}) would otherwise look up one character's category 1000 times.
+        # Repeated parts share their set. Without this, (\pL{1000}) would look up the category of one character 1000
+        # times.
         holds: dict[int, bool] = {}
         found: set[int] = set()
         for number in states:
@@ -143,7 +144,7 @@ class Pattern:
         return frozenset(found)
 
     def _closure(self, states: _States, before: _Side, after: _Side) -> _States:
-        """Return the reading and accepting states that are reachable without reading, at a position between two
+        """Return the reading and accepting states that can be reached without reading, at a position between two
         characters."""
         seen = set(states)
         waiting = list(states)
@@ -174,7 +175,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 class _Builder:
-    """Builds the states, from the last part of the pattern to the first."""
+    """Builds the states from the last part of the pattern to the first."""
 
     def __init__(self) -> None:
         self.states = [_State(None, None, ())]
@@ -182,7 +183,7 @@ class _Builder:
 
     def build(self, node: Node, then: int) -> int:
         """Add the states of a part that continues with ``then``, and return its first state."""
-        # Parts that read nothing count too: ((){1000}){1000} would still create a million states.
+        # Count parts that don't read anything, too: ((){1000}){1000} would create a million states.
         self._size += 1
         if self._size > MAX_SIZE:
             raise PatternError(f"with its repetitions the pattern has more than {MAX_SIZE} parts")
@@ -200,7 +201,7 @@ class _Builder:
 
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
-            # The part leads back to the loop, which therefore gets its number before its exits are known.
+            # The part leads back to the loop, so the loop needs its number before its exits are known.
             loop = self._add(_State(None, None, ()))
             self.states[loop] = _State(None, None, (self.build(node.part, loop), then))
             start = loop

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 _SECOND_LETTERS = {"C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps"}
 CATEGORIES = frozenset(first + second for first, seconds in _SECOND_LETTERS.items() for second in ("", *seconds))
-"""Unicode's general categories, by one letter or both."""
+"""Unicode's general categories, as one letter or both."""
 
-# The values alternate first and last characters of ranges. As in RE2, \s lacks the vertical tab, which [[:space:]] has.
+# The values are pairs of first and last characters. As in RE2, \s doesn't include the vertical tab, but [[:space:]]
+# does.
 PERL = {"d": "09", "s": "\t\n\f\r  ", "w": "09AZ__az"}
 POSIX = {
     "alnum": "09AZaz",
@@ -67,7 +68,7 @@ class Charset(NamedTuple):
 
 
 def spans(ends: str) -> tuple[Span, ...]:
-    """Make ranges from alternating first and last characters."""
+    """Make ranges from pairs of first and last characters."""
     return tuple(map(Span, ends[::2], ends[1::2]))
 
 

@@ -2,7 +2,7 @@
 
 Supported: characters, ``[...]`` with POSIX's and Perl's classes and Unicode's categories, groups with and without a
 name or flags (``imsU``), ``|``, greedy and lazy repetitions up to 1000, and the assertions ``^``, ``$``, ``\\A``,
-``\\z``, ``\\b`` and ``\\B``. Groups don't capture, since only the match counts.
+``\\z``, ``\\b`` and ``\\B``. Groups don't capture: only whether the text matches counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiokproto.broker.patterns.charset import (
 
 MAX_REPETITIONS = 1000
 MAX_DEPTH = 50
-"""Most nested groups. There is a limit because parsing is recursive."""
+"""Maximum depth of nested groups. There is a limit because parsing is recursive."""
 
 _REPETITION = re.compile(r"(?:[*+?]|\{(?P<least>0|[1-9][0-9]*)(?P<open>,(?P<most>0|[1-9][0-9]*)?)?\})\??")
 _NAME = re.compile(r"\?P?<(?P<name>[^>]*)>")
@@ -41,7 +41,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 class PatternError(ValueError):
-    """A pattern is invalid or too large. The message has the reason and the position."""
+    """A pattern is invalid or too large. The message gives the reason and the position."""
 
 
 class Assertion(Enum):
@@ -62,7 +62,7 @@ class Chars(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """Parts in sequence. An empty sequence matches the empty text."""
+    """Parts in sequence. An empty sequence matches the empty string."""
 
     parts: tuple[Node, ...]
 
@@ -74,7 +74,7 @@ class Choice(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """A part repeated ``least`` to ``most`` times. ``most`` is None for no limit."""
+    """A part repeated ``least`` to ``most`` times. If ``most`` is None, there is no limit."""
 
     part: Node
     least: int
@@ -126,7 +126,7 @@ class _Parser:
         return self._text.startswith(text, self._at)
 
     def _take(self, text: str) -> bool:
-        """Consume a text if it is next, and return whether it was."""
+        """Consume a string if it comes next, and return whether it did."""
         found = self._sees(text)
         if found:
             self._at += len(text)
@@ -140,7 +140,7 @@ class _Parser:
         return self._text[self._at - 1]
 
     def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """Consume a match of an expression at the current position, if there is one."""
+        """Match an expression at the current position. Consume and return the match, if any."""
         found = expression.match(self._text, self._at)
         if found is not None:
             self._at = found.end()
@@ -167,7 +167,8 @@ class _Parser:
                 raise self._error("repetition without anything to repeat")
             else:
                 parts[-1] = self._repeat(parts[-1], repetition)
-            # RE2/J, which Kafka uses, treats a literal brace like a repetition, so a repetition can't follow it.
+            # RE2/J, which Kafka uses, treats a literal brace like a repetition, so it can't be followed by a
+            # repetition.
             repeated = repetition is not None or self._text[start] == "{"
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -241,7 +242,7 @@ class _Parser:
         return [Chars(charset) if charset is not None else self._literal(self._escaped_char())]
 
     def _escaped_class(self) -> Charset | None:
-        """Parse the class after a backslash, or return None if there is none."""
+        """Parse the class after a backslash. Return None if it isn't a class."""
         folded = self._flags.folded
         for letter, ends in PERL.items():
             for negated, form in ((False, letter), (True, letter.upper())):
@@ -280,7 +281,7 @@ class _Parser:
     def _class(self) -> Charset:
         negated = self._take("^")
         items: list[Span | Category | Charset] = []
-        # A ] right after the [ is a character of the class, since an empty class doesn't exist.
+        # A ] right after the [ is a character in the class: there are no empty classes.
         first = True
         while first or not self._take("]"):
             first = False
@@ -308,7 +309,7 @@ class _Parser:
 
     def _span(self) -> Span:
         first = last = self._class_char()
-        # A hyphen at the end of the class is a character.
+        # A hyphen at the end of the class is a literal.
         if self._sees("-") and not self._sees("-]"):
             self._at += 1
             last = self._class_char()

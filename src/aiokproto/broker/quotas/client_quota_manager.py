@@ -1,8 +1,8 @@
-"""Measures what each client uses of one node, and computes how long to throttle it.
+"""Measures each client's usage of one node, and computes how long to throttle the client.
 
-Clients that share a quota share one meter: the key of a meter is the user and the client id that the applicable quota
-names (Kafka's ``ClientQuotaManager`` builds its sensor names the same way). Each node has its own meters, as in Kafka:
-a client of three brokers gets its byte rate from each of them.
+Clients that share a quota share one meter: a meter's key is the user and client id of the applicable quota (Kafka's
+``ClientQuotaManager`` builds its sensor names the same way). As in Kafka, each node has its own meters: a client that
+uses three brokers gets its byte rate from each of them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_METERS = 10_000
-"""Most meters per node. Beyond it the least recently used one is dropped, so that a new client id for each request
-doesn't fill the memory."""
+"""Maximum number of meters per node. Above this, the least recently used meter is dropped, so a client that sends a new
+client id with each request doesn't fill up the memory."""
 
 _INACTIVE_SECONDS = 3600.0
-"""A meter that isn't used for this long is dropped. Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``."""
+"""A meter that isn't used for this long is dropped (Kafka's ``INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS``)."""
 
 _LONGEST_KEY = 255
-"""Longest part of a meter's key, in characters. Clients choose the keys, so a longer part is kept as its hash."""
+"""Maximum length of each part of a meter's key, in characters. Clients choose the keys, so longer parts are hashed."""
 
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
 
 class ClientQuotaManager:
-    """The usage meters of one node. Times are seconds; a throttle time of 0 means no throttling.
+    """The usage meters of one node. Times are in seconds; a throttle time of 0 means no throttling.
 
     Attributes:
         client_quotas: The configured quotas, shared by all nodes.
@@ -43,7 +43,7 @@ class ClientQuotaManager:
         self._seconds = float(options.number("quota.window.size.seconds"))
         self._mutation_windows = options.number("controller.quota.window.num")
         self._mutation_seconds = float(options.number("controller.quota.window.size.seconds"))
-        # The meters, each with the time when it was last used, in that order.
+        # The meters and when they were last used, least recently used first.
         self._rates: OrderedDict[tuple[str, ...], tuple[Rate, float]] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, ...], tuple[TokenBucket, float]] = OrderedDict()
 
@@ -54,10 +54,10 @@ class ClientQuotaManager:
             return 0.0
         rate = self._rate(quota, applicable, now)
         rate.record(amount, now)
-        # throttle_time_ms is in whole milliseconds, and less than one is no throttling.
+        # throttle_time_ms is in whole milliseconds, so less than one millisecond means no throttling.
         throttle = round(rate.excess(applicable.limit, now), 3)
-        # The request quota is a share of time, and a client can't use more than a whole window: Kafka, too, throttles a
-        # request for at most one window.
+        # The request quota is a percentage of time, and a client can't use more than a whole window. So, as in Kafka, a
+        # request is throttled for at most one window.
         return min(throttle, self._seconds) if quota == "request_percentage" else throttle
 
     def unrecord(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> None:
@@ -67,9 +67,10 @@ class ClientQuotaManager:
             self._rate(quota, applicable, now).record(-amount, now)
 
     def max_in_window(self, quota: QuotaType, user: str, client_id: str) -> float:
-        """Return the most that all complete windows together allow; infinity without a quota.
+        """Return the maximum usage that the quota allows in all complete windows together, or infinity if no quota
+        applies.
 
-        A Fetch response above it would throttle the client for longer than the windows last, so Fetch caps its size.
+        A larger Fetch response would throttle the client for longer than the windows last, so Fetch caps its size.
         """
         applicable = self.client_quotas.quota_for(quota, user, client_id) if self.client_quotas else None
         if applicable is None:
@@ -77,20 +78,20 @@ class ClientQuotaManager:
         return applicable.limit * (self._windows - 1) * self._seconds
 
     def mutation_quota(self, user: str, client_id: str, now: float) -> ControllerMutationQuota:
-        """Return the meter of one request that creates or deletes partitions."""
+        """Return the meter for a request that creates or deletes partitions."""
         applicable = (
             self.client_quotas.quota_for("controller_mutation_rate", user, client_id) if self.client_quotas else None
         )
         if applicable is None:
             return ControllerMutationQuota(None, 0.0, now)
         key = (applicable.user, applicable.client_id)
-        # All requests that share the quota share one bucket. Each request has its own ControllerMutationQuota, which
-        # holds its time.
+        # All requests that share the quota share one bucket. Each request has its own ControllerMutationQuota, with the
+        # request's time.
         bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds), now)
         return ControllerMutationQuota(bucket, applicable.limit, now)
 
     def record_connection(self, address: str, now: float) -> float:
-        """Record a new connection from an IP address. Return how long to wait before closing it; 0 accepts it."""
+        """Record a new connection from an IP address. Return how long to wait before closing it, or 0 to accept it."""
         limit = self.client_quotas.for_address("connection_creation_rate", address)
         if limit is None:
             return 0.0
@@ -98,7 +99,7 @@ class ClientQuotaManager:
         rate.record(1, now)
         throttle = rate.excess(limit, now)
         if throttle:
-            # A rejected connection doesn't count: otherwise a client that retries would never be accepted again.
+            # Don't count rejected connections, because a client that keeps retrying would never be accepted again.
             rate.record(-1, now)
         return min(throttle, self._seconds)
 
@@ -111,8 +112,8 @@ class ControllerMutationQuota:
     """One request's use of the quota ``controller_mutation_rate`` (KIP-599).
 
     Attributes:
-        strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. It's False for request versions
-            that don't know this code: their mutations are applied, and the client is throttled.
+        strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. False for request versions that
+            don't have this error code: their mutations are applied, and the client is throttled.
     """
 
     def __init__(self, bucket: TokenBucket | None, limit: float, now: float) -> None:
@@ -130,8 +131,8 @@ class ControllerMutationQuota:
         """
         if self._bucket is None:
             return
-        # Only an overdrawn bucket rejects, as with Kafka's StrictControllerMutationQuota, so a single large request is
-        # served (KIP-599).
+        # As in Kafka's StrictControllerMutationQuota, only an overdrawn bucket rejects requests, so an individual large
+        # request is served (KIP-599).
         if self.strict and self._bucket.excess(self._limit, self._now):
             self._exceeded = True
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, detail="The throttling quota has been exceeded.")
@@ -141,7 +142,8 @@ class ControllerMutationQuota:
     def throttle_seconds(self) -> float:
         """How long to throttle the client.
 
-        A strict request that was served in full isn't throttled even if it overdrew the bucket: the next one fails.
+        A strict request that was served in full isn't throttled even if it overdrew the bucket: instead, the next
+        request fails.
         """
         if self._bucket is None or (self.strict and not self._exceeded):
             return 0.0
@@ -156,7 +158,7 @@ def _meter(
     meter = meters.get(key, (new, now))[0]
     meters[key] = meter, now
     meters.move_to_end(key)
-    # The loop ends at this meter, if not before.
+    # The loop ends at the latest when it reaches this meter.
     while len(meters) > MAX_METERS or now - next(iter(meters.values()))[1] >= _INACTIVE_SECONDS:
         meters.popitem(last=False)
     return meter

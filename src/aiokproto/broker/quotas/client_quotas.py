@@ -1,6 +1,6 @@
-"""The configured quotas, and which of them applies to a client (KIP-546).
+"""The configured quotas, and the choice of the quota that applies to a client (KIP-546).
 
-The most specific quota applies. The order is: user and client id, user and default client id, user; then the same for
+The most specific quota applies, in this order: user and client id, user and default client id, user; then the same for
 the default user; then client id, default client id.
 """
 
@@ -33,10 +33,11 @@ _MAX_VALUES = {
 }
 
 MAX_ENTITIES = 100_000
-"""Most entities with quotas."""
+"""Maximum number of entities with quotas."""
 
 Entity = frozenset[tuple[str, "str | None"]]
-"""The entity of a quota: pairs of type and name. A name of None is the default for names without their own quota."""
+"""The entity of a quota: pairs of type and name. The name None is the default for names that don't have their own
+quota."""
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 
@@ -50,12 +51,12 @@ class FilterComponent(NamedTuple):
 
 
 class ApplicableQuota(NamedTuple):
-    """The quota that applies to a client, and the key that the clients which share it have in common.
+    """The quota that applies to a client, and the key that is the same for all clients sharing the quota.
 
     Attributes:
         limit: The limit.
-        user: The user that shares the quota; empty if the quota is for a client id only.
-        client_id: The client id that shares the quota; empty if the quota is for all clients of a user.
+        user: The user that the quota is for; empty if the quota is for a client id only.
+        client_id: The client id that the quota is for; empty if the quota is for all clients of a user.
     """
 
     limit: float
@@ -77,10 +78,10 @@ class ClientQuotas:
     def alter(
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> None:
-        """Set quotas of an entity; None removes a quota.
+        """Set quotas of an entity. None removes a quota.
 
         Raises:
-            BrokerError: INVALID_REQUEST with the reason, or POLICY_VIOLATION. Nothing is changed then.
+            BrokerError: INVALID_REQUEST with the reason, or POLICY_VIOLATION. Nothing is changed.
         """
         keys = _check_entity(entity)
         known = _entity(entity)
@@ -152,12 +153,12 @@ class ClientQuotas:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, object]]:
-        """Return all quotas, for JSON, as they are now, whenever and in whichever thread they are iterated."""
-        # An entity's quotas are replaced, never changed.
+        """Return a snapshot of all quotas, for JSON. It can be iterated later, in any thread."""
+        # Copying the items is enough, because an entity's quotas are replaced, never changed.
         return ({"entity": sorted(entity), "quotas": quotas} for entity, quotas in list(self._quotas.items()))
 
     def load_json(self, entries: Sequence[Mapping[str, object]]) -> None:
-        """Load what :meth:`to_json` returned. Raises TypeError, KeyError or ValueError if it is invalid."""
+        """Load what :meth:`to_json` returned. Raises TypeError, KeyError or ValueError if that is invalid."""
         for entry in entries:
             entity, quotas = entry["entity"], entry["quotas"]
             if not isinstance(entity, list) or not isinstance(quotas, dict):
@@ -171,10 +172,10 @@ def _entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
     return frozenset((kind, _name(kind, name)) for kind, name in parts)
 
 
-# Each connection needs this. Clients with many addresses push the others out.
+# Needed for each connection. Clients with many addresses evict other clients' entries.
 @lru_cache(4096)
 def _name(kind: str, name: str | None) -> str | None:
-    """Return a name in the form in which quotas are looked up, since an address can be written in several ways."""
+    """Return a name in the form used for looking up quotas: an address can be written in several ways."""
     if kind != IP or name is None:
         return name
     try:
@@ -184,7 +185,7 @@ def _name(kind: str, name: str | None) -> str | None:
 
 
 def _check_entity(entity: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
-    """Check an entity, and return the quota types that it can have."""
+    """Check an entity, and return its valid quota types."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     kinds = {kind for kind, _ in entity}

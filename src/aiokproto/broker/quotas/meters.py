@@ -1,5 +1,5 @@
-"""Usage meters, with the arithmetic of Kafka's Rate and TokenBucket: a rate over sliding windows, and a token
-bucket."""
+"""Usage meters: a rate over sliding windows, and a token bucket, with the same arithmetic as Kafka's Rate and
+TokenBucket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 
 class Rate:
-    """The average per second over the last windows."""
+    """The average rate per second over the last windows."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         """Create a meter without usage.
@@ -21,10 +21,10 @@ class Rate:
         self._samples: deque[tuple[float, float]] = deque()
 
     def record(self, value: float, now: float) -> None:
-        """Record usage. A negative value takes back recorded usage."""
+        """Record usage. A negative value undoes recorded usage."""
         if not self._samples or now - self._samples[-1][0] >= self._seconds:
             self._samples.append((now, 0.0))
-        # The value belongs to the window that is open now, even if it takes back an earlier value.
+        # The value belongs to the current window, even if it undoes an earlier value.
         start, total = self._samples.pop()
         self._samples.append((start, total + value))
 
@@ -34,8 +34,8 @@ class Rate:
         return sum(total for _, total in self._samples) / span
 
     def span(self, now: float) -> float:
-        """Return the seconds that the rate is averaged over."""
-        # Kafka's SampledStat purges obsolete samples in the same way.
+        """Return the number of seconds that the rate is averaged over."""
+        # Kafka's SampledStat purges obsolete samples the same way.
         while self._samples and now - self._samples[0][0] >= self._windows * self._seconds:
             self._samples.popleft()
         elapsed = now - self._samples[0][0] if self._samples else 0.0
@@ -44,7 +44,8 @@ class Rate:
         return elapsed + missing * self._seconds or self._seconds
 
     def excess(self, limit: float, now: float) -> float:
-        """Return the seconds without usage after which the rate is down to the limit; 0 if it isn't above the limit."""
+        """Return how many seconds without usage it takes for the rate to drop to the limit; 0 if it isn't above the
+        limit."""
         rate = self.measure(now)
         # Kafka's QuotaUtils.throttleTime(): with a span W, (rate - limit) / limit * W seconds of silence bring the
         # average to the limit.
@@ -52,8 +53,8 @@ class Rate:
 
 
 class TokenBucket:
-    """A token bucket that fills at the quota's rate, up to a burst (KIP-599). A request can overdraw it, and the next
-    request waits."""
+    """A token bucket that fills at the quota's rate, up to a burst (KIP-599). A request can overdraw the bucket; the
+    next request has to wait."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         """Start full. The burst is the quota of ``windows`` windows of ``seconds`` each."""
@@ -67,12 +68,11 @@ class TokenBucket:
         self._taken += value
 
     def excess(self, limit: float, now: float) -> float:
-        """Return the seconds until the bucket has tokens again; 0 if it has some."""
+        """Return how many seconds it takes until the bucket has tokens again, or 0 if it has any."""
         self._refill(limit, now)
         return max(self._taken / limit - self._burst_seconds, 0.0)
 
     def _refill(self, limit: float, now: float) -> None:
-        # This keeps the tokens that were taken, and not those that are left, so that a changed limit applies to the
-        # refill at once.
+        # Keep track of the tokens taken rather than the tokens left, so a new limit applies to the refill immediately.
         self._taken = max(self._taken - limit * (now - self._when), 0.0)
         self._when = now

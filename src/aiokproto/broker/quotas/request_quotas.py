@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 class ProcessingTimer(Generic[R]):
-    """Awaits a coroutine and measures how long it occupied the event loop, without the time while it was suspended.
+    """Awaits a coroutine and measures how long it occupies the event loop, excluding the time while it's suspended.
 
-    ``request_percentage`` limits the share of a thread's time. Here that thread is the event loop, and a Fetch that
+    ``request_percentage`` limits the share of a thread's time. Here, that's the event loop's time, and a Fetch that
     waits for records doesn't use it.
 
     Attributes:
@@ -44,7 +44,7 @@ class ProcessingTimer(Generic[R]):
                 result: R = end.value
                 return result
             finally:
-                # Each step counts separately: the time between send() and the next send() is the request's wait.
+                # Count each step separately: between two send() calls, the request is waiting.
                 self.seconds += clock() - started_at
             try:
                 value, error = (yield awaited), None
@@ -65,46 +65,46 @@ def record_and_throttle(
     mutation_quota: ControllerMutationQuota,
     now: float,
 ) -> tuple[Response | None, float]:
-    """Record what a served request used of its client's quotas.
+    """Record how much of its client's quotas a served request has used.
 
     Args:
         quotas: The node's meters.
         user: The name of the connection's principal.
         client_id: The request's client id.
         request: The request.
-        response: Its response.
-        version: The version of both.
+        response: The response.
+        version: The version of the request and response.
         size: The request's size in bytes.
-        busy: How many seconds of the event loop's time it took.
-        mutation_quota: The meter of the partitions that it created or deleted.
+        busy: How much of the event loop's time it took, in seconds.
+        mutation_quota: The meter of the partitions that the request created or deleted.
         now: The time (s).
 
     Returns:
-        The response to send, and the seconds to throttle the client. The response carries the throttle time. If a Fetch
-        is throttled, its response has no records.
+        The response to send, and how many seconds to throttle the client. The response carries the throttle time. If a
+        Fetch is throttled, its response has no records.
     """
     throttle = max(
         quotas.record("request_percentage", user, client_id, busy * 100, now), mutation_quota.throttle_seconds
     )
-    # The size of the request counts, as in Kafka: compressed records count as they are sent.
+    # As in Kafka, the size of the request counts, so compressed records count by their compressed size.
     if isinstance(request, ProduceRequest):
         throttle = max(throttle, quotas.record("producer_byte_rate", user, client_id, size, now))
     elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
         fetched = len(response.encode(version))
         throttle = max(throttle, quotas.record("consumer_byte_rate", user, client_id, fetched, now))
         if throttle:
-            # The client fetches the records again after the pause, and they count then.
+            # The client will fetch the records again after the pause. They count then.
             quotas.unrecord("consumer_byte_rate", user, client_id, fetched, now)
-            # A session that this request has created isn't named, so that the client sends a full Fetch again.
+            # Don't return the id of a session that this request created, so the client sends a full Fetch again.
             session_id = request.session_id if request.session_epoch > 0 else 0
             response = FetchResponse(error_code=0, session_id=session_id, responses=[])
     elif isinstance(response, ShareFetchResponse):
-        # The records aren't withheld as in Fetch: this client has acquired them already, and no other member could have
+        # Unlike in Fetch, records aren't withheld: this client has already acquired them, so no other member could get
         # them before their locks expire.
         throttle = max(
             throttle, quotas.record("consumer_byte_rate", user, client_id, len(response.encode(version)), now)
         )
-    # Produce with acks=0 has no response to carry the time, but the connection is muted all the same.
+    # Produce with acks=0 has no response to carry the throttle time, but the connection is muted all the same.
     if throttle and response is not None:
         for spec in response.fields():
             if spec.name == "throttle_time_ms" and version in spec.versions:

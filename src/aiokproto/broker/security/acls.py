@@ -74,7 +74,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Operations that imply another operation if they are allowed: READ on a topic implies DESCRIBE."""
+"""Operations that imply other operations if they're allowed: READ on a topic implies DESCRIBE."""
 
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -104,7 +104,7 @@ OPERATIONS = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""The operations of each resource type that responses report as authorized operations (KIP-430)."""
+"""For each resource type, the operations that responses may report as authorized (KIP-430)."""
 
 REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -119,14 +119,14 @@ REFUSALS = {
 
 
 class Acl(NamedTuple):
-    """One entry: it allows or denies a principal an operation on resources.
+    """An entry, which allows or denies a principal an operation on resources.
 
     Attributes:
         resource_type: The type of the resources.
-        name: Their name, or their prefix; the literal name ``*`` matches all.
+        name: The name of the resource, or the prefix of the names. The literal name ``*`` matches all resources.
         pattern_type: LITERAL or PREFIXED.
         principal: ``User:alice``; ``User:*`` matches every user.
-        host: The client's IP address, or a network (``10.0.0.0/8``); ``*`` matches any.
+        host: The client's IP address, or a network (``10.0.0.0/8``). ``*`` matches any host.
         operation: The operation; ALL matches every operation.
         permission: ALLOW or DENY.
     """
@@ -149,13 +149,12 @@ class Acl(NamedTuple):
         """Return whether the entry allows or denies the operation. Only ALLOW entries imply other operations."""
         if self.operation in (operation, Operation.ALL):
             return True
-        # This is as in Kafka's StandardAuthorizer: a user who is denied to read a topic may still be allowed to
-        # describe it.
+        # As in Kafka's StandardAuthorizer, a user who is denied READ on a topic may still be allowed to describe it.
         return self.permission is Permission.ALLOW and self.operation in IMPLIED_BY.get(operation, ())
 
 
 class AclFilter(NamedTuple):
-    """Selects entries. None and ANY match everything; the pattern type MATCH selects entries that apply to the name."""
+    """Selects entries. None and ANY match everything. The pattern type MATCH selects entries that apply to the name."""
 
     resource_type: ResourceType
     name: str | None
@@ -167,7 +166,7 @@ class AclFilter(NamedTuple):
 
     @property
     def unknown(self) -> str | None:
-        """The first part of the filter with an unknown value; None if all are known."""
+        """The first part of the filter that has an unknown value, or None if all values are known."""
         kinds = (self.resource_type, self.pattern_type, self.operation, self.permission)
         return next((type(kind).__name__ for kind in kinds if kind == 0), None)
 
@@ -190,17 +189,17 @@ class AclFilter(NamedTuple):
         # MATCH selects the entries that apply to a resource of this name. The other types compare the entry's own name.
         if self.pattern_type is not PatternType.MATCH:
             return self.name == acl.name
-        # Here the entry's name is the prefix, and the filter's name is the resource.
+        # The entry's name is the prefix here, and the filter's name is the resource.
         if acl.pattern_type is PatternType.PREFIXED:
             return self.name.startswith(acl.name)
         return acl.name in (self.name, WILDCARD)
 
 
 def check_host(host: str) -> None:
-    """Check the host of an entry as Kafka 4.4 does, which accepts any name, although no client has one.
+    """Check the host of an entry, like Kafka 4.4. Host names are accepted, even though they never match a client.
 
     Raises:
-        ValueError: The host is empty, or isn't the network that it looks like.
+        ValueError: The host is empty, or looks like a network but isn't a valid one.
     """
     if not host:
         raise ValueError("Host pattern cannot be null or empty")
@@ -211,12 +210,12 @@ def check_host(host: str) -> None:
             raise ValueError(f"Invalid CIDR notation '{host[:100]}'") from None
 
 
-# Clients with many addresses push the others out, which costs only a few microseconds.
+# Clients with many addresses evict other clients' entries, but recomputing an entry takes only microseconds.
 @lru_cache(4096)
 def _has(pattern: str, host: str) -> bool:
-    """Return whether an address is another way to write an entry's host, or is in its network.
+    """Return whether an address is in the network of an entry's host, or is the same address in another notation.
 
-    Kafka compares text, in the form in which Java writes addresses: ``0:0:0:0:0:0:0:1``. An entry may have any form.
+    Kafka compares strings, in Java's notation: ``0:0:0:0:0:0:0:1``. Here, entries can use any notation.
     """
     try:
         client = parse_address(host)
@@ -230,7 +229,7 @@ def _has(pattern: str, host: str) -> bool:
 def _network(text: str) -> IPv4Network | IPv6Network:
     length = text.rpartition("/")[2]
     if not (length.isascii() and length.isdigit()):
-        # Python would accept masks, too.
+        # Python would accept netmasks, too.
         raise ValueError("the length of the network's prefix is missing")
     found = ip_network(text, strict=False)
     mapped = found.network_address.ipv4_mapped if isinstance(found, IPv6Network) else None

@@ -15,19 +15,20 @@ from aiokproto.errors import BrokerError
 
 
 class Required(NamedTuple):
-    """An operation that a client needs on the resources that its request is about.
+    """An operation that a client needs permission for, on the resources that its request is about.
 
-    Without it, all parts of the request that name such a resource are refused. For the cluster and a transactional id
-    that is the whole request.
+    Without the permission, all parts of the request that concern the resource are refused. For the cluster and
+    transactional ids, that's the whole request.
 
     Attributes:
         operation: The operation.
         resource_type: The type of the resources.
-        versions: The versions of the request that need it.
-        unless: An operation on the cluster that is enough instead.
-        together: Whether the parts that name other resources are refused, too, if one resource lacks it.
-        otherwise: What the handler does without it, if Kafka's response is different from the one for refused parts.
-            The handler then checks it. Empty if it is checked before the handler is called.
+        versions: The versions of the request that need the permission.
+        unless: An operation on the cluster. Permission for it is enough, too.
+        together: Whether a missing permission for one resource also refuses the parts that concern other resources.
+        otherwise: What the handler does without the permission, if the handler checks it. Handlers do that where
+            Kafka's response isn't the usual one for refused parts. Empty if the permission is checked before the
+            handler is called.
     """
 
     operation: Operation
@@ -38,7 +39,7 @@ class Required(NamedTuple):
     otherwise: str = ""
 
     def __str__(self) -> str:
-        """Return the requirement as a table shows it: "CREATE on TOPIC, or on CLUSTER"."""
+        """Return the requirement as shown in a table: "CREATE on TOPIC, or on CLUSTER"."""
         text = f"{self.operation.name} on {self.resource_type.name}"
         if self.unless is not None:
             text += f", or {'' if self.unless is self.operation else f'{self.unless.name} '}on CLUSTER"
@@ -48,7 +49,8 @@ class Required(NamedTuple):
 
 
 BROKERS_ONLY = (Required(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
-"""For requests between nodes of the cluster, and for handlers without a declaration, so that forgetting it is safe."""
+"""For requests between nodes of the cluster. It's also the default for handlers, so forgetting to declare permissions
+is safe."""
 
 
 IsAuthorized = Callable[[Operation, ResourceType, str], bool]
@@ -58,8 +60,8 @@ class Authorization(NamedTuple):
     """The outcome of authorizing a request.
 
     Attributes:
-        permitted: The part to serve; None for nothing.
-        refused: The responses for the other parts, to be merged into the one response.
+        permitted: The part to serve, or None if nothing is permitted.
+        refused: The responses for the other parts, to be merged into the response.
     """
 
     permitted: Request[Any] | None
@@ -73,11 +75,11 @@ def authorizing_request(
     is_authorized: IsAuthorized,
     name_of: NameOf,
 ) -> Steps[Authorization]:
-    """Authorize a request by what its API requires, in steps. What its handler checks is left out.
+    """Check a request against the requirements of its API, in steps, except those that the handler checks itself.
 
     Raises:
-        BrokerError: The whole request is refused, with the code of the resource type that the client isn't authorized
-            for.
+        BrokerError: The whole request is refused, with the error code for the type of resource that the client isn't
+            authorized for.
     """
     required = [
         need
@@ -86,24 +88,24 @@ def authorizing_request(
         and version in need.versions
         and not (need.unless and is_authorized(need.unless, ResourceType.CLUSTER, CLUSTER_NAME))
     ]
-    # Operations on the cluster and on transactional ids come first, since they concern the whole request. A request
-    # that names groups and topics may be served in part.
+    # Check operations on the cluster and on transactional ids first, because they concern the whole request. Requests
+    # about groups and topics may be served in part.
     for need in required:
         for name in _names_of_all(request, version, need.resource_type):
             if not is_authorized(need.operation, need.resource_type, name):
                 raise BrokerError(REFUSALS[need.resource_type])
     error_of = _ErrorOf(required, is_authorized, groups_are_named=_groups_are_named(request, version))
-    # Dividing copies the request. Most requests are permitted as a whole, and are served as they are.
+    # Dividing copies the request. Most requests are permitted as a whole, so serve them as they are.
     for about in entities(request, name_of):
         if error_of(about):
             break
         yield
     else:
         return Authorization(request, [])
-    # The request is divided once, by the error, and not once for each name: a request may have 100,000 names.
+    # Divide the request once, by error code, rather than once per name: a request may contain 100,000 names.
     parts = yield from dividing(request, error_of, name_of)
     permitted = parts.pop(ErrorCode.NONE, None)
-    # A refused topic is an error of that topic, and not of the group or request around it, which may be served.
+    # A refused topic is an error of that topic, not of the group or request that contains it, which may be served.
     refused = []
     for error, part in parts.items():
         refused.append((yield from _refusing(part, version, error, of_parts=error is REFUSALS[ResourceType.TOPIC])))
@@ -122,7 +124,7 @@ def _refusing(part: Request[Any], version: int, error: ErrorCode, *, of_parts: b
 
 
 def _names_of_all(request: Request[Any], version: int, resource_type: ResourceType) -> Iterator[str]:
-    """Yield the names of resources that the request as a whole is about."""
+    """Yield the names of the resources that the whole request is about."""
     if resource_type is ResourceType.CLUSTER:
         yield CLUSTER_NAME
     if resource_type is ResourceType.TRANSACTIONAL_ID:
@@ -139,10 +141,10 @@ def _top_level(request: Request[Any], version: int, role: Role) -> Iterator[Any]
 
 
 def _groups_are_named(request: Request[Any], version: int) -> bool:
-    """Return whether the parts of a request that name no group are about the group with the empty name, which can have
+    """Return whether parts of a request that don't name a group are about the group with the empty name, which can have
     offsets.
 
-    They are, unless the request has a list of groups, and the list is empty.
+    They are, unless the request contains a list of groups that is empty.
     """
     return any(True for _ in _top_level(request, version, Role.GROUP_ID)) or any(True for _ in listings(request))
 
@@ -150,7 +152,7 @@ def _groups_are_named(request: Request[Any], version: int) -> bool:
 class _ErrorOf:
     """The error of each entity of a request: NONE for an entity that the client is authorized for.
 
-    Each name is looked up once, because a request may have thousands of partitions of one topic.
+    Each name is looked up only once: a request may contain thousands of partitions of one topic.
     """
 
     def __init__(self, required: Iterable[Required], is_authorized: IsAuthorized, *, groups_are_named: bool) -> None:

@@ -1,8 +1,8 @@
 """Decides authorizations from ACLs, as Kafka's StandardAuthorizer does.
 
-Clients choose the names that are looked up, and a request may have 100,000 of them, so a decision must not scan
-unrelated entries. Entries are therefore found by resource and principal. Only those prefixes of a name are looked up
-whose length some PREFIXED entry has.
+Clients choose the names that are looked up, and a request may contain 100,000 names, so a decision must not scan
+unrelated entries. Entries are therefore indexed by resource and principal. Prefixes of a name are looked up only if
+there's a PREFIXED entry of that length.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from aiokproto.codec.steps import Steps
 K = TypeVar("K")
 
 MAX_ACLS = 100_000
-"""Most entries. Each costs memory, and filters scan all of them."""
+"""Maximum number of entries. Each entry takes memory, and filters scan all entries."""
 
 
 _COMPARED = 16
-"""How many entries a filter is compared with in a step."""
+"""How many entries are compared with a filter in one step."""
 
 
 class Authorizer:
     """ACLs, indexed by resource.
 
-    A matching DENY wins over every ALLOW. Without a matching ALLOW the answer is deny, unless no entry at all matches
-    the resource and ``allow.everyone.if.no.acl.found`` is set. Super users are allowed everything, even what is denied.
+    A matching DENY wins over any ALLOW. Without a matching ALLOW, the operation is denied, unless no entry at all
+    matches the resource and ``allow.everyone.if.no.acl.found`` is set. Super users are allowed everything, even if an
+    entry denies it.
     """
 
     def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        # These are dicts because DescribeAcls returns entries in the order in which they were created.
+        # These are dicts rather than sets because DescribeAcls returns entries in the order in which they were created.
         self._acls: dict[Acl, None] = {}
         self._of_principal: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
         self._by_name: dict[_Key, dict[str, dict[Acl, None]]] = {}
-        # For each length, the number of resources in PREFIXED entries that have it.
+        # The lengths of the prefixes in PREFIXED entries, and how many such prefixes there are.
         self._lengths: dict[ResourceType, Counter[int]] = defaultdict(Counter)
 
     def __iter__(self) -> Iterator[Acl]:
@@ -62,7 +63,7 @@ class Authorizer:
     # ---- entries
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Add entries. Existing ones are ignored."""
+        """Add entries. Existing entries are ignored."""
         for acl in acls:
             if acl in self._acls:
                 continue
@@ -85,13 +86,13 @@ class Authorizer:
             if not self._by_name[key]:
                 del self._by_name[key]
                 if acl.pattern_type is PatternType.PREFIXED:
-                    # Unlike subtract(), this removes lengths whose count has become 0.
+                    # Unlike subtract(), this removes lengths whose count drops to 0.
                     self._lengths[acl.resource_type] -= Counter([len(acl.name)])
 
     def finding(self, wanted: AclFilter) -> Steps[list[Acl]]:
         """Return the entries that a filter selects, in steps."""
         found: list[Acl] = []
-        # Entries are added and removed between steps, so this iterates over a copy.
+        # Iterate over a copy, because entries may be added and removed between steps.
         for number, acl in enumerate(list(self._acls)):
             if wanted.matches(acl):
                 found.append(acl)
@@ -112,11 +113,12 @@ class Authorizer:
             named = True
             for acl in _of(of_resource, principal):
                 if acl.applies_to(principal, host) and acl.decides(operation):
-                    # This returns at once, because no later entry can change it.
+                    # Return right away, because no other entry can override a DENY.
                     if acl.permission is Permission.DENY:
                         return False
                     allowed = True
-        # One entry for the resource ends the exception, whichever principal it is for, as in Kafka.
+        # As in Kafka, allow.everyone.if.no.acl.found no longer applies once the resource has any entry, for any
+        # principal.
         return allowed or (not named and self._allow_if_no_acl)
 
     def is_authorized_for_any(
@@ -125,9 +127,10 @@ class Authorizer:
         """Return whether a principal is authorized for an operation on any resource of a type
         (authorizeByResourceType).
 
-        The resource need not exist: an ALLOW entry is enough, unless a DENY entry covers all resources that it matches.
+        The resource doesn't have to exist: an ALLOW entry is enough, unless a DENY entry covers all the resources that
+        it matches.
         """
-        # Kafka's Authorizer uses this name here. It stands for a resource without entries of its own.
+        # Kafka's Authorizer uses this name, too. It stands for a resource that has no entries of its own.
         if self.is_authorized(principal, host, operation, resource_type, "hardcode"):
             return True
         found = [
@@ -163,7 +166,7 @@ def _key(acl: Acl) -> _Key:
 
 
 def _discard(acls: dict[K, dict[Acl, None]], key: K, acl: Acl) -> None:
-    """Remove an entry from a key's entries, and remove the key with its last entry."""
+    """Remove an entry from a key's entries. With the last entry, remove the key."""
     del acls[key][acl]
     if not acls[key]:
         del acls[key]
@@ -179,8 +182,8 @@ def _of(of_resource: dict[str, dict[Acl, None]], principal: str) -> Iterator[Acl
 def _prefixes(name: str, lengths: Iterable[int]) -> Iterator[str]:
     """Yield the prefixes of a name that have one of the lengths.
 
-    A name has up to 32,767 characters. Slicing and hashing all of its prefixes would take that many times as long as
-    hashing the name.
+    A name can have 32,767 characters. Slicing and hashing every prefix would take thousands of times as long as hashing
+    the name.
     """
     for length in lengths:
         if length <= len(name):
@@ -188,10 +191,10 @@ def _prefixes(name: str, lengths: Iterable[int]) -> Iterator[str]:
 
 
 def _is_dominated(acl: Acl, denied: Collection[tuple[PatternType, str]], lengths: Collection[int]) -> bool:
-    """Return whether a DENY entry covers everything that the entry allows.
+    """Return whether a DENY entry covers everything that an ALLOW entry allows.
 
     Args:
-        acl: The entry.
+        acl: The ALLOW entry.
         denied: The resource patterns of DENY entries.
         lengths: The lengths of the prefixes in ``denied``.
     """

@@ -1,6 +1,6 @@
-"""SASL/AWS_MSK_IAM: the client presents a request that its AWS credentials have signed (Signature Version 4).
+"""SASL/AWS_MSK_IAM: the client presents a request signed with its AWS credentials (Signature Version 4).
 
-It's written from AWS's description of the signature, independently of the client's code.
+This is based on AWS's description of the signature, and is independent of the client's code.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ _SIGNED = {
     "x-amz-security-token": "X-Amz-Security-Token",
     "x-amz-signedheaders": "X-Amz-SignedHeaders",
 }
-"""Query parameters under the signature, by their names in the message."""
+"""The signed query parameters, by their names in the message."""
 
 _CREDENTIAL = re.compile(r"(?P<key>[^/]+)/(?P<scope>(?P<day>\d{8})/(?P<region>[a-z0-9-]+)/kafka-cluster/aws4_request)")
 _EXPIRES = re.compile(r"[1-9][0-9]{0,2}")
 _MAX_EXPIRES = 900
 _DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _HOST = re.compile(r"[^\0-\x20/@\x7f]{1,255}")
-"""The name or address by which the client knows the broker. Behind a load balancer the broker doesn't have it."""
+"""The name or address that the client uses for the broker. Behind a load balancer, the broker itself doesn't know
+it."""
 _SKEW = 300
-"""How far ahead a client's clock may be (s)."""
+"""How far a client's clock may be ahead (s)."""
 
 
 class AwsMskIamSaslServer:
-    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One AWS_MSK_IAM exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, secrets: Mapping[str, str], now: Callable[[], int]) -> None:
-        """``secrets`` are secret access keys by access key id. ``now`` returns the time in milliseconds."""
+        """``secrets`` maps access key ids to secret access keys. ``now`` returns the time in milliseconds."""
         self.authenticated_user: AuthenticatedUser | None = None
         self._secrets = secrets
         self._now = now
@@ -73,7 +74,7 @@ class AwsMskIamSaslServer:
         ):
             raise AuthenticationFailed("Invalid AWS_MSK_IAM payload")
         secret = self._secrets.get(credential["key"])
-        # Both cases have one text, so that it doesn't show whether the key exists.
+        # Use the same message for an unknown key and a wrong signature, so it doesn't reveal whether the key exists.
         expected = _signature(fields, secret or "", credential["scope"])
         if not hmac.compare_digest(expected, fields["x-amz-signature"].encode()) or secret is None:
             raise AuthenticationFailed("Authentication failed: the signature does not match the access key")
@@ -85,7 +86,7 @@ class AwsMskIamSaslServer:
         now, date, expires = self._now() // 1000, fields["x-amz-date"], fields["x-amz-expires"]
         if _EXPIRES.fullmatch(expires) is None or int(expires) > _MAX_EXPIRES:
             raise AuthenticationFailed(f"Authentication failed: the signature must expire in {_MAX_EXPIRES} s or less")
-        # Times of this form, in UTC, are ordered like their text.
+        # Timestamps in this format sort chronologically as strings.
         if not date.startswith(day) or not utc(now - int(expires)) < date <= utc(now + _SKEW):
             raise AuthenticationFailed("Authentication failed: the signature has expired, or is of the future")
 
@@ -99,7 +100,7 @@ def _fields(token: bytes) -> dict[str, str]:
         raise AuthenticationFailed("Invalid AWS_MSK_IAM payload")
     fields = {name: value for name, value in found.items() if isinstance(value, str)}
     try:
-        # JSON can escape characters that UTF-8 can't encode.
+        # JSON escapes can produce characters that UTF-8 can't encode.
         "".join(fields.values()).encode()
     except UnicodeEncodeError:
         raise AuthenticationFailed("Invalid AWS_MSK_IAM payload") from None

@@ -33,7 +33,7 @@ class Deletion(NamedTuple):
 
 
 class Upsertion(NamedTuple):
-    """A new credential, or one that replaces an existing one."""
+    """A credential to add or to replace."""
 
     user: str
     mechanism: int
@@ -43,14 +43,15 @@ class Upsertion(NamedTuple):
 
 
 class ScramCredentials:
-    """SCRAM credentials, of two kinds: users in :class:`Security`, and users that AlterUserScramCredentials has set.
+    """SCRAM credentials of two kinds: derived from the users in :class:`Security`, or set with
+    AlterUserScramCredentials.
 
-    Only the second kind is persisted, since the first is made from its password again at every start. Requests can't
-    change the first kind: PLAIN needs the password itself and would still accept the old one, and a deleted credential
-    would be there again after a restart.
+    Only the second kind is persisted: the first is derived from the password at every start. Requests can't change the
+    first kind: PLAIN needs the password itself and would still accept the old one, and a deleted credential would be
+    back after a restart.
 
     Attributes:
-        salts: The salts of the first kind, and of users that don't exist.
+        salts: The salts of the users in :class:`Security`, and of users that don't exist.
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
@@ -76,16 +77,16 @@ class ScramCredentials:
 
     @property
     def users(self) -> list[str]:
-        """The users that have a credential."""
+        """The users that have credentials."""
         return list(dict.fromkeys(user for user, _ in self._all))
 
     def altering(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> Steps[dict[str, BrokerError | None]]:
-        """Delete and upsert credentials, in steps: one for each user.
+        """Delete and upsert credentials, with one step per user.
 
         Returns:
-            For each user, None, or the error because of which nothing was changed for the user.
+            For each user, None, or the reason why the user's credentials weren't changed.
         """
         changes: dict[str, list[Deletion | Upsertion]] = {}
         all_changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
@@ -93,8 +94,8 @@ class ScramCredentials:
             changes.setdefault(change.user, []).append(change)
         results: dict[str, BrokerError | None] = {}
         for user, of_user in changes.items():
-            # A second change of a user rejects both, as in Kafka's ScramControlManager, because the order in a request
-            # has no meaning.
+            # As in Kafka's ScramControlManager, two changes to the same user are both rejected: the order within a
+            # request has no meaning.
             error = results[user] = self._check(of_user[0]) if len(of_user) == 1 else _twice()
             if error is None:
                 self._apply(of_user[0])
@@ -130,8 +131,8 @@ class ScramCredentials:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, str | int]]:
-        """Return the credentials set by AlterUserScramCredentials, for JSON, as they are now, whenever and in whichever
-        thread they are iterated."""
+        """Return a snapshot of the credentials set with AlterUserScramCredentials, for JSON. It can be iterated later,
+        in any thread."""
         return (
             {
                 "user": user,
@@ -146,10 +147,10 @@ class ScramCredentials:
         )
 
     def load_json(self, entries: Sequence[Mapping[str, str | int]], secret: str = "") -> None:
-        """Load what :meth:`to_json` returned, and the secret of the salts. Users that are given now are left out.
-        Raises KeyError or ValueError if it is invalid."""
+        """Load what :meth:`to_json` returned, and the secret of the salts. Skips users that are now in
+        :class:`Security`. Raises KeyError or ValueError if the data is invalid."""
         if secret:
-            # Without this, a restart would change the salts of users that don't exist, and of no others.
+            # A restart would otherwise change the salts of only those users that don't exist, which would reveal them.
             self._make(Salts(bytes.fromhex(secret)))
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:

@@ -1,7 +1,7 @@
-"""Security options that would have no effect are errors, so that a broker that should be secure isn't open by mistake.
+"""Rejects security options that would have no effect, so a broker that should be secure isn't open by mistake.
 
-A rule has prefixes of option names. For an option with such a name it says why the option has no effect, if it has
-none. All rules of an option are applied. An option's value is checked where it is used, not here.
+A rule lists prefixes of option names. For a matching option, it returns the reason if the option has no effect. All
+matching rules are applied. An option's value is checked where it's used, not here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rule = Callable[[str, SecurityConfig], "str | None"]
 
 
 def check_effects(config: SecurityConfig) -> None:
-    """Check that every option that was given has an effect, and that the options fit together.
+    """Check that all given options have an effect, and that they fit together.
 
     Raises:
         ConfigurationError: An option has no effect, a mechanism lacks what it needs, or no client can be a super user.
@@ -63,7 +63,7 @@ def _needs_client_certificates(name: str, config: SecurityConfig) -> str | None:
 
 def _needs_keys(name: str, config: SecurityConfig) -> str | None:
     if name == JWKS_URL:
-        # A key set without OAUTHBEARER, or next to a validator, is reported as a secret too many.
+        # A key set without OAUTHBEARER, or in addition to a validator, is reported elsewhere, as a superfluous secret.
         return None
     return None if config.options.value(JWKS_URL) else f" without {JWKS_URL}"
 
@@ -125,7 +125,7 @@ def _check_super_users(config: SecurityConfig) -> None:
 
 
 def _check_spelling(user: str, name: str) -> None:
-    """Check for a name that is valid but was meant otherwise: a client that got this name would be a super user."""
+    """Check for a valid name that is probably a mistake: any client that obtains this name would be a super user."""
     if name == WILDCARD:
         raise ConfigurationError(f"{_SUPER_USERS}: {user!r} is not everybody: name each of them")
     if re.search(rf",\s*{ANONYMOUS.kind}:", name):

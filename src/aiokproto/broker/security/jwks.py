@@ -1,10 +1,10 @@
 """The keys that verify signed tokens (KIP-768): a JSON Web Key Set (RFC 7517), from a file or an identity provider.
 
-A set from a provider is loaded at the start, then in intervals, and when a token names a key that isn't in it. That
-token is rejected, as in Kafka, and the client's next attempt finds the key.
+A provider's set is loaded at startup, at regular intervals, and when a token refers to a key that isn't in the set. As
+in Kafka, that token is rejected, and the client's next attempt finds the key.
 
-Clients that haven't logged in can invent ids. So no id is remembered, and all of them together cause one request a
-minute. Kafka has that limit for each id, and remembers 16.
+Clients that haven't logged in can invent key ids. So unknown ids aren't remembered, and all of them together cause at
+most one request per minute. Kafka has that limit for each id, and remembers 16 ids.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from aiokproto.security.http_request import HttpError, parse_url, request
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
 _TIMEOUT = 10.0
 _AGAIN = 60.0
-"""Shortest time between two requests that unknown keys cause (s)."""
+"""Minimum time between two requests caused by unknown keys (s)."""
 _LONGEST_ID = 1000
-"""Longest text that is accepted as an id, in characters, as in Kafka."""
+"""Maximum length of a key id, in characters, as in Kafka."""
 _MAX_FILE = 1 << 20
 
 log = logging.getLogger("aiokproto.broker")
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
     Attributes:
         kind: ``RSA`` or ``EC``.
-        public: The key, of the package cryptography.
+        public: The key, an object from the cryptography package.
     """
 
     kind: str
@@ -52,9 +52,9 @@ class Jwks:
 
     Args:
         url: A URL: ``file:``, ``https:`` or ``http:``.
-        allow_http: Whether the URL may be ``http`` to another machine.
-        backoff: How long to wait before the second request at the start (s); doubles each time.
-        backoff_max: Longest such wait, and the time after which no further request starts (s).
+        allow_http: Whether the URL may use ``http`` to another machine.
+        backoff: How long to wait before retrying (s). Doubles with each retry.
+        backoff_max: Maximum wait between retries, and the time after which there are no more retries (s).
     """
 
     def __init__(self, url: str, *, allow_http: bool, backoff: float, backoff_max: float) -> None:
@@ -68,11 +68,11 @@ class Jwks:
             self._file: Path | None = Path(unquote(parts.path))
             return
         self._file = None
-        # Nothing secret is sent, but anyone who can change the keys on the way can log in as any user.
+        # Nothing secret is sent, but anyone who can tamper with the keys in transit can log in as any user.
         self._url = parse_url(_URL, url, allow_http=allow_http)
 
     def find(self, key_id: str) -> Key | None:
-        """Return a key. If there is none, the set is loaded again for the next token."""
+        """Return a key. If it's unknown, return None, and reload the set for the next token."""
         if len(key_id) > _LONGEST_ID:
             return None
         found = self._keys.get(key_id)
@@ -80,13 +80,12 @@ class Jwks:
             now = monotonic()
             if now - self._missed_at > _AGAIN:
                 self._missed_at = now
-                # This makes one request only: a provider that is down must not get the requests of clients that don't
-                # exist.
+                # Don't retry: bogus clients must not cause repeated requests to a provider that is down.
                 self.refresh(again=False)
         return found
 
     async def load(self, *, again: bool = True) -> None:
-        """Load the set. If that fails, try it ``again`` for as long as the options say.
+        """Load the set. If that fails and ``again`` is set, retry for as long as the options say.
 
         Raises:
             ConfigurationError: The set can't be loaded, or is invalid.
@@ -104,7 +103,7 @@ class Jwks:
             backoff = min(2 * backoff, self._backoff_max)
 
     def refresh(self, *, again: bool = True) -> None:
-        """Load the set again, in the background; see :meth:`load`. If that fails, the keys stay as they are."""
+        """Reload the set in the background; see :meth:`load`. If that fails, the current keys are kept."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = create_task(self._refresh(again))
 
@@ -138,11 +137,11 @@ class Jwks:
 
 
 def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
-    """Return the set that the options name, which isn't loaded yet; None if they name none.
+    """Return the configured key set, not loaded yet, or None if none is configured.
 
     Args:
         options: The options.
-        allow_http: Whether the set may come by ``http`` from another machine.
+        allow_http: Whether the set may be loaded with ``http`` from another machine.
 
     Raises:
         ConfigurationError: An option is missing or invalid, or a package is missing.
@@ -171,10 +170,10 @@ def jwks_of(options: BrokerOptions, *, allow_http: bool) -> Jwks | None:
 
 
 def parse_keys(data: bytes) -> dict[str, Key]:
-    """Return the public keys for signatures by id. Other keys are left out.
+    """Return the public signature keys, by id. Other keys are left out.
 
     Raises:
-        ValueError: The data isn't a JSON Web Key Set.
+        ValueError: ``data`` isn't a JSON Web Key Set.
     """
     try:
         found = json.loads(data)["keys"]
@@ -211,10 +210,10 @@ def _integer(text: str) -> int:
 
 
 def decoded(text: str) -> bytes:
-    """Decode base64 for URLs, without padding.
+    """Decode URL-safe base64 without padding.
 
     Raises:
-        ValueError: The text isn't base64.
+        ValueError: ``text`` isn't base64.
     """
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

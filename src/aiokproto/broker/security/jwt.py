@@ -1,4 +1,4 @@
-"""Validation of signed JSON Web Tokens (RFC 7519), as Kafka's BrokerJwtValidator does it (KIP-768)."""
+"""Validates signed JSON Web Tokens (RFC 7519), like Kafka's BrokerJwtValidator (KIP-768)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aiokproto.broker.security.jwks import Jwks, decoded
 from aiokproto.broker.security.oauthbearer import Token
 
 _ALGORITHMS = {"RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "ES256": "EC", "ES384": "EC", "ES512": "EC"}
-"""The kind of key. ``none`` and algorithms with a shared key are left out."""
+"""The supported algorithms and their kinds of keys. ``none`` and algorithms with shared keys aren't supported."""
 
 _WHITE = "".join(map(chr, range(33)))
-"""What Java's ``trim()`` removes. Python's ``strip()`` removes more, and would make one of two subjects of a
-provider."""
+"""What Java's ``trim()`` removes. Python's ``strip()`` removes more, which could make two of a provider's subjects
+equal."""
 
 
 class JwtValidator:
@@ -23,7 +23,7 @@ class JwtValidator:
 
     Args:
         keys: The keys that verify tokens.
-        options: The options ``sasl.oauthbearer.*``.
+        options: The ``sasl.oauthbearer.*`` options.
         now: Returns the time in milliseconds since the epoch.
     """
 
@@ -51,7 +51,8 @@ class JwtValidator:
         self._verify(header, f"{parts[0]}.{parts[1]}".encode(), decoded(parts[2]))
         now = self._now() / 1000
         expires = _seconds(claims, "exp")
-        # Kafka only requires the claim. A token from the future comes from a wrong clock, or lives longer than it says.
+        # Kafka only requires the claim to exist. A token from the future comes from a wrong clock, or is valid for
+        # longer than it claims.
         if _seconds(claims, "iat") > now + self._skew:
             raise ValueError("the token was issued in the future")
         if now - self._skew >= expires:
@@ -90,7 +91,7 @@ class JwtValidator:
             raise ValueError("the token is signed by an unknown key")
         algorithm = get_default_algorithms()[name]
         try:
-            # It checks the curve of the key.
+            # prepare_key() checks the curve of the key.
             valid = algorithm.verify(data, algorithm.prepare_key(key.public), signature)
         except InvalidKeyError:
             valid = False
@@ -110,7 +111,7 @@ def _object(part: str) -> dict[str, Any]:
 
 def _seconds(claims: dict[str, Any], name: str) -> float:
     value = claims.get(name)
-    # bool is an int in Python; NaN fails the comparison, and infinity is too large.
+    # Python's bool is an int. NaN fails the comparison, and infinity is too large.
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e12:
         raise ValueError(f"the claim {name!r} is not a time in seconds")
     return value

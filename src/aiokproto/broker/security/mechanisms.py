@@ -1,12 +1,13 @@
-"""Which SASL mechanisms a listener has: those that were named, or whose secrets were given, and no others.
+"""The SASL mechanisms of a listener: the ones listed explicitly, or else the ones whose secrets were given.
 
-``sasl.enabled.mechanisms`` names them. Without it they follow from the secrets: ``users`` are for PLAIN and SCRAM,
-``token_validator`` and ``sasl.oauthbearer.jwks.endpoint.url`` for OAUTHBEARER, ``aws_access_keys`` for AWS_MSK_IAM.
-It's an error to name a mechanism without what it needs, or to give a secret that no named mechanism uses, because
-either makes a listener other than the one that was meant. Only SCRAM needs nothing, since AlterUserScramCredentials can
-give it users.
+``sasl.enabled.mechanisms`` lists them. Without this option, they follow from the secrets: ``users`` enables PLAIN and
+SCRAM, ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url`` enables OAUTHBEARER, ``aws_access_keys`` enables
+AWS_MSK_IAM. It's an error to list a mechanism without the secrets that it needs, or to give a secret that no listed
+mechanism uses: either way, the listener wouldn't be the one that was intended. Only SCRAM doesn't need secrets, since
+AlterUserScramCredentials can add users.
 
-Unsecured tokens let anyone log in as anyone. So no mechanism follows from the consent to them: it must be named too.
+Unsecured tokens let anyone log in as anyone. So ``unsecured_tokens`` alone doesn't enable OAUTHBEARER: it must be
+listed too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _USES = {
     "OAUTHBEARER": ("token_validator", JWKS_URL, "unsecured_tokens"),
     "AWS_MSK_IAM": ("aws_access_keys",),
 }
-"""What each mechanism can verify logins with: it needs one of these."""
+"""The secrets with which each mechanism can verify logins. It needs at least one of them."""
 
 _ASKS = {
     "PLAIN": "users",
@@ -37,7 +38,7 @@ _ASKS = {
     " as anyone",
     "AWS_MSK_IAM": "aws_access_keys",
 }
-"""What a mechanism can't do without."""
+"""What a mechanism needs, as described in errors."""
 
 
 _CLIENT_AUTH_OF = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "requested", ssl.CERT_REQUIRED: "required"}
@@ -51,11 +52,11 @@ class SecurityConfig(NamedTuple):
 
     @property
     def secrets(self) -> list[str]:
-        """The names of the arguments and options that were given to verify logins."""
+        """The names of the given arguments and options that are for verifying logins."""
         security = self.security
         given = {
             "users": bool(security.users),
-            # A validator may be an object, even one that is empty.
+            # A validator can be any object, even one that is falsy.
             "token_validator": security.token_validator is not None,
             "unsecured_tokens": security.unsecured_tokens,
             "aws_access_keys": bool(security.aws_access_keys),
@@ -65,7 +66,7 @@ class SecurityConfig(NamedTuple):
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The enabled mechanisms; none without SASL."""
+        """The enabled mechanisms. Empty without SASL."""
         if not self.security.sasl:
             return ()
         if NAMED in self.options.static:
@@ -75,7 +76,7 @@ class SecurityConfig(NamedTuple):
 
     @property
     def following(self) -> dict[str, str]:
-        """The values of options that weren't given but follow from the arguments. These values are in force."""
+        """The effective values of options that weren't given but follow from the arguments."""
         found = {}
         if self.security.sasl and NAMED not in self.options.static:
             found[NAMED] = ",".join(self.mechanisms)
@@ -85,7 +86,7 @@ class SecurityConfig(NamedTuple):
 
 
 def check_mechanisms(config: SecurityConfig) -> None:
-    """Check that a listener with SASL has mechanisms, each mechanism has what it needs, and each secret has a
+    """Check that a SASL listener has mechanisms, each mechanism has the secrets it needs, and each secret is used by a
     mechanism.
 
     Raises:

@@ -27,18 +27,18 @@ class Token(NamedTuple):
 
 
 TokenValidator = Callable[[str], Token]
-"""Validates a token and returns its claims; raises ValueError if it is invalid."""
+"""Validates a token and returns its claims. Raises ValueError if the token is invalid."""
 
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _INITIAL = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _AUTH = re.compile(r"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 _LATEST = 1 << 62
-"""Later than any time in milliseconds. The lifetime of a session has 64 bits in the response."""
+"""Later than any real time in milliseconds. The session lifetime in the response has 64 bits."""
 _REFUSED = b'{"status":"invalid_token"}'
 
 
 class OAuthBearerSaslServer:
-    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One OAUTHBEARER exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, validate: TokenValidator) -> None:
         self.authenticated_user: AuthenticatedUser | None = None
@@ -46,8 +46,8 @@ class OAuthBearerSaslServer:
         self._refused = False
 
     def step(self, token: bytes) -> bytes:
-        # The client should acknowledge the error with %x01. Another token is refused as well, because a connection that
-        # isn't authenticated could send tokens without end.
+        # The client should acknowledge the error with %x01. Refuse another token as well: otherwise an unauthenticated
+        # connection could keep trying tokens.
         if self._refused:
             raise AuthenticationFailed(_REFUSED.decode())
         message = _INITIAL.fullmatch(token.decode("utf-8", "replace"))
@@ -61,7 +61,7 @@ class OAuthBearerSaslServer:
             with calling("token_validator"):
                 found = self._validate(bearer["token"])
             claims = _checked(found)
-            # JSON can escape characters that no response can carry. UnicodeEncodeError is a ValueError.
+            # JSON escapes can produce characters that no response can carry. UnicodeEncodeError is a ValueError.
             claims.user.encode()
         except ValueError:
             # RFC 7628 §3.2.3: the server reports the error in a challenge, the client acknowledges it with %x01, and
@@ -81,12 +81,12 @@ class OAuthBearerSaslServer:
 def _checked(found: Any) -> Token:
     """Return a validator's result if it's a :class:`Token`, or an object with the attributes of one."""
     if isinstance(found, CoroutineType):
-        # A coroutine that isn't awaited would be reported a second time.
+        # Close the coroutine: Python would also warn that it was never awaited.
         found.close()
     user, expires = getattr(found, "user", None), getattr(found, "expires", None)
     if isinstance(user, str) and user and type(expires) is int and 0 <= expires < _LATEST:
         return Token(user, expires)
-    # The error leaves out the value, which may be the token.
+    # Leave the value out of the error: it may be the token.
     raise LoginError(
         f"token_validator returned {type(found).__name__}: expected a Token, with the name of a user and a time in"
         " milliseconds since the epoch, of a plain function"
@@ -94,8 +94,8 @@ def _checked(found: Any) -> Token:
 
 
 def unsecured_validator(now: Callable[[], int]) -> TokenValidator:
-    """Return Kafka's default validator, which accepts unsecured JSON Web Tokens. Use it for tests only, since the
-    tokens aren't signed.
+    """Return Kafka's default validator, which accepts unsecured JSON Web Tokens. For tests only, since the tokens
+    aren't signed.
 
     Args:
         now: Returns the time in milliseconds since the epoch.
@@ -132,7 +132,7 @@ def _json(part: str) -> dict[str, Any]:
 
 def _milliseconds(claims: dict[str, Any], name: str) -> int:
     value = claims.get(name)
-    # bool is an int in Python; NaN fails the comparison, and infinity is too large.
+    # Python's bool is an int. NaN fails the comparison, and infinity is too large.
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < 1e15:
         raise ValueError(f"the claim {name!r} is not a time in seconds")
     return int(value * 1000)

@@ -1,4 +1,4 @@
-"""SASL/PLAIN (RFC 4616): user name and password in clear text."""
+"""SASL/PLAIN (RFC 4616): user name and password in plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.broker.security.sasl_server import AuthenticatedUser, Authenticat
 
 
 class PlainSaslServer:
-    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One PLAIN exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.authenticated_user: AuthenticatedUser | None = None
@@ -24,7 +24,7 @@ class PlainSaslServer:
             if not given:
                 raise AuthenticationFailed(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The comparison takes constant time, and both cases have one text: neither must show whether the user exists.
+        # Compare in constant time, and use the same message for an unknown user and a wrong password.
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)
@@ -33,10 +33,10 @@ class PlainSaslServer:
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:
-    """Check that the authorization id, if there is one, is the user itself. Kafka has no impersonation.
+    """Check that the authorization id, if any, is the user itself. Kafka doesn't support impersonation.
 
     Raises:
-        AuthenticationFailed: The id is another user.
+        AuthenticationFailed: The authorization id is another user.
     """
     if authorization_id not in ("", user):
         raise AuthenticationFailed(

@@ -28,7 +28,7 @@ def parse_principal(text: str) -> Principal:
     """Parse ``User:alice``.
 
     Raises:
-        ValueError: The text is not ``type:name``.
+        ValueError: ``text`` isn't of the form ``type:name``.
     """
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):

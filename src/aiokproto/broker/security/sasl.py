@@ -7,9 +7,9 @@
               AUTHENTICATE
     any state ── an unexpected request, a failed exchange, an expired session ──> FAILED
 
-After SaslHandshake v0 tokens are sent as bare frames without headers, after v1 inside of SaslAuthenticate (KIP-152). A
-client whose session expires must authenticate again with the same mechanism, as the same principal (KIP-368). Until
-that is complete, the broker serves nothing but the exchange.
+After SaslHandshake v0, tokens are sent as bare frames without headers; after v1, inside SaslAuthenticate requests
+(KIP-152). A client whose session expires must re-authenticate with the same mechanism, as the same principal (KIP-368).
+Until that's complete, the broker serves nothing but the exchange.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MIN_REAUTH_SECONDS = 1.0
 
 
 class _SaslState(Enum):
-    """Which request is expected next. Kafka's SaslState."""
+    """Which request is expected next (Kafka's SaslState)."""
 
     HANDSHAKE_OR_VERSIONS_REQUEST = 1
     HANDSHAKE_REQUEST = 2
@@ -46,18 +46,18 @@ class SaslAuthenticator:
     """The authentication state of a connection, including re-authentication (KIP-43, KIP-152, KIP-368).
 
     Attributes:
-        principal: The authenticated principal; None before. It stays while the client re-authenticates.
+        principal: The authenticated principal, or None before authentication. It's kept during re-authentication.
         by_token: Whether the client authenticated with a delegation token (KIP-48).
-        failure: Why the connection must be closed after the current response; None if it need not be closed.
+        failure: Why the connection must be closed after the current response, or None if it stays open.
     """
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], SaslServer]], max_reauth_ms: int, clock: Clock) -> None:
         """Start with an unauthenticated connection.
 
         Args:
-            mechanisms: The enabled mechanisms, each with a factory of exchanges.
-            max_reauth_ms: The longest session (``connections.max.reauth.ms``); 0 limits it only by the lifetime of the
-                credentials.
+            mechanisms: The enabled mechanisms, each with a function that creates an exchange.
+            max_reauth_ms: The maximum session lifetime (``connections.max.reauth.ms``). If 0, only the lifetime of the
+                credentials limits it.
             clock: The broker's clock.
         """
         self.principal: Principal | None = None
@@ -76,7 +76,7 @@ class SaslAuthenticator:
 
     @property
     def raw(self) -> bool:
-        """Whether the next frame is a bare token without header (after SaslHandshake v0)."""
+        """Whether the next frame is a bare token without a header (after SaslHandshake v0)."""
         return self._state is _SaslState.AUTHENTICATE and not self._wrapped
 
     @property
@@ -85,14 +85,14 @@ class SaslAuthenticator:
         return self._state is _SaslState.COMPLETE
 
     def check_request(self, api_key: int) -> BrokerError | None:
-        """Check that a request is allowed in this state; otherwise set :attr:`failure`.
+        """Check that a request is allowed in this state. If not, set :attr:`failure`.
 
         Returns:
-            The error to respond with before the connection is closed; None to close it without a response.
+            The error to respond with before closing the connection, or None to close it without a response.
         """
         state = self._state
         if state is _SaslState.COMPLETE:
-            # The expiry is checked when a request comes, and not by a timer: an idle connection may stay, and
+            # Check the expiry when a request arrives rather than with a timer: an idle connection may stay open and
             # re-authenticate late (KIP-368).
             expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
@@ -103,8 +103,7 @@ class SaslAuthenticator:
                 return None
             self._fail(f"{api_name(api_key)} was received during SASL authentication")
             return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, detail=self.failure)
-        # Other requests get no response before the connection is closed, so that an unauthenticated client learns
-        # nothing.
+        # All other requests close the connection without a response, so an unauthenticated client learns nothing.
         allowed = {SaslHandshakeRequest.api_key}
         if state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             allowed.add(ApiVersionsRequest.api_key)
@@ -113,17 +112,18 @@ class SaslAuthenticator:
         return None
 
     def api_versions_answered(self) -> None:
-        """Record that ApiVersions was answered. As in Kafka, it isn't served again before authentication."""
+        """Record that ApiVersions has been answered. As in Kafka, it isn't served again before authentication."""
         if self._state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             self._state = _SaslState.HANDSHAKE_REQUEST
 
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-        """Start an exchange with the client's mechanism. On an authenticated connection this starts
+        """Start an exchange with the client's mechanism. On an authenticated connection, this starts
         re-authentication."""
         enabled = list(self._mechanisms)
         mechanism = request.mechanism
         if self.complete:
-            # As in Kafka, re-authentication needs a session that expires, and starts at most once per second (KIP-368).
+            # As in Kafka, re-authentication requires a session that expires, and can start at most once per second
+            # (KIP-368).
             now = self._clock.time()
             soon = self._reauthenticated_at is not None and now - self._reauthenticated_at < _MIN_REAUTH_SECONDS
             if self._ends is None or soon:
@@ -132,7 +132,7 @@ class SaslAuthenticator:
         if mechanism not in self._mechanisms:
             self._fail(f"SASL mechanism {mechanism!r} is not enabled")
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-        # Another mechanism fails with the first token, as in Kafka, because only SaslAuthenticate can return a message
+        # As in Kafka, a different mechanism only fails with the first token: only SaslAuthenticate can return a message
         # for the user.
         if self.principal is not None and mechanism != self._mechanism:
             self._changed_mechanism = mechanism
@@ -162,10 +162,10 @@ class SaslAuthenticator:
         )
 
     def token(self, token: bytes) -> bytes:
-        """Process a bare token. The result is sent as a bare frame too, unless there is a :attr:`failure`.
+        """Process a bare token. The result is sent as a bare frame too, unless there's a :attr:`failure`.
 
         Raises:
-            LoginError: The token can't be judged.
+            LoginError: The token could be neither accepted nor rejected.
         """
         try:
             return self._step(token)[0]
@@ -185,7 +185,7 @@ class SaslAuthenticator:
         proof = exchange.authenticated_user
         if proof is None:
             return answer, 0
-        # Every (re-)authentication checks this, since a connection must not change its principal (KIP-368).
+        # Check this on every (re-)authentication: a connection must not change its principal (KIP-368).
         principal = Principal("User", proof.user)
         if self.principal not in (None, principal):
             raise AuthenticationFailed(
@@ -193,7 +193,7 @@ class SaslAuthenticator:
             )
         self.principal, self.by_token = principal, proof.by_token
         self._state = _SaslState.COMPLETE
-        # An exchange is used once. It holds the nonce and the user's credential, so it's dropped here.
+        # An exchange is used only once. It holds the nonce and the user's credential, so drop it now.
         self._exchange = None
         return answer, self._start_session(proof.expires)
 
@@ -204,20 +204,20 @@ class SaslAuthenticator:
                 return exchange.step(token)
         except (AuthenticationFailed, LoginError):
             raise
-        # This includes a BrokerError, which would be answered: its text may be a secret, and so are its frames'
-        # variables.
+        # Catch even BrokerError, which would be sent to the client: its message and its frames' variables may contain
+        # secrets.
         except Exception as error:  # noqa: BLE001 - whatever the application raises
             raised = error.__cause__ or error if isinstance(error, CallbackError) else error
             why = LoginError(f"{what} raised {without_text(raised)}")
             why.__traceback__ = without_frames(raised).__traceback__
-        # The error is raised out here, so that the original one isn't even its context.
+        # Raise the error outside the except block, so it doesn't have the original error as its context.
         raise why
 
     def _start_session(self, expires: int | None) -> int:
-        """Start the session, and return its lifetime in milliseconds; 0 for the lifetime of the connection."""
+        """Start the session, and return its lifetime in milliseconds, or 0 if it lasts as long as the connection."""
         limits = [self._max_reauth_ms] if self._max_reauth_ms else []
         if expires is not None:
-            # Tokens expire by wall time. The session then runs on the monotonic clock, which can't be set back.
+            # Tokens expire by wall time. The session runs on the monotonic clock, which can't be set back.
             limits.append(max(expires - self._clock.wall(), 0))
         self._ends = self._clock.time() + min(limits) / 1000 if limits else None
         return min(limits, default=0)

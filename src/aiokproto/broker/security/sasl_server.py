@@ -11,21 +11,22 @@ class AuthenticationFailed(Exception):
     """A client failed to authenticate.
 
     Attributes:
-        detail: The reason to report to the client; None if it would reveal whether a user exists. A long reason, which
-            repeats what the client sent, is shortened.
+        detail: The reason to report to the client, or None if it would reveal whether a user exists. Long reasons,
+            which may repeat what the client sent, are shortened.
     """
 
     def __init__(self, detail: str | None = None) -> None:
-        # A response has room for 32,767 bytes, and a token can be longer.
+        # A string in a response is limited to 32,767 bytes, and a token can be longer.
         self.detail = shortened(detail) if detail is not None else None
         super().__init__(self.detail or "invalid credentials")
 
 
 class LoginError(Exception):
-    """A login is neither right nor wrong: the application's code that judges it failed, or there is a bug.
+    """A login was neither accepted nor rejected: the application's code that verifies it failed, or the broker has a
+    bug.
 
-    The connection is closed, so that the client tries again, and the broker logs the error. The error's text names the
-    type of the original exception, and never repeats its text, which may contain a token or password.
+    The connection is closed, so the client tries again, and the broker logs the error. The message gives the type of
+    the original exception, but never its message, which may contain a token or password.
     """
 
 
@@ -34,7 +35,7 @@ class AuthenticatedUser(NamedTuple):
 
     Attributes:
         user: The user's name.
-        expires: When the authentication expires, in milliseconds since the epoch; None for never.
+        expires: When the authentication expires, in milliseconds since the epoch, or None if it doesn't.
         by_token: Whether the client used a delegation token instead of the user's own secret (KIP-48).
     """
 
@@ -47,7 +48,7 @@ class SaslServer(Protocol):
     """The server side of one SASL exchange: tokens from the client in, tokens to the client out.
 
     Attributes:
-        authenticated_user: The result; None until the exchange is complete.
+        authenticated_user: The result, or None until the exchange is complete.
     """
 
     authenticated_user: AuthenticatedUser | None

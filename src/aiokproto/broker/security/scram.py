@@ -1,6 +1,6 @@
 """The server side of SCRAM (RFC 5802): credentials without passwords, and the exchange.
 
-With the extension ``tokenauth=true`` the user name is a delegation token's id, and the password its base64 HMAC
+With the extension ``tokenauth=true``, the user name is a delegation token's id, and the password is its base64 HMAC
 (KIP-48).
 """
 
@@ -27,7 +27,8 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 SALT_BYTES = 16
 
 _LONGEST = 1 << 16
-"""Longest message of a client, in bytes. Anyone can send one, and matching it takes the event loop's time."""
+"""Maximum length of a client's message, in bytes. Anyone can send a message, and matching it takes the event loop's
+time."""
 
 
 class Mechanism(IntEnum):
@@ -57,7 +58,7 @@ class Credential(NamedTuple):
 
 
 def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_password: bytes) -> Credential:
-    """Make a credential from a salted password, which AlterUserScramCredentials carries."""
+    """Make a credential from a salted password, as sent by AlterUserScramCredentials."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
     stored_key = hashlib.new(mechanism.digest, client_key).digest()
     server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
@@ -72,14 +73,13 @@ def credential_of(mechanism: Mechanism, password: str, salt: bytes | None = None
 
 
 class Salts:
-    """Salts by user, for users whose passwords the broker has and users that don't exist. A user's salt is always the
-    same.
+    """Salts by user, for users whose passwords the broker has and users that don't exist. A user's salt never changes.
 
-    A client that requests the salt of a user who doesn't exist gets one, too. It learns nothing from that, nor from a
-    second request. PostgreSQL does the same.
+    Clients also get a salt for users that don't exist, and the same salt if they ask again, so they don't learn which
+    users exist. PostgreSQL does the same.
 
     Args:
-        secret: The key from which salts are derived, so that clients can't tell them from random ones.
+        secret: The key from which salts are derived. Clients can't tell the result from random salts.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -90,13 +90,13 @@ class Salts:
         return hmac.digest(self.secret, f"{mechanism.name} {user}".encode(), "sha256")[:SALT_BYTES]
 
     def no_credential(self, user: str, mechanism: Mechanism) -> Credential:
-        """Return a credential that no password has."""
+        """Return a credential that no password matches."""
         key = current().secrets.randbytes(hashlib.new(mechanism.digest).digest_size)
         return Credential(self.salt(user, mechanism), MIN_ITERATIONS, key, key)
 
 
-# Names escape comma and equals sign as =2C and =3D. Attributes that are ignored must still match the grammar of RFC
-# 5802 §7. Kafka implements its ASCII part.
+# Names escape comma and equals sign as =2C and =3D. Ignored attributes must still match the grammar of RFC 5802 §7.
+# Kafka implements the ASCII part of it.
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _CLIENT_FIRST = re.compile(
@@ -111,14 +111,14 @@ _CLIENT_FINAL = re.compile(
 
 
 class Account(NamedTuple):
-    """A credential, and the user that its password authenticates."""
+    """A credential, and the user that it authenticates."""
 
     credential: Credential
     authenticated_user: AuthenticatedUser
 
 
 class ScramSaslServer:
-    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One SCRAM exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class ScramSaslServer:
         Args:
             mechanism: The mechanism.
             credentials: The credentials of users, and the salts of users that don't exist.
-            tokens: The delegation tokens; None for none.
+            tokens: The delegation tokens, if enabled.
             nonce: Returns the server's part of the nonce.
         """
         self.authenticated_user: AuthenticatedUser | None = None
@@ -177,18 +177,18 @@ class ScramSaslServer:
     def _final(self, text: str, account: Account) -> str:
         known = account.credential
         message = _CLIENT_FINAL.fullmatch(text)
-        # The nonce proves that the message belongs to this exchange, and isn't a replay (RFC 5802 §5.1).
+        # The nonce proves that the message belongs to this exchange and isn't a replay (RFC 5802 §5.1).
         if message is None or message["nonce"] != self._nonce:
             raise AuthenticationFailed
-        # The client repeats its GS2 header here, under the signature, so that a man in the middle can't downgrade
-        # channel binding.
+        # The client repeats its GS2 header in the signed message, so a man in the middle can't downgrade channel
+        # binding.
         if _from_base64(message["binding"]) != self._header.encode():
             raise AuthenticationFailed
         auth_message = f"{self._auth_message},{message['bare']}".encode()
         digest = self._mechanism.digest
         signature = hmac.digest(known.stored_key, auth_message, digest)
         proof = _from_base64(message["proof"])
-        # The zip isn't strict because the length is checked below, together with the proof.
+        # This isn't strict because the length is checked below, together with the proof.
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
         # StoredKey is a hash of ClientKey, so a stolen credential isn't enough to make a proof (RFC 5802 §3).
         if len(proof) != len(signature) or not hmac.compare_digest(

@@ -1,7 +1,8 @@
 """The security state that all nodes share, and its only writer: ACLs, SCRAM credentials, delegation tokens, quotas.
 
-It is persisted as ``security.json`` (in Kafka, as records of the metadata log). Changes are rare. A thread writes the
-whole file after them, once for all changes that came meanwhile. Each request that has changed something waits for that.
+It is persisted as ``security.json`` (in Kafka, as records of the metadata log). Changes are rare. After a change, a
+thread writes the whole file. Changes made during a write share the next write. Each request that has changed something
+waits for its write.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ log = logging.getLogger("aiokproto.broker")
 
 
 class SecurityFile:
-    """Writes the whole file after changes, one write at a time: changes during a write go into the next one.
+    """Writes the whole file after changes, one write at a time. Changes made during a write go into the next write.
 
-    Code that has changed something awaits :meth:`saved` before it acknowledges the change.
+    Code that has changed something awaits :meth:`saved` before acknowledging the change.
 
     Args:
-        state: The state that the file stores.
+        state: The state to store.
         thread: The thread that writes the file.
         path: The file.
     """
@@ -67,10 +68,10 @@ class SecurityFile:
         self._changes += 1
 
     async def saved(self) -> None:
-        """Return once the changes up to now are in the file. Cancelling doesn't end a write that has started.
+        """Wait until all changes made so far are in the file. Cancelling doesn't stop a write that has started.
 
         Raises:
-            OSError: The file can't be written. The next call tries it again.
+            OSError: The file can't be written. The next call tries again.
         """
         wanted = self._changes
         while self._saved < wanted:
@@ -86,27 +87,28 @@ class SecurityFile:
 
     def _ended(self, writing: asyncio.Task[None]) -> None:
         self._writing = None
-        # The exception is retrieved here because all tasks that await the write may have been cancelled.
+        # Retrieve the exception here, because all tasks that were waiting for the write may have been cancelled.
         if not writing.cancelled():
             writing.exception()
 
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file that only its owner can read. A crash leaves the old file or the new one."""
-    # The text is written to a file beside it, which is then renamed.
+    # Write the text to a file next to it, then rename that file.
     temporary = path.with_suffix(".tmp")
-    # A file that a crash has left would keep its mode.
+    # A file left over from a crash would keep its mode.
     temporary.unlink(missing_ok=True)
-    # The mode matters, because SCRAM credentials allow offline guessing of passwords.
+    # The mode matters: SCRAM credentials allow passwords to be guessed offline.
     write_private(temporary, text)
     temporary.replace(path)
 
 
 class SecurityState:
-    """Authenticates and authorizes clients, and persists the state on which these decisions are based.
+    """Authenticates and authorizes clients, and persists the state that these decisions are based on.
 
     Attributes:
-        authorizer: Decides authorizations. None if ``authorizer.class.name`` isn't set: then everything is allowed.
+        authorizer: Decides authorizations. None if ``authorizer.class.name`` isn't set, in which case everything is
+            allowed.
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
         protocol: The security protocol of the listeners.
@@ -121,7 +123,7 @@ class SecurityState:
 
         Args:
             root: The data directory.
-            security: Protocol and secrets.
+            security: The protocol and the secrets.
             options: The brokers' options.
             clock: The brokers' clock.
             thread: The thread that writes the file.
@@ -152,18 +154,18 @@ class SecurityState:
         """Load the keys that validate tokens. Cancelling closes the connection to the endpoint.
 
         Raises:
-            ConfigurationError: They can't be loaded.
+            ConfigurationError: The keys can't be loaded.
         """
         if self._jwks is not None:
             await self._jwks.load()
 
     def refresh_keys(self) -> None:
-        """Load the keys that validate tokens again, in the background."""
+        """Reload the keys that validate tokens, in the background."""
         if self._jwks is not None:
             self._jwks.refresh()
 
     async def close(self) -> None:
-        """Stop loading keys, and write the changes that no request has waited for."""
+        """Stop loading keys, and write any changes that no request has waited for."""
         if self._jwks is not None:
             self._jwks.close()
         await self._save_behind()
@@ -195,7 +197,7 @@ class SecurityState:
     # ---- persisted changes
 
     async def saved(self) -> None:
-        """Return once all changes up to now are in the file. Every handler that has changed something awaits this.
+        """Wait until all changes made so far are in the file. Every handler that has changed something awaits this.
 
         Raises:
             OSError: The file can't be written.
@@ -247,8 +249,8 @@ class SecurityState:
         security = config.security
         validate, access_keys = self._validator(security, config.options), security.aws_access_keys
         known: dict[str, Callable[[], SaslServer]] = {
-            # PLAIN can't use self.credentials, because it needs the password itself, which AlterUserScramCredentials
-            # doesn't carry.
+            # PLAIN can't use self.credentials: it needs the password itself, which AlterUserScramCredentials doesn't
+            # contain.
             "PLAIN": lambda: PlainSaslServer(security.users),
             "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, self.credentials, self.tokens),
             "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, self.credentials, self.tokens),
@@ -265,7 +267,8 @@ class SecurityState:
             log.warning("%s cannot be written: %s", self._path, error)
 
     def snapshot(self) -> Callable[[], str]:
-        """Return a function that makes the text of the file, in any thread, from the state as it is now."""
+        """Take a snapshot of the current state. Return a function that turns it into the text of the file, in any
+        thread."""
         acls = list(self._acls)
         secret = self.credentials.salts.secret
         credentials, quotas, tokens = self.credentials.to_json(), self.client_quotas.to_json(), self.tokens.to_json()
@@ -290,7 +293,7 @@ class SecurityState:
                 raise ValueError(f"version {document['version']} is not supported, expected 1")
             self.credentials.load_json(document["scram_credentials"], document.get("scram_secret", ""))
             self.client_quotas.load_json(document["client_quotas"])
-            # A file from before delegation tokens were supported has no such key.
+            # Files written before delegation tokens were supported don't contain this key.
             self.tokens.load_json(document.get("delegation_tokens", []))
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:

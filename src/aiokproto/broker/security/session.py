@@ -14,12 +14,12 @@ class ClientSession:
 
     Attributes:
         host: The client's IP address.
-        sasl: The state of SASL authentication; None if the listener has no SASL.
-        turns: Counts the work for the connection, and yields to other tasks.
+        sasl: The state of SASL authentication, or None if the listener doesn't use SASL.
+        turns: Accounts for the connection's work, and yields to other tasks.
     """
 
     def __init__(self, host: str, principal: Principal, sasl: SaslAuthenticator | None) -> None:
-        """``principal`` is the connection's principal until SASL has authenticated one."""
+        """``principal`` is the connection's principal until SASL authenticates another one."""
         self.host = host
         self.sasl = sasl
         self.turns = YieldBudget()
@@ -37,10 +37,10 @@ class ClientSession:
         return self.sasl is None or self.sasl.principal is not None
 
     def check_delegation(self) -> None:
-        """Check that the client can use delegation token APIs (KIP-48).
+        """Check that the client may use the delegation token APIs (KIP-48).
 
         An anonymous client has no user to create a token for. A client that authenticated with a token must not create
-        others, because a leaked token could then be extended forever.
+        tokens: otherwise a leaked token could be extended forever.
 
         Raises:
             BrokerError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -51,5 +51,5 @@ class ClientSession:
 
     @property
     def failure(self) -> str | None:
-        """Why the connection must be closed after the current response; None if it need not be closed."""
+        """Why the connection must be closed after the current response, or None if it stays open."""
         return self.sasl.failure if self.sasl is not None else None

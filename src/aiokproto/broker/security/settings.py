@@ -20,33 +20,33 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class Security:
     """The security protocol, and the secrets of users.
 
-    Without ``sasl.enabled.mechanisms`` the given secrets enable mechanisms: ``users`` enables PLAIN and SCRAM,
+    Without ``sasl.enabled.mechanisms``, the given secrets determine the mechanisms: ``users`` enables PLAIN and SCRAM,
     ``token_validator`` or ``sasl.oauthbearer.jwks.endpoint.url`` enables OAUTHBEARER, ``aws_access_keys`` enables
     AWS_MSK_IAM.
 
-    Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
+    Everything else is set in ``config``, using Kafka's own option names: ``sasl.enabled.mechanisms``,
     ``connections.max.reauth.ms``, ``ssl.keystore.location`` (private key and certificates: PEM, PKCS#12, JKS or JCEKS),
     ``ssl.truststore.location``, their passwords, ``ssl.client.auth``, ``authorizer.class.name``, ``super.users``,
     ``allow.everyone.if.no.acl.found``, ``delegation.token.*``.
 
     Attributes:
-        protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
-        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, but it can't
-            change these.
+        protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``, for all nodes.
+        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users, but can't change
+            these users.
         ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
-        ssl_crlfile: A PEM file with revocation lists (CRL). Clients whose certificate is in them are rejected. There
-            must be a list of the authority that signed the certificate. A new file is read for the next connection.
-            Needs ``ssl.client.auth``.
-        ssl_crl_check_chain: Whether the certificates of intermediate authorities must not be revoked either.
-        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. Any other error, and a
-            result that isn't a ``Token``, closes the connection, and is logged without its text. The options
-            ``sasl.oauthbearer.*`` validate JSON Web Tokens as Kafka does, with the keys of
+        ssl_crlfile: A PEM file with certificate revocation lists (CRLs). Clients with revoked certificates are
+            rejected. There must be a list from each authority that has signed client certificates. When the file
+            changes, it's read again for the next connection. Requires ``ssl.client.auth``.
+        ssl_crl_check_chain: Whether to check the certificates of intermediate authorities for revocation, too.
+        token_validator: Validates OAUTHBEARER tokens. Must raise ValueError for an invalid token. Any other exception,
+            or a result that isn't a ``Token``, closes the connection and is logged without its message. To validate
+            JSON Web Tokens as Kafka does, use the ``sasl.oauthbearer.*`` options instead, with the keys from
             ``sasl.oauthbearer.jwks.endpoint.url``.
         aws_access_keys: Secret access keys by access key id, for AWS_MSK_IAM. The principal is the access key id.
-        unsecured_tokens: Whether OAUTHBEARER, which ``sasl.enabled.mechanisms`` must name, accepts unsigned tokens,
-            with which anyone can log in as anyone. For tests only. Default False.
-        sasl_oauth_allow_http: Whether the keys of ``sasl.oauthbearer.jwks.endpoint.url`` may come by ``http`` from
-            another machine. Anyone who can change them on the way can log in as any user. Default False.
+        unsecured_tokens: Whether OAUTHBEARER accepts unsigned tokens, which let anyone log in as anyone.
+            ``sasl.enabled.mechanisms`` must list OAUTHBEARER. For tests only. Default False.
+        sasl_oauth_allow_http: Whether the keys of ``sasl.oauthbearer.jwks.endpoint.url`` may be loaded with ``http``
+            from another machine. Anyone who can tamper with the keys in transit can log in as any user. Default False.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"
@@ -111,12 +111,12 @@ class Security:
 
     @property
     def sasl(self) -> bool:
-        """Whether clients authenticate by SASL."""
+        """Whether clients authenticate with SASL."""
         return self.protocol.startswith("SASL")
 
 
 def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, what: str) -> None:
-    """Check that every name has a secret, so that an environment variable that is missing doesn't let everyone in."""
+    """Check that every name has a secret, so a missing environment variable doesn't let everyone in."""
     if not isinstance(secrets, Mapping):
         raise ConfigurationError(f"{argument}: expected a {what} for each name, in a mapping")
     for name, secret in secrets.items():
@@ -133,5 +133,5 @@ def _check_secrets(argument: str, secrets: Mapping[str, str], nameless: str, wha
 
 
 def _can_be_sent(text: str) -> bool:
-    # PLAIN separates its parts by NUL.
+    # PLAIN separates its parts with NUL.
     return is_unicode(text) and "\0" not in text

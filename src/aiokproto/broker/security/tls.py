@@ -23,17 +23,18 @@ logger = logging.getLogger("aiokproto.broker")
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 _INTERNAL_ERROR = bytes((21, 3, 3, 0, 2, 2, 80))
-"""A record with one fatal alert (RFC 5246, section 7.2)."""
+"""A TLS record with one fatal internal_error alert (RFC 5246, section 7.2)."""
 
 
 class AlertingObject(ssl.SSLObject):
-    """Sends the alert of a handshake that failed, as Kafka does, so that the client learns why.
+    """Sends an alert after a failed handshake, as Kafka does, so the client learns why it failed.
 
-    asyncio drops the connection together with what OpenSSL still has to send. So this makes the failure look like a
-    handshake that waits for more, because asyncio then writes. The client closes the connection, or asyncio's timeout
-    for handshakes ends it.
+    If a handshake fails, asyncio drops the connection without sending what OpenSSL has left to send. So this makes the
+    failure look like a handshake that needs more data, which makes asyncio write. Then the client closes the
+    connection, or asyncio's handshake timeout does.
 
-    OpenSSL has no alert for bytes that aren't TLS. Java has one, which shows clients what listens here.
+    OpenSSL doesn't send an alert if the received bytes aren't TLS. Java does, which shows clients that TLS is expected
+    here.
     """
 
     _failure: ssl.SSLError | None = None
@@ -56,7 +57,7 @@ class AlertingObject(ssl.SSLObject):
             self._failure = error
             if not self._outgoing.pending:
                 self._outgoing.write(_INTERNAL_ERROR)
-            # asyncio before Python 3.11 looks at the number, not at the class.
+            # Before Python 3.11, asyncio looks at the error number, not at the class.
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, str(error)) from error
 
 
@@ -69,7 +70,7 @@ def _spell(name: str) -> str:
 
 
 def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext | None:
-    """Return the TLS context of the listeners; None without TLS.
+    """Return the TLS context of the listeners, or None if they don't use TLS.
 
     Raises:
         ConfigurationError: The certificate is missing or invalid.
@@ -86,12 +87,12 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
             " or Security(ssl_context=…)"
         )
     contents = {option: read(option, path) for option, path in parsed.files.items()}
-    # Secrets are given as text, because a broker's option names no other source.
+    # Broker options contain the secrets themselves. No other sources are supported.
     secrets = {_spell(name): value for name, value in values.items() if _spell(name) in parsed.secrets}
     context = make_context(parsed, contents, secrets)
     context.sslobject_class = AlertingObject
-    # Renegotiation is off, as in Kafka: it costs the broker more than the client, which could request it as often as it
-    # likes.
+    # As in Kafka, disable renegotiation: it costs the broker more than the client, which could request it as often as
+    # it likes.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
     if context.verify_mode is not ssl.CERT_NONE and parsed.trusted is None:
@@ -107,13 +108,14 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
 
 
 def principal_of(tls: ssl.SSLObject | None) -> Principal:
-    """Return the principal of a client certificate, which is its subject; ANONYMOUS without a certificate."""
+    """Return the principal of a client certificate, which is its subject, or ANONYMOUS if the client sent none."""
     certificate = tls.getpeercert(binary_form=True) if tls is not None else None
     return Principal("User", subject_of(certificate)) if certificate else ANONYMOUS
 
 
 class _Revocations:
-    """The lists that a context has. OpenSSL adds lists, and uses an authority's latest one. It never removes any."""
+    """The revocation lists of a context. OpenSSL only adds lists, never removes them, and uses the latest list of each
+    authority."""
 
     def __init__(self, context: ssl.SSLContext, path: Path) -> None:
         self._context = context
@@ -139,7 +141,7 @@ class _Revocations:
                 raise ConfigurationError(f"{_CRL_OPTION}={str(self._path)!r}: {error}") from None
 
     def renew(self) -> None:
-        """Read the file for a new connection. If it can't be used, this logs a warning, and the earlier lists stay."""
+        """Read the file for a new connection. If it can't be used, log a warning and keep the earlier lists."""
         try:
             self.load()
         except ConfigurationError as error:
@@ -147,12 +149,12 @@ class _Revocations:
 
 
 def check_revocations(context: ssl.SSLContext, path: Path, *, chain: bool) -> None:
-    """Make a listener's context reject revoked certificates of clients.
+    """Make a listener's context reject revoked client certificates.
 
     Args:
         context: The context.
-        path: The file with the lists, in PEM.
-        chain: Whether intermediate authorities must not be revoked either.
+        path: The PEM file with the revocation lists.
+        chain: Whether to check intermediate authorities for revocation, too.
 
     Raises:
         ConfigurationError: The file can't be used.
@@ -162,7 +164,7 @@ def check_revocations(context: ssl.SSLContext, path: Path, *, chain: bool) -> No
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if chain else ssl.VERIFY_CRL_CHECK_LEAF
     base: Any = context.sslobject_class
 
-    # The event loop creates one object for each connection, and makes no other call before the handshake.
+    # The event loop creates one of these per connection. There's no other hook before the handshake.
     class Checked(base):  # type: ignore[misc]
         @classmethod
         def _create(cls, *args: Any, **options: Any) -> Any:

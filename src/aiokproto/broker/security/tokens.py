@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48, KIP-373): short-lived credentials of a user for jobs that must not have the user's own
-secret.
+"""Delegation tokens (KIP-48, KIP-373): short-lived user credentials, for jobs that must not have the user's own secret.
 
-A token's secret is the HMAC of its id under ``delegation.token.secret.key``, so the broker stores no token secrets.
+A token's secret is the HMAC of its id, keyed with ``delegation.token.secret.key``, so the broker doesn't store token
+secrets.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from aiokproto.broker.security.security_state import SecurityFile
 
 MAX_TOKENS = 10_000
-"""Most tokens at a time. Each costs memory, and a part of the file."""
+"""Maximum number of tokens at a time. Each token takes memory, and space in the file."""
 MAX_OWNED = 100
-"""Most tokens of one owner. Any user can create its own tokens, and must not take all of them."""
+"""Maximum number of tokens per owner. Any user can create tokens for itself, but must not use up all of them."""
 MAX_NAMES = 4096
-"""Most characters of all principals in one token."""
+"""Maximum total length of all principals in a token, in characters."""
 
 _LATEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A delegation token. Times are milliseconds since the epoch.
+    """A delegation token. Times are in milliseconds since the epoch.
 
     Attributes:
         token_id: The token's id, which is the user name in SCRAM.
-        owner: The user that it authenticates.
-        requester: The user that created it: the owner, or a user with CREATE_TOKENS on the owner (KIP-373).
-        renewers: The users besides the owner that can renew and expire it.
-        issued: When it was created.
-        expires: When it expires unless it is renewed.
-        ends: The latest time until which it can be renewed.
+        owner: The user that the token authenticates.
+        requester: The user that created the token: the owner, or a user with CREATE_TOKENS on the owner (KIP-373).
+        renewers: The users besides the owner that can renew and expire the token.
+        issued: When the token was created.
+        expires: When the token expires unless it's renewed.
+        ends: The latest time that the token can be renewed to.
     """
 
     token_id: str
@@ -57,11 +57,11 @@ class DelegationToken:
     ends: int
 
     def concerns(self, principal: Principal) -> bool:
-        """Return whether a principal is its owner, requester or renewer."""
+        """Return whether a principal is the token's owner, requester or renewer."""
         return principal in (self.owner, self.requester, *self.renewers)
 
     def has_expired(self, now: int) -> bool:
-        """Return whether it has expired."""
+        """Return whether the token has expired."""
         return min(self.expires, self.ends) < now
 
 
@@ -106,18 +106,18 @@ class DelegationTokens:
         """Create a token.
 
         Args:
-            owner: The user that it authenticates.
-            requester: The user that requests it.
-            renewers: The users besides the owner that can renew it.
-            max_lifetime_ms: The longest lifetime with renewals; capped by ``delegation.token.max.lifetime.ms``, which
-                also applies to 0 and below.
+            owner: The user that the token authenticates.
+            requester: The user that requests the token.
+            renewers: The users besides the owner that can renew the token.
+            max_lifetime_ms: The maximum lifetime, including renewals. Capped by ``delegation.token.max.lifetime.ms``,
+                which is also used if this is 0 or less.
 
         Raises:
-            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION if there are too many
-                tokens, in all or of the owner, or too many principals.
+            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION if there are too many
+                tokens in total, too many tokens of the owner, or too many principals.
         """
-        # The login has only the owner's name. Kafka checks only renewers, so there a token for "Group:alice" is a token
-        # for "User:alice", although the ACLs of "User:alice" didn't permit it.
+        # Logins use only the owner's name. Kafka checks only the renewers, so there a token for "Group:alice" works as
+        # a token for "User:alice", even if nobody is permitted to create tokens for "User:alice".
         if any(principal.kind != "User" for principal in (owner, *renewers)):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can own and renew a token")
         self.check_enabled()
@@ -137,8 +137,8 @@ class DelegationTokens:
         return token
 
     def renew(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Extend a token to ``period_ms`` from now. ``delegation.token.expiry.time.ms`` caps the period, and also
-        applies to 0 and below.
+        """Extend a token to ``period_ms`` from now. ``delegation.token.expiry.time.ms`` caps the period, and is also
+        used if ``period_ms`` is 0 or less.
 
         Returns:
             The new expiry time.
@@ -153,7 +153,7 @@ class DelegationTokens:
         return self._set_expiry(token, self._now() + _limited(period_ms, self._renewal))
 
     def expire(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Set a token's expiry to ``period_ms`` from now. A period below 0 removes the token at once.
+        """Set a token's expiry to ``period_ms`` from now. A negative period removes the token immediately.
 
         Returns:
             The new expiry time.
@@ -182,11 +182,11 @@ class DelegationTokens:
         return bool(expired)
 
     def account(self, token_id: str, mechanism: Mechanism) -> Account | None:
-        """Return the SCRAM account of a token, whose password is its base64 secret. None for an unknown token."""
+        """Return the SCRAM account of a token, whose password is its base64 secret, or None if the token is unknown."""
         token = self._tokens.get(token_id)
         if token is None or not self._secret:
             return None
-        # The credential is computed on first use: it takes thousands of hashes, and most tokens are used with one
+        # Compute the credential on first use: that takes thousands of hashes, and most tokens are used with only one
         # mechanism.
         known = self._credentials.get((token_id, mechanism))
         if known is None:
@@ -230,12 +230,11 @@ class DelegationTokens:
     # ---- persistence
 
     def to_json(self) -> Iterator[dict[str, Any]]:
-        """Return the tokens without their secrets, for JSON, as they are now, whenever and in whichever thread they are
-        iterated."""
+        """Return a snapshot of the tokens without their secrets, for JSON. It can be iterated later, in any thread."""
         return map(asdict, list(self))
 
     def load_json(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Load what :meth:`to_json` returned. Raises KeyError, TypeError or ValueError if it is invalid."""
+        """Load what :meth:`to_json` returned. Raises KeyError, TypeError or ValueError if that is invalid."""
         for entry in entries:
             owner, requester, *renewers = (
                 Principal(str(kind), str(name))

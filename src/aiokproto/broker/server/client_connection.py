@@ -1,10 +1,10 @@
-"""A client's connection: received bytes as frames, and responses with flow control.
+"""A client's connection: splits received bytes into frames, and sends responses with flow control.
 
-Small frames are copied out of one receive buffer. A frame larger than that buffer gets its own, and the transport reads
-the rest of the frame directly into it, so that a large Produce request isn't copied again.
+Small frames are copied out of one receive buffer. A frame larger than that buffer gets its own buffer, and the
+transport reads the rest of the frame directly into it, so a large Produce request isn't copied again.
 
-Flow control works in both directions. When the buffer is full, reading is paused, so that TCP slows the client down. A
-response is written in pieces, and the next piece waits while the transport's own buffer is full.
+Flow control works in both directions. When the receive buffer is full, reading is paused, so TCP slows the client down.
+A response is written in pieces, and the next piece waits while the transport's own buffer is full.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from aiokproto.broker.server.socket_server import SocketServer
 
 _BUFFER = 1 << 17
-"""The size of the receive buffer once it has been full: how much is read ahead of the request that is being served."""
+"""The size of the receive buffer after it has filled up once: how much is read ahead while a request is being
+served."""
 
 _FIRST_BUFFER = 1 << 12
-"""The size of the buffer at first. It's small, so that a connection which sends little or nothing costs little."""
+"""The initial size of the receive buffer. It's small, so a connection that sends little or nothing takes little
+memory."""
 
 _LINGER_SECONDS = 10.0
-"""How long a closed connection may take to send what it still has. A client that doesn't read would never end it."""
+"""How long a closed connection may take to send its remaining bytes. A client that doesn't read would otherwise keep it
+open forever."""
 
 _PIECE = 1 << 18
-"""Responses are written in pieces of this size, because the transport copies what the socket doesn't accept at once."""
+"""Responses are written in pieces of this size: the transport copies what the socket doesn't accept right away."""
 
-# The length of a frame is this many bytes, and comes before it.
+# The size of the length field that precedes each frame, in bytes.
 _LENGTH = 4
 
 
@@ -39,7 +42,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     """A connection, as an asyncio protocol.
 
     Attributes:
-        transport: Its transport; None before ``connection_made``.
+        transport: The transport, or None before ``connection_made``.
     """
 
     transport: asyncio.Transport | None = None
@@ -48,16 +51,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Start without a transport.
 
         Args:
-            server: The server, which serves the connection from ``connection_made`` on. None if there is an
-                ``accepted`` socket, because the server has the connection already.
-            accepted: For TLS: the socket, with which :meth:`start_tls` makes the transport, and the client's address.
+            server: The server, which starts serving the connection in ``connection_made``. None if ``accepted`` is
+                given: the server already has the connection.
+            accepted: For TLS: the socket, from which :meth:`start_tls` makes the transport, and the client's address.
         """
         self._server = server
         self._accepted = accepted
         self._buffer = bytearray(_FIRST_BUFFER)
         self._linger: asyncio.TimerHandle | None = None
-        # Received but unread bytes are between _start and _end. While a large frame is incomplete, _rest is the part
-        # that is still to be filled, and the buffer is empty.
+        # Received but unread bytes are between _start and _end. While a large frame is incomplete, _rest is the part of
+        # it that hasn't been filled yet, and the buffer is empty.
         self._start = 0
         self._end = 0
         self._rest: memoryview | None = None
@@ -79,20 +82,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Do the TLS handshake. Cancelling closes the connection.
 
         Args:
-            context: The context of the server's side.
+            context: The server-side context.
             timeout: The time limit for the handshake (s).
 
         Raises:
             ConnectionError: The handshake fails, or the connection is lost.
         """
         assert self._accepted is not None, "made with a socket"
-        # The event loop owns the socket from now on.
+        # The event loop now owns the socket.
         accepted, self._accepted = self._accepted, None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self, accepted[0], ssl=context, ssl_handshake_timeout=timeout
             )
-        # ssl's errors are OSErrors too. The client has already got its alert.
+        # The ssl module's errors are OSErrors too. The client has already received its alert.
         except OSError as error:
             raise ConnectionResetError(f"the TLS handshake failed: {error}") from None
 
@@ -103,26 +106,27 @@ class ClientConnection(asyncio.BufferedProtocol):
             EOFError: The client closed the connection.
             ConnectionError: The connection is lost.
         """
-        # The length itself can arrive in pieces.
+        # The length, too, can arrive in pieces.
         while self._end - self._start < _LENGTH:
             await self._wait_for_data()
         self._start += _LENGTH
         return int.from_bytes(self._buffer[self._start - _LENGTH : self._start], "big", signed=True)
 
     async def read_frame(self, size: int) -> bytes | memoryview:
-        """Read the frame of that size. Raises like :meth:`read_size`."""
+        """Read a frame of the given size. Raises the same errors as :meth:`read_size`."""
         start, end = self._start, self._start + size
         if end <= self._end:
             self._start = end
-            # The handler still uses the frame while the buffer is filled again, so this is a copy.
+            # Make a copy, because the handler is still using the frame when the buffer is filled again.
             frame = bytes(memoryview(self._buffer)[start:end])
             self._make_room()
             return frame
         # The rest of the frame is read directly into its own buffer: see get_buffer(). A larger receive buffer wouldn't
-        # do, because this one becomes the request's, and record sets stay views of it.
+        # do, because this buffer will belong to the request, and record sets are views of it.
         large = frame_buffer(size)
         have = self._end - start
-        # The buffer is empty from here on: what follows in the stream, up to the end of the frame, belongs to it.
+        # The receive buffer is now empty: the next bytes of the stream, up to the end of the frame, go into the frame's
+        # own buffer.
         large[:have] = memoryview(self._buffer)[start : self._end]
         self._start = self._end = 0
         self._rest = large[have:]
@@ -132,9 +136,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         return large
 
     async def send(self, data: bytes | bytearray) -> None:
-        """Write a response. Returns once the client has received most of it. Raises like :meth:`read_size`."""
+        """Write a response. Returns once the client has received most of it. Raises the same errors as
+        :meth:`read_size`."""
         assert self.transport is not None
-        # Slices of a view don't copy the response once more, as slices of bytes would.
+        # Unlike slices of bytes, slices of a view don't copy the response.
         view = memoryview(data)
         for start in range(0, len(data), _PIECE):
             if self._lost is not None:
@@ -143,7 +148,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 # asyncio logs a warning for each write to a failed transport.
                 raise ConnectionResetError("the connection is closing")
             self.transport.write(view[start : start + _PIECE])
-            # write() never blocks, so a client that doesn't read must stop us here, between two pieces.
+            # write() never blocks. If the client isn't reading, wait here, between two pieces.
             if self._write_waiter is not None:
                 await self._write_waiter
 
@@ -153,7 +158,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.transport is not None:
             if last:
                 self.transport.write(last)
-            # abort() would drop what was written and must still be sent, such as the response to a failed
+            # Don't use abort(): it would drop data that must still be sent, such as the response to a failed
             # authentication.
             self.transport.close()
             if self._lost is None and self._linger is None:
@@ -174,10 +179,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports aren't subclasses of asyncio's, so nothing is asserted here.
+        # uvloop's transports aren't subclasses of asyncio's, so this can't be an assert.
         self.transport = cast("asyncio.Transport", transport)
-        # Reading is paused until the first read, so that a connection that waits for its turn takes no memory. It's
-        # paused twice because uvloop starts to read after this call, whatever this call has done.
+        # Pause reading until the first read, so a connection that is waiting for its turn doesn't take memory. Do it
+        # twice: uvloop starts reading after this call, whatever this call does.
         self._reading = False
         self.transport.pause_reading()
         asyncio.get_running_loop().call_soon(self.transport.pause_reading)
@@ -188,7 +193,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._rest is not None:
             return self._rest
         if self._end == len(self._buffer):
-            # Some transports deliver more data after they were paused.
+            # Some transports deliver more data after being paused.
             self._buffer = self._buffer + bytes(_BUFFER)
         return memoryview(self._buffer)[self._end :]
 
@@ -198,9 +203,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._end += nbytes
             if self._end == len(self._buffer) < _BUFFER:
-                # The transport still has a view of the old buffer, so this makes a new one.
+                # Make a new buffer: the transport still has a view of the old one.
                 self._buffer = self._buffer + bytes(min(7 * self._end, _BUFFER - self._end))
-            # The buffer is full of pipelined requests: stop reading, so that TCP flow control slows the client down.
+            # The buffer is full of pipelined requests: stop reading, so TCP flow control slows the client down.
             if self._end == len(self._buffer):
                 assert self.transport is not None
                 self.transport.pause_reading()
@@ -211,17 +216,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._wake()
-        # Requests that came before the end of the stream are still answered (TCP half-close). TLS can't be half closed.
+        # Requests received before the end of the stream are still answered (TCP half-close). TLS connections can't be
+        # half-closed.
         return self.info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # The error is kept, not raised: the connection's task may be in a handler, and meets the error at its next read
-        # or write.
+        # Store the error instead of raising it: the connection's task may be in a handler, and gets the error at its
+        # next read or write.
         self._lost = ConnectionResetError("the connection is lost")
         if self._linger is not None:
             self._linger.cancel()
         self._wake()
-        # asyncio doesn't call this when the connection is lost while writing is paused.
+        # asyncio doesn't call this if the connection is lost while writing is paused.
         self.resume_writing()
 
     def pause_writing(self) -> None:
@@ -242,7 +248,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def _wait_for_data(self) -> None:
         if self._lost is not None:
             raise self._lost
-        # All buffered requests are served by now.
+        # All buffered requests have been served by now.
         if self._ended:
             raise EOFError
         self._make_room()
@@ -255,13 +261,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Make room at the end of the buffer, and resume reading if it was paused."""
-        # The buffer is empty: start over at its front, and give back the room that a burst of data has added.
+        # The buffer is empty: start over at the front, and shrink it if a burst of data has made it grow.
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._buffer) > _BUFFER:
                 self._buffer = bytearray(_BUFFER)
-        # Bytes are moved only when the end is reached, so at most one buffer of bytes is copied for each buffer
-        # received.
+        # Move bytes only when the end is reached, so at most one buffer of bytes is copied per buffer received.
         elif self._end == len(self._buffer) and self._start:
             left = self._end - self._start
             self._buffer[:left] = self._buffer[self._start : self._end]

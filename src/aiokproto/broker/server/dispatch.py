@@ -1,16 +1,18 @@
 """Dispatches the requests of one node: a request frame in, a response frame out.
 
-A request passes these steps, each of which can answer instead of the next:
+A request goes through these steps. Each step can answer the request itself instead of passing it on:
 
 1. SASL: while a connection authenticates, only handshake requests (and ApiVersions) are served.
-2. ApiKey and version: ``handlers.find`` imports the handler; what is not served is refused or closes the connection.
+2. ApiKey and version: ``handlers.find`` imports the handler. Requests that aren't served are refused, or close the
+   connection.
 3. Quotas: the handler's time and bytes are recorded, and the client is throttled (``quotas.request_quotas``).
-4. Faults: rules of the test (``control.faults``) delay, fail or drop the request.
-5. Authorization: the part of the request that the client has no permission for is refused (``security.authorization``).
-6. The handler, which serves the rest. Its response is merged with the refusals.
+4. Faults: rules set by a test (``control.faults``) delay, fail or drop the request.
+5. Authorization: the parts of the request that the client has no permission for are refused
+   (``security.authorization``).
+6. The handler serves the rest. Its response is merged with the refusals.
 
-Faults run outside of authorization, so that an injected error hides what the client is not authorized to know, as an
-unavailable broker would. Quotas run outside of both: a refused request still used the broker's time.
+Faults come before authorization: like an unavailable broker, an injected error doesn't reveal what the client isn't
+authorized to know. Quotas come before both: a refused request has still used the broker's time.
 """
 
 from __future__ import annotations
@@ -55,35 +57,34 @@ from aiokproto.errors import BrokerError, DecodeError
 from aiokproto.security.tracebacks import without_frames
 
 _LIMITS = Limits(memory=64 << 20)
-"""The limit of one decoded request: 100,000 partitions with their objects take a third of it, more than any client
-sends."""
+"""The memory limit of one decoded request. 100,000 partitions, more than any client sends, take a third of it."""
 
 _LONG = 1 << 12
-"""A request of more bytes is decoded in steps, because decoding this much at once takes a millisecond or two."""
+"""Requests with more bytes are decoded in steps: decoding this many bytes at once takes a millisecond or two."""
 
 _REQUEST = 8 * ITEM
-"""What a request counts as in its connection's budget, besides its items: a client can send thousands at once."""
+"""How much a request counts as in its connection's budget, besides its items: a client can send thousands at once."""
 
 _BYTE = 16
-"""What each byte counts as in a request that is decoded at once."""
+"""How much each byte counts as, in requests that are decoded at once."""
 
 _MANY = 64
-"""The response to a request with more items is encoded in steps."""
+"""Responses to requests with more items are encoded in steps."""
 
 _SHORT = 1 << 10
-"""Longest request in bytes that is decoded before a login, so that it's refused in the form of its own response. Longer
-ones aren't, because strangers can send them, and decoding and refusing 500 KB takes a second."""
+"""Maximum size of a request that is decoded before authentication, to refuse it with its own type of response. Anyone
+can send such requests, and decoding and refusing 500 KB takes a second."""
 
 _API_VERSIONS_OF_2_4 = 3
-"""The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
+"""The version of ApiVersions that Kafka 2.4 added. A broker that serves it also supports KIP-511."""
 
 
 class DispatchResult(NamedTuple):
     """What the connection does after a request.
 
     Attributes:
-        frame: The response frame to send; None if the request has no response.
-        throttle: For how many seconds nothing is read from the connection after that (KIP-219).
+        frame: The response frame to send, or None if the request has no response.
+        throttle: How many seconds to stop reading from the connection after that (KIP-219).
     """
 
     frame: bytes | bytearray | None
@@ -95,7 +96,7 @@ def _has_no_response(request: Request[Any]) -> bool:
 
 
 def _close_if_authentication_failed(connection: ClientSession, frame: bytearray | None = None) -> None:
-    """Close the connection of a client that failed to authenticate, after sending it the response with the error."""
+    """If authentication has failed, close the connection after sending the response with the error."""
     if connection.failure is not None:
         raise CloseConnection(connection.failure, bytes(frame or b""))
 
@@ -131,18 +132,18 @@ class Dispatcher:
         """Serve a request frame (without its length).
 
         Raises:
-            CloseConnection: The request is not served, cannot be decoded, or its handler failed.
+            CloseConnection: The request isn't served, can't be decoded, or its handler failed.
         """
         turns = connection.turns
         if turns.uses_up(_REQUEST + _BYTE * min(len(data), _LONG)):
             await turns.pause()
-        # After SaslHandshake v0 the frames are bare tokens (KIP-43): they have no header to decode.
+        # After SaslHandshake v0, frames are bare tokens without a header (KIP-43).
         if connection.sasl is not None and connection.sasl.raw:
             try:
                 token = connection.sasl.token(bytes(data))
             except LoginError as error:
                 raise CloseConnection(f"the login failed: {error}", bug=without_frames(error)) from None
-            # A bare token has no field for an error (KIP-152 has added one), so there's no response.
+            # Bare tokens have no way to report an error (KIP-152 added one), so no response is sent.
             _close_if_authentication_failed(connection)
             return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
@@ -151,21 +152,21 @@ class Dispatcher:
             else:
                 header = decode_request_header(data)
         except DecodeError as error:
-            # Without a header there is no correlation id to respond to.
+            # A response needs the correlation id, which is in the header.
             raise CloseConnection(f"a request header cannot be decoded: {error}") from None
-        # The header alone decides, so the body of most requests that come before authentication is never decoded.
+        # The header is enough to decide, so most requests that come before authentication are never decoded.
         refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
-        # If there is a refusal, the client gets its response first, and the connection is closed after that.
+        # If the request is refused, the client gets its response first, then the connection is closed.
         if refusal is None or len(data) > _SHORT:
             _close_if_authentication_failed(connection)
-        # This broker's own table decides, not Kafka's latest: versions that ApiVersions doesn't list aren't served.
+        # Use this broker's own table: versions that ApiVersions doesn't list aren't served.
         handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)
         if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
             return DispatchResult(self._unsupported_version(header))
         name = f"{api_name(header.api_key)} v{header.api_version}"
         before = turns.items
         try:
-            # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
+            # Kafka ignores bytes after the body, and librdkafka's Metadata request contains some.
             if len(data) > _LONG:
                 steps = handler.request.decoding_from(header.body, 0, header.api_version, limits=_LIMITS)
                 request, _ = await turns.finish(steps)
@@ -178,8 +179,8 @@ class Dispatcher:
             if refusal is not None:
                 refused = refusing(request, header.api_version, refusal.code, refusal.detail)
                 response, throttle = await turns.finish(refused), 0.0
-            # The usual broker has no quotas. Then nothing is measured, and no response is encoded twice to count its
-            # bytes.
+            # Most brokers have no quotas. In that case, don't measure, and don't encode responses twice just to count
+            # their bytes.
             elif self._quotas.client_quotas:
                 response, throttle = await self._handle_with_quotas(handler, request, context, len(data))
             else:
@@ -195,15 +196,14 @@ class Dispatcher:
         except TruncatedResponse as truncated:
             whole = encode_response(truncated.response, header.api_version, header.correlation_id)
             raise CloseConnection(str(truncated), bytes(whole[: truncated.size])) from None
-        # This is expected: the text says why, and a traceback wouldn't help.
+        # This is expected: the message says why, and a traceback wouldn't help.
         except CloseConnection:
             raise
         except LoginError as error:
             raise CloseConnection(
                 f"{name} from {header.client_id!r} failed: {error}", bug=without_frames(error)
             ) from None
-        # This is a bug of ours. The client sees a lost connection and retries. An error code would have a meaning that
-        # isn't ours to give.
+        # This is our own bug. The client sees a lost connection and retries. Any error code would mean something else.
         except Exception as error:
             raise CloseConnection(f"{name} from {header.client_id!r} failed: {error}", bug=error) from error
 
@@ -233,7 +233,7 @@ class Dispatcher:
     async def _handle_with_quotas(
         self, handler: Handler, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
-        # The timer includes faults: a delay that a test injects is suspended time, and isn't measured.
+        # The timer can include faults: an injected delay is suspended time, which isn't measured.
         timer = ProcessingTimer(self._handle_with_faults(handler, request, context))
         response = await timer
         sent, throttle = record_and_throttle(
@@ -248,8 +248,8 @@ class Dispatcher:
             mutation_quota=context.mutation_quota,
             now=self._runtime.clock.time(),
         )
-        # The response to a throttled full Fetch has session id 0: the client never gets the id of the session that was
-        # created, and would never close it.
+        # The response to a throttled full Fetch has session id 0. The client never learns the id of the session that
+        # was created, so it would never close the session.
         if isinstance(request, FetchRequest) and request.session_epoch <= 0 and sent is not response:
             assert isinstance(response, FetchResponse)
             self._sessions.end(response.session_id)
@@ -258,7 +258,7 @@ class Dispatcher:
     async def _handle_with_faults(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        # The common case has no rules: it must not build a RequestInfo per request.
+        # Normally there are no rules: don't build a RequestInfo for each request.
         if self._faults.idle:
             return await self._authorize_and_handle(handler, request, context)
         info = RequestInfo(
@@ -277,24 +277,23 @@ class Dispatcher:
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
         try:
-            # The usual broker has no ACLs, so there is nothing to split.
+            # Most brokers have no ACLs, so there's nothing to split.
             if self._runtime.security.authorizer is None:
                 return await handler.handle(request, context)
             permitted, refused = await context.turns.finish(
                 authorizing_request(request, context.version, handler.requires, context.is_authorized, self._name_of)
             )
-            # When everything is refused there is no response to merge into, and one of the refusals becomes the
-            # response.
+            # If everything is refused, there is no response to merge into, so one of the refusals becomes the response.
             response = await handler.handle(permitted, context) if permitted is not None else refused.pop()
         except BrokerError as error:
             refusal = await context.turns.finish(refusing(request, context.version, error.code, error.detail))
-            # Some responses have no error code at all, and Produce with acks=0 has no response.
+            # Some responses have no error code at all, and Produce with acks=0 has no response at all.
             if refusal is None or _has_no_response(request):
                 raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
             return refusal
         if _has_no_response(request):
             if permitted is not request:
-                # Kafka closes the connection too: with acks=0 there is no other way to report an error.
+                # Kafka closes the connection too: with acks=0, this is the only way to report an error.
                 raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
             return None
         assert response is not None, "only Produce has no response"
@@ -307,10 +306,10 @@ class Dispatcher:
         return topic.name if topic is not None else None
 
     def _unsupported_api_handler(self, api_key: int) -> Handler | None:
-        """Return the handler that refuses an API which is not served; None if the connection is closed instead."""
-        # A broker of an old release (as_version) closes the connection: it cannot know APIs that were added later.
+        """Return the handler that refuses an API that isn't served, or None to close the connection instead."""
+        # A broker of an old release (as_version) closes the connection: it can't know APIs that were added later.
         is_old = self._served is not SERVED and self._served is not UNSTABLE
-        # Only brokers and controllers send these requests, and Kafka's broker closes the connection too.
+        # These requests are only sent by brokers and controllers. Kafka's broker closes the connection too.
         if is_old or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
@@ -318,12 +317,12 @@ class Dispatcher:
 
     def _unsupported_version(self, header: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)
-        # The client wouldn't understand any response, because its form depends on the version, which this broker
+        # The client wouldn't understand any response, because the format depends on the version, which this broker
         # doesn't know.
         if header.api_key != ApiVersionsRequest.api_key or served is None:
             raise CloseConnection(f"{api_name(header.api_key)} v{header.api_version} is not served")
-        # ApiVersions is refused in the form of v0, which every client can decode. Since Kafka 2.4 the refusal lists the
-        # versions of ApiVersions itself, so that the client can retry with one of them (KIP-511).
+        # ApiVersions is refused with a v0 response, which every client can decode. Since Kafka 2.4, it lists the
+        # versions of ApiVersions itself, so the client can retry with one of them (KIP-511).
         listed = {ApiVersionsRequest.api_key: served} if served.highest >= _API_VERSIONS_OF_2_4 else {}
         response = api_versions.describe(listed)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION

@@ -21,16 +21,16 @@ from aiokproto.texts import counted
 
 MAX_LOGGED = 10
 WINDOW = 10.0
-"""The most lines in this many seconds: anyone can cause a line, even without a login."""
+"""At most MAX_LOGGED lines are logged in this many seconds: anyone can cause a line, even without a login."""
 
 _LONGEST = 500
-"""The longest text of a line, in characters. It can contain what the client has sent."""
+"""Maximum length of a logged reason, in characters. It can contain what the client has sent."""
 
 log = logging.getLogger("aiokproto.broker")
 
 
 class RefusalLog:
-    """Logs which connections a node closes, and why. Beyond a limit it only counts them, and logs the number.
+    """Logs which connections a node closes, and why. Above a limit, it only counts them, and logs the number.
 
     Args:
         node_id: The node.
@@ -42,7 +42,7 @@ class RefusalLog:
         self._end: asyncio.TimerHandle | None = None
 
     def warn(self, peer: object, why: str, bug: Exception | None = None) -> None:
-        """Log that a connection is closed: as a warning, or as an error with its traceback if the reason is a bug."""
+        """Log that a connection is closed, as a warning, or as an error with a traceback if the reason is a bug."""
         if self._end is None:
             self._end = asyncio.get_running_loop().call_later(WINDOW, self.report)
         self._closed += 1
@@ -52,7 +52,7 @@ class RefusalLog:
             log.log(level, text, self._node_id, peer, shown(why, _LONGEST), exc_info=bug)
 
     def report(self) -> None:
-        """End the window, and log how many lines it left out."""
+        """End the window, and log how many connections were left out."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -63,9 +63,9 @@ class RefusalLog:
 
 
 class ReservedPort:
-    """Reserves a port with a socket that is bound to it but doesn't listen, so that connections are refused.
+    """Reserves a port with a socket that is bound to it but doesn't listen, so connections are refused.
 
-    Without it the operating system could give the port to another process, or to a client as the local port of its own
+    Otherwise, the operating system could give the port to another process, or to a client as the local port of its own
     reconnect attempt. TCP would then connect that socket to itself.
     """
 
@@ -74,7 +74,7 @@ class ReservedPort:
 
     def hold(self, family: int, address: Any) -> None:
         """Bind to the address of a closed server socket. If that fails, the port isn't reserved."""
-        # A node holds at most one socket.
+        # A node reserves at most one port.
         self.release()
         if family == socket.AF_UNSPEC:
             # The simulated network never assigns a port twice.
@@ -84,18 +84,18 @@ class ReservedPort:
             if os.name == "posix":
                 # Connections of the stopped node may still be in TIME_WAIT.
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # asyncio binds its servers this way, too. Without it the port would be taken for IPv4 as well.
+            # Like asyncio's servers, bind to IPv6 only. Otherwise the port would be taken for IPv4 as well.
             if family == socket.AF_INET6:
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             held.bind(address)
-        # Another process was faster. start() then fails with an error that names the address.
+        # Another process was faster. start() will fail, with an error that names the address.
         except OSError:
             held.close()
         else:
             self._held = held
 
     def take(self) -> socket.socket | None:
-        """Return the bound socket, if the port is reserved. The caller owns it from now on."""
+        """Return the bound socket, if the port is reserved. The caller then owns the socket."""
         held, self._held = self._held, None
         return held
 
@@ -109,9 +109,9 @@ class ReservedPort:
 class TlsAcceptor(asyncio.Protocol):
     """Takes the socket out of a new connection, unread, before its TLS handshake.
 
-    ``create_server(ssl=…)`` hands a connection over only after its handshake, so a client that starts none wouldn't be
-    counted. ``start_tls()`` is no way out, because it needs a transport that hasn't read yet, and uvloop's can't be
-    stopped in time.
+    ``create_server(ssl=…)`` hands a connection over only after its handshake, so clients that don't start one wouldn't
+    be counted. ``start_tls()`` doesn't help either: it needs a transport that hasn't read anything yet, and uvloop's
+    transports can't be stopped in time.
     """
 
     def __init__(self, server: SocketServer) -> None:
@@ -121,9 +121,9 @@ class TlsAcceptor(asyncio.Protocol):
         made: Any = transport
         known = made.get_extra_info("socket")
         try:
-            # The transport closes its own socket, so this makes a copy.
+            # Make a copy, because the transport closes its own socket.
             copied = socket.fromfd(known.fileno(), known.family, known.type, known.proto)
-        # If the process has no file descriptor left, the connection is dropped, as accept() would do.
+        # If the process has run out of file descriptors, drop the connection, as accept() would.
         except OSError:
             copied = None
         peer = made.get_extra_info("peername")
@@ -136,8 +136,8 @@ class TlsAcceptor(asyncio.Protocol):
 class SocketServer:
     """Listens for a node, and serves its connections.
 
-    The requests of a connection are served one after the other, as in Kafka: pipelined requests wait in the socket, and
-    a long poll delays only its own connection. This keeps responses in request order, as the protocol requires.
+    As in Kafka, the requests of a connection are served one at a time: pipelined requests wait in the socket, and a
+    long poll delays only its own connection. This keeps responses in request order, as the protocol requires.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SocketServer:
         self._connections: dict[asyncio.Task[None], ClientConnection] = {}
 
     async def start(self) -> None:
-        """Start listening. If the port is 0, a free one is picked, and stays the node's."""
+        """Start listening. If the port is 0, a free port is picked, and the node keeps it."""
         node = self._node
         reserved = self._port.take()
         address: dict[str, Any] = {"sock": reserved}
@@ -161,34 +161,34 @@ class SocketServer:
             address = {"host": node.listens or node.host, "port": node.port}
         try:
             self._server = await asyncio.get_running_loop().create_server(self._protocol, **address)
-        # The socket is ours until a server has it, so this closes it after a cancellation, too.
+        # The socket is ours until a server takes it over, so close it, even if cancelled.
         except BaseException:
             if reserved is not None:
                 reserved.close()
             raise
-        # Metadata names the port, so it's known before the node is registered.
+        # Metadata contains the port, so it must be known before the node is registered.
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and close all connections, including those with waiting requests. The port is reserved from
-        then on."""
+        """Stop listening and close all connections, including those with waiting requests. After that, the port is
+        reserved."""
         if self._server is None:
             return
         server, self._server = self._server, None
         addresses = [(listening.family, listening.getsockname()) for listening in server.sockets]
         server.close()
-        # A host name with several addresses may have a different port for each. Those aren't reserved.
+        # If a host name has several addresses, each may have a different port. Those ports aren't reserved.
         if len(addresses) == 1:
             self._port.hold(*addresses[0])
         self._listener.close()
         self._refusals.report()
         for task, client in self._connections.items():
             task.cancel()
-            # Unsent responses are dropped: to its clients, a node that stops looks like one that loses power.
+            # Drop unsent responses: to its clients, a stopping node looks like one that lost power.
             client.abort()
         if self._connections:
-            # gather() would stop waiting at the first error and leave the others running. Each task reports its own
-            # error.
+            # gather() would stop waiting at the first error and leave the other tasks running. Each task reports its
+            # own error.
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
 
@@ -198,8 +198,8 @@ class SocketServer:
         return TlsAcceptor(self)
 
     def accept(self, client: ClientConnection) -> None:
-        """Serve a new connection in a task of its own."""
-        # The event loop may deliver a connection that was accepted just before close().
+        """Serve a new connection in its own task."""
+        # The event loop may deliver a connection that it accepted just before close().
         if self._server is None:
             client.abort()
             return
@@ -215,13 +215,13 @@ class SocketServer:
                 try:
                     await self._answer_all(client, connection)
                 finally:
-                    # If the whole node stops, its share sessions end with it.
+                    # If the whole node stops, its share sessions end anyway.
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
         except CloseConnection as error:
             self._refusals.warn(client.info("peername"), str(error), error.bug)
             last = error.last_bytes
-        # This is the usual end of a connection, so it isn't logged.
+        # This is how connections normally end, so don't log it.
         except (EOFError, ConnectionError):
             pass
         finally:
@@ -231,8 +231,8 @@ class SocketServer:
         while True:
             frame = await self._listener.receive(client, connection)
             try:
-                # The dispatcher doesn't do this: a slow network must count neither as the broker's time nor as a delay
-                # of a handler.
+                # This isn't up to the dispatcher: a slow network must count neither as the broker's time nor as a delay
+                # in a handler.
                 await self._network.transfer(self._node.node_id, len(frame))
                 response, throttle = await self._dispatcher.dispatch(frame, connection)
             finally:
@@ -240,7 +240,7 @@ class SocketServer:
             if response is not None:
                 await self._network.transfer(self._node.node_id, len(response))
                 await self._listener.send(client, response)
-            # The response comes first: it tells the client how long the pause is, so that the client doesn't take it
-            # for a failure (KIP-219).
+            # The response comes first: it says how long the pause is, so the client doesn't mistake it for a failure
+            # (KIP-219).
             if throttle:
                 await self._listener.throttle(throttle)

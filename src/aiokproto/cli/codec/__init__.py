@@ -1,1 +1,1 @@
-"""``python -m aiokproto.codec``: look up the protocol, decode and encode it."""
+"""``python -m aiokproto.codec``: look up, decode and encode the protocol."""

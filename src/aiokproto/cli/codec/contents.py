@@ -51,13 +51,13 @@ _TRANSACTIONS = {0: "TransactionLog"}
 _SHARES = {0: "ShareSnapshot", 1: "ShareUpdate"}
 
 BY_KEY = {"consumer-offsets": _GROUPS, "transaction-state": _TRANSACTIONS, "share-state": _SHARES}
-"""Record types by the number in the record's key. Groups have those of Kafka 4.4, and 9 from Kafka 3.9."""
+"""Record types, by the number in the record's key. The group types are Kafka 4.4's, plus type 9 from Kafka 3.9."""
 
-# Metadata records have their type in the value.
+# Metadata records contain their type in the value.
 _BY_VALUE = {"metadata": METADATA, "remote-log-metadata": REMOTE_LOG_METADATA}
 
 FORMS = (PLAIN, *_BY_VALUE, *BY_KEY)
-"""The forms in which records can be opened."""
+"""The forms that records can be opened in."""
 
 _TOPICS = {
     "__cluster_metadata": "metadata",
@@ -74,7 +74,7 @@ class Contents(NamedTuple):
     Attributes:
         key: The key.
         value: The value.
-        problem: Why one of them stayed base64 although it should have been a document; empty if none did.
+        problem: Why the key or value is left as base64 although it should be a document. Empty if neither is.
     """
 
     key: Any
@@ -143,7 +143,7 @@ def _control(record: BatchRecord) -> tuple[Any, Any]:
     version = min(parsed.version, message.versions.highest)
     front = {} if has_own_version(message) else {"prefix": parsed.version}
     document = {"payload": message.__name__, **front, "version": version, "body": to_json(parsed.value, version)}
-    # Later versions may append fields, which are kept as trailing bytes.
+    # Later versions may have appended fields, which are kept as trailing bytes.
     value = record.value or b""
     rest = value[len(document_body(document).data) :]
     return key, document | ({"trailingBytes": b64encode(rest).decode()} if rest else {})

@@ -21,11 +21,11 @@ from aiokproto.errors import CodecError, KafkaError
 
 
 class Reading(NamedTuple):
-    """The message that bytes are decoded as.
+    """The message to decode bytes as.
 
     Attributes:
         target: The API or message.
-        version: Its version; None if a payload's prefix or a request's header has it.
+        version: The version, or None if a payload's prefix or a request's header contains it.
     """
 
     target: Target
@@ -33,14 +33,14 @@ class Reading(NamedTuple):
 
 
 class Answers:
-    """Matches the responses of a stream with their requests."""
+    """Matches the responses in a stream with their requests."""
 
     def __init__(self, readings: dict[int | None, Reading]) -> None:
         self._default = readings.get(None)
         self._by_id = {number: deque([reading]) for number, reading in readings.items() if number is not None}
 
     def sent(self, data: bytes) -> None:
-        """Add the requests of a stream. If a correlation id is repeated, responses come in the order of the
+        """Add the requests in a stream. If a correlation id is repeated, the responses are in the order of the
         requests."""
         for number, frame in enumerate(split(data, "length", lambda _: False), 1):
             position = f"request frame {number} at byte {frame.offset}"
@@ -54,14 +54,14 @@ class Answers:
             self._by_id.setdefault(header.correlation_id, deque()).append(reading)
 
     def take(self, correlation_id: int) -> Reading:
-        """Return how to decode the next response with that correlation id.
+        """Return how to decode the next response with a correlation id.
 
         Raises:
-            UsageError: Neither an option nor a request defines it.
+            UsageError: Neither an option nor a request determines it.
         """
         waiting = self._by_id.get(correlation_id)
         if waiting:
-            # The last reading stays, so that decoding a frame again gives the same document.
+            # Keep the last reading, so decoding a frame again gives the same document.
             return waiting.popleft() if len(waiting) > 1 else waiting[0]
         if self._default is None:
             raise UsageError(f"the request of correlation id {correlation_id} is unknown: give --as or --requests")
@@ -72,7 +72,7 @@ def parse_reading(text: str) -> tuple[int | None, Reading]:
     """Parse ``[ID=]NAME[:VERSION]``.
 
     Raises:
-        UsageError: The text has another form, or there is no such message or version.
+        UsageError: The text doesn't have this form, or there is no such message or version.
     """
     number, separator, rest = text.rpartition("=")
     name, _, version = rest.partition(":")
@@ -87,11 +87,11 @@ def parse_reading(text: str) -> tuple[int | None, Reading]:
 
 
 def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield a document per frame, up to the first frame that is incomplete or invalid.
+    """Yield a document for each frame, up to the first incomplete or invalid frame.
 
     Raises:
-        InputError: A frame is invalid. The error names the frame and its position.
-        UsageError: No option says which message a frame is.
+        InputError: A frame is invalid. The message says which frame, and where it is.
+        UsageError: No option says which message the frame is.
     """
     frames = list(frames)
     for number, frame in enumerate(frames, 1):
@@ -107,7 +107,7 @@ def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, 
 
 
 def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
-    """Decode a request by its header."""
+    """Decode a request according to its header."""
     head = decode_request_header(frame)
     message = request(head.api_key)
     header_version = message.header_version(head.api_version)
@@ -120,13 +120,13 @@ def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
         "body": to_json(body, head.api_version, records=records),
     }
     if end < len(frame):
-        # Brokers ignore trailing bytes, and some clients send them.
+        # Some clients send trailing bytes, which brokers ignore.
         document["trailingBytes"] = b64encode(frame[end:]).decode()
     return document
 
 
 def is_request(frame: memoryview) -> bool:
-    """Return whether a frame can be a request without its length: its header has an ApiKey and one of its versions."""
+    """Return whether a frame can be a request without its length: its header contains a known ApiKey and version."""
     try:
         head = decode_request_header(frame)
     except CodecError:
@@ -135,7 +135,7 @@ def is_request(frame: memoryview) -> bool:
 
 
 def response_document(frame: memoryview, answers: Answers, records: RecordsForm) -> dict[str, Any]:
-    """Decode a response. Its header has only the correlation id."""
+    """Decode a response. Its header contains only the correlation id."""
     reading = answers.take(response_correlation_id(frame))
     message, version = reading.target.response(), reading.version
     if not issubclass(message, Response) or version is None:
@@ -145,7 +145,7 @@ def response_document(frame: memoryview, answers: Answers, records: RecordsForm)
     body: Response
     if message is ApiVersionsResponse:
         body = decode_api_versions(frame, version)
-        # A broker without that version answers in version 0 (KIP-511).
+        # A broker that doesn't support the version answers in version 0 (KIP-511).
         version = 0 if body.error_code == ErrorCode.UNSUPPORTED_VERSION else version
     else:
         body = message.decode(frame[start:], version)

@@ -1,4 +1,4 @@
-"""The verb ``diff``: changes of a message between two versions."""
+"""The verb ``diff``: what changed in a message between two versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokproto.codec.schema import Message
 
 
 class Change(NamedTuple):
-    """One difference. ``kind`` is ``added``, ``removed`` or ``changed``. ``path`` is empty for the message itself."""
+    """A difference. ``kind`` is ``added``, ``removed`` or ``changed``. ``path`` is empty for the message itself."""
 
     kind: str
     path: str
@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 def changes(message: type[Message], old: int, new: int) -> list[Change]:
-    """Return all differences: first the differences of the whole message, then the fields' in wire order."""
+    """Return all differences: first in the message as a whole, then in its fields, in wire order."""
     return list(_changes(message, old, new))
 
 
@@ -46,7 +46,7 @@ def _changes(message: type[Message], old: int, new: int) -> Iterator[Change]:
 
 
 def _form(line: Line, version: int) -> tuple[str, ...] | None:
-    """Return the form of a field in a version, or None if the version lacks it. Only the message can be compact."""
+    """Return the form of a field in a version, or None if it isn't in that version. Only the message can be compact."""
     if version not in line.versions:
         return None
     parts = [type_name(line.spec)]

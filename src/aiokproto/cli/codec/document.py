@@ -1,8 +1,8 @@
-"""A document: a message as JSON, with its name, its version, and the bytes that precede it where it is stored.
+"""A document: a message as JSON, with its name, its version, and the bytes that precede it when it's stored.
 
-There are three kinds of payloads. Coordinators store values after a two-byte version, and keys after a two-byte
-record type (``prefix``). Metadata records have a frame: its version, the record type and the record version, each an
-unsigned varint (``frameVersion``). The records of KRaft's control batches have their version as first field, and no
+There are three kinds of payloads. Coordinators store values after a two-byte version, and keys after a two-byte record
+type (``prefix``). Metadata records have a frame: its version, the record type and the record version, each an unsigned
+varint (``frameVersion``). For the records of KRaft's control batches, the version is the first field, and there is no
 prefix.
 """
 
@@ -63,7 +63,7 @@ REMOTE_LOG_METADATA = {
     2: "RemotePartitionDeleteMetadataRecord",
     3: "RemoteLogSegmentMetadataSnapshotRecord",
 }
-"""Record types of the remote log metadata topic, which have the same frame (KIP-405)."""
+"""Record types of the remote log metadata topic, which uses the same frame (KIP-405)."""
 
 _TYPES = {name: number for table in (METADATA, REMOTE_LOG_METADATA) for number, name in table.items()}
 _KEYS = {*KINDS, "version", "prefix", "frameVersion", "header", "body", "trailingBytes"}
@@ -106,7 +106,7 @@ def read_frame(data: Buffer) -> Frame:
     """Read the frame of a metadata record.
 
     Raises:
-        DecodeError: The frame is cut short, or has an unknown version.
+        DecodeError: The frame is truncated, or has an unknown version.
     """
     frame_version, pos = read_unsigned(data, 0)
     if frame_version != _FRAME_VERSION:
@@ -120,7 +120,7 @@ def payload_document(message: type[Message], data: Buffer) -> dict[str, Any]:
     """Decode a stored payload, with its prefix or frame.
 
     Raises:
-        DecodeError: Bytes are missing, wrong or left over. The error names the field.
+        DecodeError: Bytes are missing, invalid or left over. The message names the field.
     """
     front, version, start = _front(message, data)
     body = to_json(message.decode(memoryview(data)[start:], version), version)
@@ -139,7 +139,7 @@ def _front(message: type[Message], data: Buffer) -> tuple[dict[str, int], int, i
     (number,) = _INT16.unpack_from(data)
     if has_own_version(message):
         return {}, number, 0
-    # A value has its version there. A key has only one version, and its record type there.
+    # This is a value's version or a key's record type. Keys have only one version.
     version = message.versions.lowest if name.endswith("Key") else number
     return {"prefix": number}, version, _INT16.size
 
@@ -149,7 +149,7 @@ def document_body(document: dict[str, Any], records: RecordsReader | None = None
 
     Raises:
         InputError: The document doesn't name its message, or has unknown members.
-        CodecError: A field is missing, unknown, or doesn't fit. The error names the field.
+        CodecError: A field is missing, unknown, or doesn't fit. The message names the field.
     """
     if unknown := sorted(set(document) - _KEYS):
         raise InputError(f"the document has unknown members: {', '.join(unknown)}")

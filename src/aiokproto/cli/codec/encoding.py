@@ -19,10 +19,10 @@ _LENGTH = Packer(">i")
 
 
 class Wanted(NamedTuple):
-    """How to encode the JSON.
+    """How to encode JSON.
 
     Attributes:
-        reading: The message of a bare body; None if only whole documents are expected.
+        reading: How to read a bare body, or None if only whole documents are expected.
         is_response: Whether a bare body is the API's response.
         header: Whether to write headers.
         length: Whether to write lengths before headers.
@@ -39,10 +39,10 @@ class Wanted(NamedTuple):
 
 
 def read_json(data: bytes) -> Iterator[Any]:
-    """Yield the JSON values of a text.
+    """Yield the JSON values in a text.
 
     Raises:
-        InputError: The text isn't JSON, or is empty.
+        InputError: The text is empty or isn't JSON.
     """
     try:
         text = data.decode("utf-8-sig").strip()
@@ -61,9 +61,9 @@ def encode_document(document: Any, wanted: Wanted) -> bytes:
     """Encode a document from ``decode``, a batch from ``records``, or a bare body.
 
     Raises:
-        UsageError: The JSON is a bare body, and no option names its message.
+        UsageError: The JSON is a bare body, and no option says which message it is.
         InputError: The JSON is none of these.
-        CodecError: A field is missing, unknown, or doesn't fit. The error names the field.
+        CodecError: A field is missing, unknown, or doesn't fit. The message names the field.
     """
     if isinstance(document, dict) and "body" in document and any(kind in document for kind in KINDS):
         return _whole(document, wanted)

@@ -13,12 +13,12 @@ from aiokproto.errors import DecodeError
 class Fields:
     """A JSON object with checked members.
 
-    Every method raises :class:`~aiokproto.errors.DecodeError` with the member's path if its value doesn't fit. A
-    missing member has the default.
+    Every method raises :class:`~aiokproto.errors.DecodeError` with the member's path if its value doesn't fit. If a
+    member is missing, the default is returned.
     """
 
     def __init__(self, data: object, path: str, names: Iterable[str] | None = None) -> None:
-        """Wrap ``data``, which is at ``path``. If ``names`` are given, other members are errors."""
+        """Wrap ``data``, which is at ``path``. If ``names`` are given, other members aren't allowed."""
         self.path = path
         if not isinstance(data, dict):
             raise DecodeError(f"{path or 'the document'}: expected an object, got {brief(data)}")
@@ -30,7 +30,7 @@ class Fields:
         return name in self._data
 
     def get(self, name: str) -> Any:
-        """Return the value as it is, or None if it is missing."""
+        """Return the value as it is, or None if it's missing."""
         return self._data.get(name)
 
     def number(self, name: str, bits: int, default: int) -> int:
@@ -43,14 +43,14 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """Return a boolean. The default is false."""
+        """Return a boolean. The default is False."""
         value = self._data.get(name, False)
         if not isinstance(value, bool):
             raise self.bad(name, f"expected true or false, got {brief(value)}")
         return value
 
     def choice(self, name: str, choices: dict[str, int], default: str) -> int:
-        """Return the value that ``choices`` has for a name."""
+        """Return the number that ``choices`` maps the member's string to."""
         value = self._data.get(name, default)
         if not isinstance(value, str) or value not in choices:
             raise self.bad(name, f"expected one of {', '.join(choices)}, got {brief(value)}")
@@ -72,12 +72,12 @@ class Fields:
             raise self.bad(name, f"expected base64, got {brief(value)}") from None
 
     def array(self, name: str) -> list[Any]:
-        """Return a list. The default is an empty one."""
+        """Return a list. The default is an empty list."""
         value = self._data.get(name, [])
         if not isinstance(value, list):
             raise self.bad(name, f"expected an array, got {brief(value)}")
         return value
 
     def bad(self, name: str, why: str) -> DecodeError:
-        """Return the error of a member, with its path."""
+        """Return an error for a member, with its path."""
         return DecodeError(f"{self.path}.{name}: {why}".lstrip("."))

@@ -19,10 +19,10 @@ class Line(NamedTuple):
     """A field at its path in a message.
 
     Attributes:
-        path: Its path, such as ``topics[].partitions[].records``.
-        spec: Its declaration.
-        versions: The versions of the message that have it. The struct that contains it may narrow them.
-        nullable: The versions in which it can be null.
+        path: The path, such as ``topics[].partitions[].records``.
+        spec: The field's declaration.
+        versions: The versions of the message that contain the field. The struct that contains it may narrow them.
+        nullable: The versions in which the field can be null.
     """
 
     path: str
@@ -62,14 +62,16 @@ def grammar(message: type[Message], version: int) -> str:
     """Return a version in the notation of Kafka's protocol guide, with one rule per line.
 
     A field in brackets is an array. ``TAG_BUFFER`` stands for the tagged fields. Known tagged fields have their own
-    rules, with the tag. Nullable arrays and structs have a comment, because their type doesn't show it.
+    rules, with the tag. Nullable arrays and structs are marked by a comment: their type doesn't show that they're
+    nullable.
     """
     flexible = version in message.flexible
     return "\n".join(_rules(_title(message, version), message, version, flexible, "")) + "\n"
 
 
 def meaning(message: type[Message], version: int) -> str:
-    """Return the texts of a message and of its fields in a version, one line per field, or ``""`` without texts."""
+    """Return the descriptions of a message and of its fields in a version, one line per field, or ``""`` if there are
+    none."""
     here = [line for line in lines(message) if version in line.versions]
     texts = [(line.path, describe_field(line.spec)) for line in here]
     fields = [f"  {path}: {text}" for path, text in texts if text]

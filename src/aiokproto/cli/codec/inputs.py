@@ -1,4 +1,4 @@
-"""Command line input to bytes, and bytes to frames."""
+"""Converts command line input to bytes, and bytes to frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokproto.cli.codec.names import InputError, UsageError
 
 _LENGTH = Packer(">i")
 _SPACE = re.compile(rb"\s+")
-# These are the usual forms of hex dumps: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
+# The common notations of hex dumps: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
 _BETWEEN_DIGITS = re.compile(rb"(?<![^\s,:])0[xX]|[\s,:]+")
 _HALF_A_BYTE = re.compile(rb"(?<![^\s,:])0[xX](?:[0-9a-fA-F]{2})*[0-9a-fA-F](?![0-9a-fA-F])")
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})*")
@@ -24,12 +24,12 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 
 
 class Frame(NamedTuple):
-    """One frame of the input.
+    """A frame in the input.
 
     Attributes:
-        offset: Its position in the input, after its length.
-        data: Its bytes, without a length.
-        fault: Why it is incomplete; empty if it is complete.
+        offset: The frame's position in the input, after its length.
+        data: The frame's bytes, without a length.
+        fault: Why the frame is incomplete. Empty if it's complete.
     """
 
     offset: int
@@ -41,9 +41,9 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
     """Return the bytes of ``source``: the text itself, ``@file``, or ``-`` for standard input.
 
     Args:
-        source: The argument of the command line.
-        form: ``hex``, ``base64``, ``binary``, or ``auto``, which tries hex, then base64, and then, for a file or
-            standard input, uses the bytes as they are. White space in text is ignored, and so are ``0x``, commas and
+        source: The command line argument.
+        form: ``hex``, ``base64``, ``binary``, or ``auto``, which tries hex, then base64, and otherwise, for a file or
+            standard input, uses the bytes as they are. Whitespace in text is ignored, and so are ``0x``, commas and
             colons in hex.
 
     Raises:
@@ -68,13 +68,13 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
     if is_hex or (form == "auto" and _DIGITS.fullmatch(digits)):
         raise InputError(f"{origin} has an odd number of hex digits")
     text = _SPACE.sub(b"", raw)
-    # Text copied from logs is often in the URL-safe variant.
+    # Base64 copied from logs is often the URL-safe variant.
     standard = text.translate(bytes.maketrans(b"-_", b"+/"))
     if form in ("auto", "base64") and _BASE64.fullmatch(standard) and len(standard.rstrip(b"=")) % 4 != 1:
         return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
     if form == "auto" and (source == "-" or source.startswith("@")):
         return raw
-    # Path.exists() raises for text that is too long to be a name.
+    # Path.exists() raises if the text is too long to be a file name.
     hint = f"; the file of that name is @{source}" if os.path.exists(source) else ""  # noqa: PTH110
     raise InputError(f"{origin} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}{hint}")
 
@@ -87,7 +87,7 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
         framing: ``length`` if each frame follows its length, ``none`` if the input is one frame without a length,
             ``auto`` to detect it.
         is_bare: Whether the whole input is valid as one frame without a length.
-        bare_first: Whether to call ``is_bare`` first. Otherwise it's called only if the lengths don't lead to the end
+        bare_first: Whether to call ``is_bare`` first. Otherwise it's called only if the lengths don't add up to the end
             of the input.
 
     Raises:
@@ -101,14 +101,15 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
     frames = _walk(view)
     if framing == "length" or not frames[-1].fault:
         return frames
-    # An impossible first length isn't a length. After any other first length the input was cut short, unless it's valid
-    # as a whole.
+    # If the first length is impossible, it isn't a length. Otherwise the input was truncated, unless it's valid as a
+    # whole.
     impossible = len(frames) == 1 and not frames[0].data
     return [Frame(0, view)] if impossible or is_bare(view) else frames
 
 
 def _walk(view: memoryview) -> list[Frame]:
-    """Return the frames by their lengths. The last frame has a fault if the lengths don't lead to the end."""
+    """Return the frames according to their lengths. If the lengths don't add up to the end, the last frame has a
+    fault."""
     frames: list[Frame] = []
     pos = 0
     while pos < len(view):

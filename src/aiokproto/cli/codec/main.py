@@ -1,4 +1,4 @@
-"""The command line: each verb's output, and one line for each error."""
+"""The command line: produces each verb's output, and reports errors as one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from aiokproto.errors import KafkaError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb, and return the exit code.
 
-    The code is 1 if the input was wrong, and 2 if the command line was. Standard error then has one line.
+    The exit code is 1 if the input was wrong, and 2 if the command line was. In both cases, one line is written to
+    standard error.
     """
     options = parser().parse_args(argv)
     try:
@@ -116,11 +117,11 @@ def _export(options: argparse.Namespace) -> Iterator[str]:
 def _decode(options: argparse.Namespace) -> Iterator[str]:
     readings: dict[int | None, Reading] = dict(parse_reading(text) for text in options.readings)
     decode, is_bare, bare_first = _decoder(options, readings)
-    # A payload is part of a record or field, which has its length.
+    # A payload has no length of its own: the record or field that contains it does.
     default = readings.get(None)
     framing = "none" if default is not None and default.target.api_key is None else options.framing
     data = read_bytes(options.input, options.form)
-    # An empty body is valid, because some requests have no fields.
+    # An empty body is valid: some requests have no fields.
     frames = (
         split(data, framing, is_bare, bare_first=bare_first) if data or not bare_first else [Frame(0, memoryview(b""))]
     )
@@ -131,8 +132,8 @@ def _decode(options: argparse.Namespace) -> Iterator[str]:
 def _decoder(
     options: argparse.Namespace, readings: dict[int | None, Reading]
 ) -> tuple[Callable[[memoryview], dict[str, Any]], Callable[[memoryview], bool], bool]:
-    """Return how to decode a frame, whether bytes make sense as one without a length, and whether they have no
-    header."""
+    """Return a function that decodes a frame, a function that checks whether bytes are a valid frame without a length,
+    and whether frames have no header."""
     records: RecordsForm = records_as_size
     if options.records or options.records_as:
         records = records_opened(options.records_as or PLAIN)
@@ -152,7 +153,7 @@ def _decoder(
         answers = Answers(readings)
         if options.requests is not None:
             answers.sent(read_bytes(options.requests, options.form))
-        # Checking a frame must not use up the readings that the requests' stream gave.
+        # Checking a frame must not use up the readings from the requests' stream.
         check_answers = Answers(readings)
         return (
             lambda frame: response_document(frame, answers, records),
@@ -189,7 +190,7 @@ def _encode(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _records(options: argparse.Namespace) -> Iterator[str]:
-    # Segments are always files, so the @ that other verbs need may be left out.
+    # Segments are always files, so the @ that other verbs require is optional.
     file = options.file.removeprefix("@")
     source = file if file == "-" else f"@{file}"
     form = options.form or form_of_folder(Path(file).resolve().parent.name)

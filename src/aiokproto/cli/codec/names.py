@@ -10,7 +10,7 @@ from aiokproto.codec.schema import Message
 
 
 class ToolError(Exception):
-    """An error whose text is the one line to print."""
+    """An error whose message is the line to print."""
 
 
 class UsageError(ToolError):
@@ -22,11 +22,11 @@ class InputError(ToolError):
 
 
 class Target(NamedTuple):
-    """The messages of a name.
+    """The messages that a name refers to.
 
     Attributes:
         name: Kafka's name.
-        api_key: The ApiKey, if it is an API; its messages are then request and response.
+        api_key: The ApiKey, if the name is an API. If so, the messages are its request and response.
         messages: The classes.
     """
 
@@ -44,10 +44,10 @@ class Target(NamedTuple):
 
 
 def find(text: str) -> Target:
-    """Find an API by name or ApiKey, or a single message by name. Case is ignored.
+    """Find an API by name or ApiKey, or an individual message by name. Case is ignored.
 
     Raises:
-        UsageError: There is none. The error suggests similar names.
+        UsageError: Nothing was found. The message suggests similar names.
     """
     apis = {api_name(key).lower(): key for key in api_keys()}
     key = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else apis.get(text.lower())
@@ -66,7 +66,7 @@ def find(text: str) -> Target:
 
 
 def newest(message: type[Message]) -> int:
-    """Return the highest stable version, or the highest if none is stable."""
+    """Return the highest stable version, or the highest version if none is stable."""
     stable = [v for v in range(message.versions.lowest, message.versions.highest + 1) if v not in message.unstable]
     return stable[-1] if stable else message.versions.highest
 

@@ -1,4 +1,4 @@
-"""Record batches as JSON: header and records, by name."""
+"""Converts record batches to JSON, with named header fields and records."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ KNOWN_FLAGS = COMPRESSION | TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL | DELETE_HO
 KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
 
 MAX_MEMORY = 48 << 20
-"""Most bytes of memory that a batch's records may take as JSON. A few kilobytes can have millions of records."""
+"""Maximum memory that a batch's records may take as JSON, in bytes. A few kilobytes can contain millions of records."""
 
 _RECORD_MEMORY, _HEADER_MEMORY, _BYTE_MEMORY = 1024, 512, 4
-"""Roughly what a record, a header, and a byte of content take."""
+"""Roughly how many bytes of memory a record, a header, and a byte of content take."""
 
 _FLAGS_AT = 22
 
 
 def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
-    """Return a batch of any magic as JSON, with its records opened in ``form``. Fields that the magic lacks are left
-    out.
+    """Return a batch of any magic as JSON, with its records opened in ``form``. Fields that the magic doesn't have are
+    left out.
 
     Raises:
         KafkaError: The records are damaged, or can't be decompressed here.
@@ -51,7 +51,7 @@ def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
 
 
 def _as_stored(batch: RecordBatch) -> Iterator[BatchRecord]:
-    """Yield the records with their stored timestamps, which LogAppendTime overrides for consumers."""
+    """Yield the records with their stored timestamps, which consumers don't see if LogAppendTime is set."""
     if not batch.attributes & TIMESTAMP_TYPE:
         return _within(batch)
     stored = bytearray(batch.raw)
@@ -60,10 +60,10 @@ def _as_stored(batch: RecordBatch) -> Iterator[BatchRecord]:
 
 
 def _within(batch: RecordBatch) -> Iterator[BatchRecord]:
-    """Yield the records, as long as they fit the memory that a line may take.
+    """Yield the records, as long as they fit into the memory limit.
 
     Raises:
-        CorruptRecordError: They don't fit.
+        CorruptRecordError: The records don't fit.
     """
     room = MAX_MEMORY
     for record in batch:

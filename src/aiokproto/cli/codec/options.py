@@ -1,4 +1,4 @@
-"""The verbs and their options, with the texts of ``--help``."""
+"""The verbs and their options, with the help messages."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print one line, as for everything else that is wrong."""
+        """Print one line, like all other errors."""
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line. The verb is in ``verb``."""
+    """Return the parser for the command line, which stores the verb as ``verb``."""
     top = _Parser(prog=_PROG, description="The Kafka protocol: look it up, decode and encode it.")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 

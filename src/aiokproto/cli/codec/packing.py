@@ -1,7 +1,7 @@
-"""Record batches from JSON, in the form of :mod:`aiokproto.cli.codec.opened`.
+"""Creates record batches from JSON, in the format of :mod:`aiokproto.cli.codec.opened`.
 
-Sizes, counts and checksums are never taken from the JSON, so that a changed record gives a valid batch. Missing members
-have their usual values: ``{"records": [{"value": "dg=="}]}`` is a batch.
+Sizes, counts and checksums are never taken from the JSON, so changing a record gives a valid batch. Missing members
+default to their normal values: ``{"records": [{"value": "dg=="}]}`` is a batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiokproto.records.writer import encode_headers
 from aiokproto.types import TimestampType
 
 COMPUTED = ("position", "crc", "sizeInBytes", "problem", "raw")
-"""Members of a batch's JSON that encoding does not take from it: they are computed, or used as a whole (``raw``)."""
+"""Members of a batch's JSON that encoding ignores: they're computed, or used as a whole (``raw``)."""
 
 _BATCH = (
     *COMPUTED,
@@ -52,7 +52,7 @@ def pack_batch(data: object, path: str) -> bytes:
     """Encode one batch from its JSON at ``path``.
 
     Raises:
-        DecodeError: Something is unknown or doesn't fit. The error names it.
+        DecodeError: A member is unknown or doesn't fit. The message names it.
         UnsupportedCompressionError: The codec's library isn't installed.
     """
     magic = Fields(data, path).number("magic", 8, 2)
@@ -70,14 +70,15 @@ def _pack(batch: Fields) -> bytes:
     base_offset = batch.number("baseOffset", 64, rows[0].number("offset", 64, 0) if rows else 0)
     records = [_record(row, base_offset + index, attributes) for index, row in enumerate(rows)]
     base_timestamp = batch.number("baseTimestamp", 64, records[0].timestamp if records else -1)
-    # Compaction keeps the last offset beyond the last record, and added records can be beyond the last offset.
+    # The last offset can be beyond the last record after compaction. Records added to the JSON can be beyond the last
+    # offset.
     last = max(batch.number("lastOffset", 64, base_offset), *(record.offset for record in records), base_offset)
     if last - base_offset >= 1 << 31:
         raise batch.bad("lastOffset", f"{last} is too far from the batch's {base_offset}")
     body = b"".join(
         _record_bytes(record, base_offset, base_timestamp, row) for row, record in zip(rows, records, strict=True)
     )
-    # A batch that compaction emptied keeps its codec, but has no body to compress.
+    # A batch emptied by compaction keeps its codec, but has no body to compress.
     packed = compress(Compression(attributes & 7), body) if records else body
     out = bytearray(HEADER.size) + packed
     HEADER.pack_into(

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 from JSON."""
+"""Creates messages of magic 0 and 1 from JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INT64 = Packer(">q")
 def pack_legacy(
     data: object, path: str, magic: int, computed: tuple[str, ...], content: Callable[[Fields, str], bytes | None]
 ) -> bytes:
-    """Encode a message, or a compressed set of messages. Raises like ``pack_batch``."""
+    """Encode a message, or a compressed set of messages. Raises the same errors as ``pack_batch``."""
     batch = Fields(data, path, (*computed, *_BATCH))
     attributes = batch.number("unknownAttributes", 9, 0) | batch.choice("compression", _CODECS, "none")
     if attributes & KNOWN_LEGACY_FLAGS != batch.choice("compression", _CODECS, "none") or attributes < 0:
@@ -52,7 +52,7 @@ def pack_legacy(
         return _message(
             offsets[0], magic, attributes | stamp, times[0], content(rows[0], "key"), content(rows[0], "value")
         )
-    # Offsets in a compressed set are relative from magic 1 on.
+    # Since magic 1, offsets in a compressed set are relative.
     start = offsets[0] if magic else 0
     inside = b"".join(
         _message(offset - start, magic, stamp, time, content(row, "key"), content(row, "value"))

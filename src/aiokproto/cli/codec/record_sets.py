@@ -1,8 +1,8 @@
-"""Record sets as JSON and back.
+"""Converts record sets to JSON and back.
 
-A record set is a list of batches. If header and records don't determine all bytes of a batch, the batch also has its
-bytes as ``raw``, which encoding uses as long as nothing else was changed. Bytes that aren't a batch have only ``raw``
-and a ``problem``.
+A record set is a list of batches. If the header and records don't determine all bytes of a batch, the batch also
+contains its bytes as ``raw``. Encoding uses ``raw`` unless something else was changed. Bytes that aren't a batch are
+shown as just ``raw`` and a ``problem``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
 
     def opened(name: str, data: Buffer) -> tuple[str, Any]:
         if name.startswith("unaligned"):
-            # A chunk of a snapshot can start inside a batch.
+            # A snapshot's chunk can start in the middle of a batch.
             return records_as_base64(name, data)
         return name, list(open_batches(data, form))
 
@@ -35,10 +35,10 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
 
 
 MAX_OPENED = 32 << 20
-"""Most bytes that a batch may decompress to. A larger batch is shown with that as its problem, and with its bytes."""
+"""Maximum decompressed size of a batch. Larger batches are shown as bytes, with a problem."""
 
 MAX_RECORD_BYTES = 4 << 20
-"""Most bytes of a record. As JSON a record takes several times as much."""
+"""Maximum size of a record, in bytes. As JSON, a record takes several times as much."""
 
 
 def open_batches(data: Buffer, form: str) -> Iterator[dict[str, Any]]:
@@ -75,7 +75,7 @@ def pack_batches(data: object) -> bytes:
     """Encode a record set from the list of its batches.
 
     Raises:
-        DecodeError: A member is unknown or doesn't fit. The error has its path.
+        DecodeError: A member is unknown or doesn't fit. The message contains its path.
         UnsupportedCompressionError: A codec's library isn't installed.
     """
     if not isinstance(data, list):
@@ -84,7 +84,7 @@ def pack_batches(data: object) -> bytes:
 
 
 def pack_entry(data: object, path: str = "") -> bytes:
-    """Encode one batch of the list. Raises like :func:`pack_batches`."""
+    """Encode one batch of the list. Raises the same errors as :func:`pack_batches`."""
     entry = Fields(data, path)
     raw = entry.data("raw")
     if "records" not in entry:
@@ -118,7 +118,7 @@ def _entry(data: memoryview, pos: int, form: str) -> dict[str, Any]:
 
 
 def _alike(again: Iterator[RecordBatch], batch: RecordBatch) -> bool:
-    """Return whether a batch survived the round trip. Compressed batches may differ in their compression."""
+    """Return whether a batch survived the round trip. Compressed bytes may differ."""
     (made,) = again
     if not batch.compression:
         return made.raw == batch.raw

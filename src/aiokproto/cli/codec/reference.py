@@ -12,7 +12,7 @@ from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
 from aiokproto.error_codes import ErrorCode
 
 FORMAT = 1
-"""Version of the layout, which is raised by changes that readers have to follow."""
+"""The version of the layout, incremented by incompatible changes."""
 
 
 def reference() -> dict[str, Any]:
