@@ -1,4 +1,4 @@
-"""The Kafka protocol as Python classes: no I/O, no event loop, no third party.
+"""The Kafka protocol as Python classes: no I/O, no event loop, no third-party packages.
 
 >>> from aiokproto.codec import lookup
 >>> request = lookup("FindCoordinatorRequest")

@@ -1,6 +1,6 @@
 """Generates the encoder and decoder of a message version.
 
-For every version of a message that is used, it generates one flat Python function: nested structs are inlined, adjacent
+For each message version that is used, it generates flat Python functions: nested structs are inlined, adjacent
 fixed-size fields share one ``unpack_from``, and only lengths are checked. On bad input the functions may raise any
 exception; ``explain`` then walks the same schema slowly to find the field. ``Message.source(version)`` prints the code,
 and :mod:`linecache` shows it in tracebacks.
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any, int], tuple[Any, int]], int]:
-    """Return ``decode(data, pos) -> (message, end)`` of a version, and the most memory per byte that it can take."""
+    """Return ``decode(data, pos) -> (message, end)`` for a version, and the maximum memory per input byte that it can
+    take."""
     writer = DecoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} decode"
     decode: Callable[[Any, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
@@ -32,7 +33,8 @@ def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any
 
 @lru_cache(maxsize=256)
 def compile_careful_decoder(message: type[Message], version: int) -> Callable[[Any, int, int], Steps[tuple[Any, int]]]:
-    """Return ``decode(data, pos, memory)``, steps to (message, end), which raises before it takes more memory."""
+    """Return ``decode(data, pos, memory)`` for a version. It runs in steps, returns (message, end), and raises before
+    it takes more than ``memory`` bytes."""
     writer = DecoderWriter(version, version in message.flexible, careful=True)
     title = f"{message.__name__} v{version} decode, careful"
     decode: Callable[[Any, int, int], Steps[tuple[Any, int]]]
@@ -41,7 +43,7 @@ def compile_careful_decoder(message: type[Message], version: int) -> Callable[[A
 
 
 def compile_encoder(message: type[Message], version: int) -> Callable[[Any, bytearray], None]:
-    """Return ``encode(message, out)`` of a version."""
+    """Return ``encode(message, out)`` for a version."""
     writer = EncoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} encode"
     encode: Callable[[Any, bytearray], None] = _build(writer.function(message), "encode", writer.names, title)
@@ -50,7 +52,7 @@ def compile_encoder(message: type[Message], version: int) -> Callable[[Any, byte
 
 @lru_cache(maxsize=256)
 def compile_careful_encoder(message: type[Message], version: int) -> Callable[[Any, bytearray], Steps[None]]:
-    """Return ``encode(message, out)`` of a version, in steps."""
+    """Return ``encode(message, out)`` for a version. It runs in steps."""
     writer = EncoderWriter(version, version in message.flexible, careful=True)
     title = f"{message.__name__} v{version} encode, careful"
     encode: Callable[[Any, bytearray], Steps[None]] = _build(writer.function(message), "encode", writer.names, title)
@@ -63,7 +65,7 @@ def compile_init(struct: type[Struct]) -> Callable[..., None]:
     parameters, body = [], []
     for spec in struct.fields():
         if spec.factory is not None:
-            # The default is a sentinel and not None, because null is a value of its own on the wire.
+            # The default is a sentinel and not None, because null is a separate value on the wire.
             parameters.append(f"{spec.name}=MISSING")
             new = "[]"
             if spec.factory is not list:
@@ -110,9 +112,9 @@ _RUNTIME: dict[str, Any] = {
 def _build(lines: list[str], name: str, names: dict[str, Any], title: str) -> Any:
     text = "\n".join(lines) + "\n"
     filename = f"<aiokproto {title}>"
-    # Each function has a scope of its own, because one version must not see another's names.
+    # Each function has its own scope, so one version doesn't see another's names.
     scope: dict[str, Any] = {"__name__": "aiokproto.codec.generated", **_RUNTIME, **names}
     exec(compile(text, filename, "exec"), scope)
-    # The time is None, so that linecache.checkcache() keeps an entry that has no file.
+    # With None as the time, linecache.checkcache() keeps the entry although there is no file.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return scope[name]

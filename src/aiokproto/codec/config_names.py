@@ -1,7 +1,7 @@
-"""Which options of Kafka can hold a secret, by their names. Pure.
+"""Which of Kafka's options can contain a secret, judging by their names. Pure.
 
-Kafka's own log of requests hides passwords, and every option that it doesn't know: a plugin's option, an option of a
-single listener, a misspelled name.
+As in Kafka's own request log, passwords and all unknown options count as secret: options of plugins or of individual
+listeners, and misspelled names.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _SHOWN = frozenset(
     unclean.leader.election.enable
     """.split()  # noqa: SIM905 - one name a line would be two pages
 )
-"""The options of topics, groups, client metrics and brokers that can be altered (Kafka 4.4), without the passwords."""
+"""The options of topics, groups, client metrics and brokers that can be altered (Kafka 4.4), except passwords."""
 
 
 def may_be_secret(name: str) -> bool:
-    """Return whether an option of this name can hold a secret."""
+    """Return whether an option with this name can contain a secret."""
     return name not in _SHOWN
 
 
 def holds_secret(option: Any) -> bool:
-    """Return whether the value of an option in a message can be a secret: by its name, or as its sender says.
+    """Return whether the value of an option in a message can be a secret, according to its sender or else its name.
 
     Args:
-        option: A struct with the option's ``name``, and perhaps with ``is_sensitive``.
+        option: A struct with the option's ``name``, and perhaps ``is_sensitive``.
     """
     return bool(getattr(option, "is_sensitive", may_be_secret(option.name)))

@@ -1,8 +1,8 @@
-"""The texts of declarations at run time: class docstrings, and the string literals that follow fields.
+"""The documentation of declarations at run time: class docstrings, and the string literals that follow fields.
 
-Python drops a string literal that is a statement, so the texts of fields exist only in the source. A tool that asks for
-the first text of a module reads them from there, because every client imports the declarations and none imports the
-texts. Without the source (in a zipped or frozen program) there are no texts, and that isn't an error.
+Python drops string literals that are statements, so the documentation of fields exists only in the source. It's read
+from there when a tool first needs it: every client imports the declarations, but doesn't need their documentation. If
+the source isn't available (in a zipped or frozen program), there is no documentation, which isn't an error.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def describe(struct: type[Struct]) -> str:
 
 
 def describe_field(spec: FieldSpec) -> str:
-    """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it has no text.
+    """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it isn't documented.
 
-    The text of a struct stands for a field that is such a struct and has no text of its own.
+    If a field isn't documented itself, the docstring of its struct is used.
     """
     own = _texts(spec.owner.__module__).get((spec.owner.__name__, spec.name), "") if spec.owner is not None else ""
     text = own or (describe(spec.struct) if spec.struct is not None else "")
@@ -32,7 +32,7 @@ def describe_field(spec: FieldSpec) -> str:
 
 @cache
 def _texts(module: str) -> dict[tuple[str, str], str]:
-    """Return the texts by class and field; the text of the class itself has an empty field."""
+    """Return the documentation by class and field. For the class itself, the field is empty."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError, SyntaxError):

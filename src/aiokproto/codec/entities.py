@@ -1,7 +1,7 @@
 """The entities that a message names: topics, partitions, groups and transactional ids, by the roles of its fields.
 
-Routing a request, dividing it among brokers, joining their responses, refusing it and injecting faults work on
-every API without knowing its fields' names, because declarations give each field its role.
+Declarations give each field its role. So routing a request, dividing it among brokers, merging their responses,
+refusing it and injecting faults work for every API, without knowing its field names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Entity(NamedTuple):
-    """The entity that a message, or a part of one, names. As a filter (:meth:`matches`) None stands for any."""
+    """The entity that a message, or part of one, names. In a filter (:meth:`matches`), None matches anything."""
 
     topic: str | None = None
     partition: int | None = None
@@ -43,7 +43,7 @@ _KINDS = {
     Role.PARTITION_INDEX: "partition",
     Role.GROUP_ID: "group",
     Role.TRANSACTIONAL_ID: "transaction",
-    # FindCoordinator's keys can be transactional ids too; one request has keys of one type only.
+    # FindCoordinator's keys can be transactional ids too, but all keys in a request are of the same type.
     Role.COORDINATOR_KEY: "group",
 }
 
@@ -55,7 +55,7 @@ def entity_of(part: Struct, within: Entity, name_of: NameOf) -> Entity:
     return within
 
 
-# What follows from a declaration is looked up once, because a request can name a million partitions.
+# These are cached, because a request can name a million partitions.
 @cache
 def _naming(struct: type[Struct]) -> list[FieldSpec]:
     return [spec for spec in struct.fields() if not (spec.array or spec.mentioned) and spec.role in _KINDS]
@@ -93,7 +93,7 @@ def listings(part: Struct) -> Iterator[FieldSpec]:
 
 @cache
 def names_entity(spec: FieldSpec) -> bool:
-    """Whether a field, or the structs in it, name an entity that the message is about."""
+    """Whether a field or the structs in it name an entity that the message is about."""
     if spec.mentioned:
         return False
     if spec.struct is None:
@@ -102,7 +102,8 @@ def names_entity(spec: FieldSpec) -> bool:
 
 
 def entities(part: Struct, name_of: NameOf, within: Entity = ANY_ENTITY) -> Iterator[Entity]:
-    """Yield the entities that a message names, in its order; one for the message itself if its arrays name none."""
+    """Yield the entities that a message names, in order. If its arrays don't name any, yield one for the message
+    itself."""
     about = entity_of(part, within, name_of)
     inner = list(listings(part))
     if not inner:
@@ -118,13 +119,13 @@ def entities(part: Struct, name_of: NameOf, within: Entity = ANY_ENTITY) -> Iter
 def divide(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity = ANY_ENTITY) -> dict[K, S]:
     """Divide a message into one part for each value of ``by``, in the order of their first entities.
 
-    Every part has the message's other fields. Values that are not divided are shared with the message, not copied.
+    Every part contains the message's other fields. Their values are shared with the message, not copied.
     """
     return finish(dividing(part, by, name_of, within))
 
 
 def dividing(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity = ANY_ENTITY) -> Steps[dict[K, S]]:
-    """Do the same as :func:`divide` in steps."""
+    """Like :func:`divide`, but in steps."""
     about = entity_of(part, within, name_of)
     inner = list(listings(part))
     if not inner:
@@ -153,7 +154,8 @@ def _without(part: S, emptied: list[FieldSpec]) -> S:
 
 
 def split(part: S, wanted: Entity, name_of: NameOf) -> tuple[S | None, S | None]:
-    """Divide a message into the parts that ``wanted`` does not match and does match; an empty part is None."""
+    """Divide a message into the part that ``wanted`` doesn't match and the part that it matches. Empty parts are
+    None."""
     divided = divide(part, wanted.matches, name_of)
     return divided.get(False), divided.get(True)
 
@@ -164,7 +166,7 @@ def merge(into: Struct, others: Iterable[Struct], name_of: NameOf) -> None:
 
 
 def merging(into: Struct, others: Iterable[Struct], name_of: NameOf) -> Steps[None]:
-    """Do the same as :func:`merge` in steps."""
+    """Like :func:`merge`, but in steps."""
     others = list(others)
     for spec in _lists(type(into)):
         added = [getattr(other, spec.name) or [] for other in others]
@@ -179,8 +181,8 @@ def _merging_items(have: list[Any], added: list[list[Any]], spec: FieldSpec, nam
         for items in added:
             have.extend(items)
         return
-    # The items are indexed once, however many are added: a response may have 100,000, and each of them may have its
-    # own refusal, or name the same entity again.
+    # Index the items only once: a response may contain 100,000 items, and each may be refused separately, or name the
+    # same entity again.
     known: dict[Entity, Struct] = {}
     for item in have:
         known[entity_of(item, ANY_ENTITY, name_of)] = item

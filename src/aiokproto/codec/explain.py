@@ -1,7 +1,7 @@
 """Find the field that a compiled encoder or decoder failed on, by a slow walk over the schema.
 
 The compiled codecs check just enough to be safe. When one fails, the same bytes or values are walked once more here,
-field by field, to name the first field that does not fit. Nothing is decoded for use.
+field by field, to name the first field that does not fit. No objects are built.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Mismatch(Exception):
 def explain_decode(
     message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
 ) -> DecodeError:
-    """Return the error that names message, version, field path and position of the bytes that a decoder rejected."""
+    """Return an error that names the message, version, field path and position of the bytes that a decoder rejected."""
     return finish(explaining_decode(message, data, pos, version, limits, cause))
 
 
 def explaining_decode(
     message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
 ) -> Steps[DecodeError]:
-    """Do the same in steps."""
+    """Like :func:`explain_decode`, but in steps."""
     walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible, limits.memory)
     title = f"{message.__name__} v{version}"
     try:
@@ -111,13 +111,13 @@ class _Walker:
                     raise _Mismatch(path, f"not UTF-8: {error.reason}") from None
 
     def spend(self, cost: int, what: str, path: str) -> None:
-        """Count as a counting decoder does (see ``limits``)."""
+        """Count memory like a counting decoder (see ``limits``)."""
         self.memory -= cost
         if self.memory < 0:
             raise _Mismatch(path, f"{what} would bring the memory taken above the limit of {self.limit} bytes")
 
     def marker(self, spec: FieldSpec, path: str) -> bool:
-        """Read the byte in front of a nullable struct; returns whether the struct follows."""
+        """Read the byte before a nullable struct. Return whether the struct follows."""
         value = self.data[self.take(1, path, "null marker")]
         if value not in (1, 255 if spec.tag is None else 0):
             raise _Mismatch(path, f"null marker {value}")
@@ -141,7 +141,7 @@ class _Walker:
         return value
 
     def length(self, path: str, compact: bool, *, short: bool, nullable: bool) -> int:
-        """Read a length or count; 0 for null."""
+        """Read a length or count. Null counts as 0."""
         if compact:
             value = self.uvarint(path) - 1
         else:
@@ -179,7 +179,7 @@ class _Walker:
 
 
 def explain_encode(message: Message, version: int, cause: Exception) -> EncodeError:
-    """Return the error that names message, version and field path of the value that an encoder rejected."""
+    """Return an error that names the message, version and field path of the value that an encoder rejected."""
     title = f"{type(message).__name__} v{version}"
     try:
         _check_struct(message, version, version in type(message).flexible, "")
@@ -189,10 +189,10 @@ def explain_encode(message: Message, version: int, cause: Exception) -> EncodeEr
 
 
 def check_structs(message: Message) -> None:
-    """Check that nested structs are where a message has structs, so that code can walk the message by its fields.
+    """Check that all nested values are structs of the declared types, so code can walk the message by its fields.
 
     Raises:
-        EncodeError: They are not; names the message and the field path, as encoding it would.
+        EncodeError: A value isn't. Names the message and the field path, as encoding would.
     """
     try:
         _check_nested(message, "")

@@ -27,7 +27,7 @@ _LARGE = 1 << 20
 
 
 class RequestFrame(NamedTuple):
-    """A request as received, its body not decoded yet."""
+    """A request as received. Its body isn't decoded yet."""
 
     api_key: int
     api_version: int
@@ -40,7 +40,7 @@ def encode_request(request: Request[R], version: int, correlation_id: int, clien
     """Return a whole request frame: length, header, body.
 
     Raises:
-        EncodeError: The version does not exist or cannot carry the request; names the field.
+        EncodeError: The version doesn't exist or can't carry the request. Names the field.
     """
     out = bytearray(4)
     header = RequestHeader(
@@ -56,7 +56,7 @@ def encode_request(request: Request[R], version: int, correlation_id: int, clien
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> bytearray:
-    """Return a whole response frame: length, header, body. Raises as :func:`encode_request`."""
+    """Return a whole response frame: length, header, body. Raises the same errors as :func:`encode_request`."""
     out = bytearray(4)
     ResponseHeader(correlation_id=correlation_id).encode_into(out, response.header_version(version))
     response.encode_into(out, version)
@@ -65,7 +65,7 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
 
 
 def encoding_response(response: Response, version: int, correlation_id: int) -> Steps[bytearray]:
-    """Do the same as :func:`encode_response` in steps."""
+    """Like :func:`encode_response`, but in steps."""
     out = bytearray(4)
     ResponseHeader(correlation_id=correlation_id).encode_into(out, response.header_version(version))
     yield from response.encoding_into(out, version)
@@ -77,7 +77,7 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     """Decode the header of a request frame without its length.
 
     The header of an unknown version is read in the form that future ApiVersions requests will keep (KIP-511): key,
-    version, correlation id and client id stay in place, so that a broker can answer UNSUPPORTED_VERSION.
+    version, correlation id and client id stay in place, so a broker can respond with UNSUPPORTED_VERSION.
 
     Raises:
         DecodeError: The frame is too short, its ApiKey is unknown, or it still starts with its length.
@@ -88,18 +88,18 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
 
 
 def decoding_request_header(frame: Buffer) -> Steps[RequestFrame]:
-    """Do the same as :func:`decode_request_header` in steps: a header can have as many tags as there are bytes."""
+    """Like :func:`decode_request_header`, but in steps, because a header can consist of a huge number of tags."""
     message, version = _request_of(frame)
     header, pos = yield from RequestHeader.decoding_from(frame, 0, message.header_version(version))
     return RequestFrame(message.api_key, version, header.correlation_id, header.client_id, memoryview(frame)[pos:])
 
 
 def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
-    """Return the class and version of a request. Raises as :func:`decode_request_header`."""
+    """Return the class and version of a request. Raises the same errors as :func:`decode_request_header`."""
     if len(frame) < _KEY_VERSION_ID.size:
         raise DecodeError(f"a request frame of {counted(len(frame), 'byte')} is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
-    # This is the most frequent mistake of a caller, which would otherwise be reported as an unknown ApiKey.
+    # This is the most common mistake of callers. It would otherwise be reported as an unknown ApiKey.
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
     return request_type(api_key), version
@@ -108,8 +108,7 @@ def _request_of(frame: Buffer) -> tuple[type[Request[Any]], int]:
 def _may_be_header(api_key: int, version: int) -> bool:
     """Whether four bytes that equal the rest of the frame's length can still be a key and version.
 
-    They can't with the key of Produce, 0, because the length would equal the version, and no Produce request is that
-    short.
+    If the key is 0 (Produce), they can't: the length would equal the version, and no Produce request is that short.
     """
     return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
@@ -119,11 +118,11 @@ def decode_response(
 ) -> R:
     """Decode the body of a response frame without its length.
 
-    Unless ``exact`` is set, bytes after the body are ignored. Clients have to ignore them: Java and librdkafka do, so
-    they work with a broker that sends some.
+    Unless ``exact`` is set, bytes after the body are ignored. Clients have to ignore them: the Java client and
+    librdkafka do, so they work with brokers that send extra bytes.
 
     Raises:
-        DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
+        DecodeError: Bytes are missing, wrong, left over, or over a limit. Names the field.
     """
     pos = _body_at(frame, response.header_version(version))
     return response.decode(memoryview(frame)[pos:], version, limits=limits, exact=exact)
@@ -131,7 +130,8 @@ def decode_response(
 
 def _body_at(frame: Buffer, header_version: int) -> int:
     """Return the position of a response's body."""
-    # No broker sends tagged fields in the header today, and reading the header costs as much as reading a small body.
+    # Fast path: no broker sends tagged fields in the header today, and decoding the header takes as long as decoding a
+    # small body.
     if header_version == 1 and len(frame) > _LENGTH.size and frame[_LENGTH.size] == 0:
         return _LENGTH.size + 1
     _, pos = ResponseHeader.decode_from(frame, 0, header_version)
@@ -139,13 +139,14 @@ def _body_at(frame: Buffer, header_version: int) -> int:
 
 
 def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
-    """Decode the response to an ApiVersions request of ``version``, a frame without its length.
+    """Decode the response to an ApiVersions request of ``version``. ``frame`` is without its length.
 
-    A broker without that version answers UNSUPPORTED_VERSION in the form of version 0; from 2.4 on, it lists the
-    versions of ApiVersions that it supports (KIP-511). A list that cannot be decoded counts as empty.
+    A broker that doesn't support that version responds with UNSUPPORTED_VERSION in the format of version 0. Since 2.4,
+    the response lists the versions of ApiVersions that it supports (KIP-511). A list that can't be decoded counts as
+    empty.
 
     Raises:
-        DecodeError: As :func:`decode_response`.
+        DecodeError: See :func:`decode_response`.
     """
     # The error code follows the correlation id in every version.
     code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
@@ -154,8 +155,8 @@ def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
     try:
         return decode_response(frame, ApiVersionsResponse, 0, exact=False)
     except DecodeError:
-        # The code is enough. librdkafka's mock cluster lists its versions in no form of the protocol, and other brokers
-        # respond in the form of the request.
+        # The code is enough. librdkafka's mock cluster lists its versions in a format that doesn't exist in the
+        # protocol, and other brokers respond in the format of the request.
         return ApiVersionsResponse(error_code=code)
 
 
@@ -169,9 +170,9 @@ def response_correlation_id(frame: Buffer) -> int:
 
 @has_compiled_form
 def frame_buffer(size: int) -> memoryview:
-    """Return a buffer for a frame of ``size`` bytes, whose contents are undefined until they are written.
+    """Return a buffer for a frame of ``size`` bytes. Its contents are undefined until they are written.
 
-    A large buffer takes memory only as it is filled, so that a peer that announces much and sends little costs little.
+    A large buffer takes up memory only as it's filled, so a peer that announces much but sends little costs little.
 
     Raises:
         ValueError: The size is negative.

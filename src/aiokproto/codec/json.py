@@ -1,8 +1,8 @@
 """Messages as JSON, in the form of Kafka's generated converters.
 
 Field names are Kafka's in camelCase, bytes are base64, a uuid is Kafka's url-safe base64 of 22 characters, int64 is a
-number, and a tagged field at its default is left out. Unknown tagged fields, which Kafka drops here, are kept under
-``_unknownTaggedFields``, base64 by tag, so that a message survives the round trip.
+number, and a tagged field at its default is left out. Unlike in Kafka, unknown tagged fields are kept, as base64 by tag
+under ``_unknownTaggedFields``, so a message survives the round trip.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from aiokproto.errors import DecodeError, EncodeError
 M = TypeVar("M", bound=Message)
 
 RecordsForm: TypeAlias = Callable[[str, Buffer], tuple[str, Any]]
-"""How a record set is written: field name and bytes → key and value in the JSON."""
+"""Converts a record set to JSON: field name and bytes → key and value."""
 
 RecordsReader: TypeAlias = Callable[[object], bytes]
-"""How a record set is read back. Raises DecodeError; its text follows the field's path in the final error."""
+"""Reads a record set from JSON. Raises DecodeError; its message follows the field's path in the final error."""
 
 UNKNOWN_TAGS = "_unknownTaggedFields"
 
@@ -35,7 +35,7 @@ _TAG_MAX = 0xFFFF_FFFF
 
 
 def records_as_base64(name: str, data: Buffer) -> tuple[str, Any]:
-    """Write a record set as base64, which :func:`from_json` reads back."""
+    """Write a record set as base64. :func:`from_json` can read it back."""
     return name, b64encode(data).decode()
 
 
@@ -50,10 +50,10 @@ def to_json(message: Message, version: int, *, records: RecordsForm = records_as
     Args:
         message: Any request, response, header or payload.
         version: One of its versions.
-        records: How record sets are written; by default as base64.
+        records: How to write record sets; by default as base64.
 
     Raises:
-        EncodeError: The version does not exist, or cannot carry a field's value; names the field.
+        EncodeError: The version doesn't exist, or can't carry a field's value. Names the field.
     """
     cls = type(message)
     if version not in cls.versions:
@@ -62,7 +62,7 @@ def to_json(message: Message, version: int, *, records: RecordsForm = records_as
 
 
 def from_json(message: type[M], data: object, version: int, *, records: RecordsReader | None = None) -> M:
-    """Return the message of JSON data that :func:`json.loads` returned.
+    """Convert JSON data, as returned by :func:`json.loads`, to a message.
 
     Fields with a default may be missing. Fields that the version lacks are accepted; encoding then ignores or rejects
     them as usual.
@@ -71,10 +71,10 @@ def from_json(message: type[M], data: object, version: int, *, records: RecordsR
         message: The message class.
         data: The JSON data.
         version: One of the message's versions.
-        records: Reads record sets that are not base64; by default these are errors.
+        records: Reads record sets that aren't base64. By default, these are errors.
 
     Raises:
-        DecodeError: The version does not exist, a field is missing, unknown, or does not fit; names the field.
+        DecodeError: The version doesn't exist, or a field is missing, unknown, or doesn't fit. Names the field.
     """
     if version not in message.versions:
         raise DecodeError(f"{message.__name__} has versions {message.versions}, not {version}")
@@ -85,13 +85,13 @@ def from_json(message: type[M], data: object, version: int, *, records: RecordsR
 @cache
 def json_name(name: str) -> str:
     """Return a field's name in JSON: ``throttle_time_ms`` → ``throttleTimeMs``."""
-    # KRaft is the only word with a capital inside, which snake case doesn't keep.
+    # KRaft is the only word with an inner capital letter, which snake case loses.
     first, *rest = (word.replace("kraft", "KRaft") for word in name.split("_"))
     return first[:1].lower() + first[1:] + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 def default_json(spec: FieldSpec) -> Any:
-    """Return a field's default; ``{}`` for a struct, meaning all of its defaults."""
+    """Return a field's default. For a struct it's ``{}``, meaning all of its defaults."""
     value = spec.default_value()
     if value is None or spec.array or spec.struct is not None:
         return None if value is None else [] if spec.array else {}
@@ -250,7 +250,7 @@ def _is_a(kind: str, data: object) -> bool:
 
 
 def brief(value: object) -> str:
-    """Return a JSON value as error messages quote it."""
+    """Format a JSON value for error messages."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)

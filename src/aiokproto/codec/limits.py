@@ -1,10 +1,10 @@
-"""How much memory decoding may take, for any bytes.
+"""Limits the memory that decoding can take, whatever the input.
 
-Small items make large objects: a struct of two bytes on the wire takes a hundred bytes in memory, and an unknown tag of
-two bytes makes a dict. The maximum is known before anything is decoded, because no schema contains itself:
-:func:`worst` is the most memory per byte that any bytes can make of a message. A message is decoded directly if it's so
-short that its maximum stays below :attr:`.wire.Limits.memory`. A second form of the same code decodes a longer one, and
-counts: before it makes the items of an array or tag section, it takes their cost from what is left.
+Small items become large objects: a struct of two bytes on the wire takes a hundred bytes in memory, and an unknown tag
+of two bytes creates a dict. No schema contains itself, so the maximum is known before decoding: :func:`worst` is the
+maximum memory per byte of a message. If a message is so short that its maximum stays below :attr:`.wire.Limits.memory`,
+it is decoded directly. Longer messages are decoded by a second form of the same code, which counts: before it creates
+the items of an array or tag section, it subtracts their cost from the remaining memory.
 
 The costs are valid for 64-bit CPython with its allocator's rounding, and never too low; a test measures them.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
 
 CONTENT = 6
-"""Memory per byte of strings and bytes: the copied input, up to 4 bytes a character, and room to widen."""
+"""Memory per byte of strings and bytes: the copied input, up to 4 bytes per character, and space for widening."""
 
 TAGS = 256
-"""A struct's dict of unknown tags, empty."""
+"""An empty dict for a struct's unknown tags."""
 
 TAG = 192
 """One entry of that dict: its share of a growing table, an int, and a bytes object."""
@@ -32,7 +32,7 @@ _ITEM = 24
 """One slot of a growing list."""
 
 _FIXED_ITEM = 16
-"""One slot of a tuple, and one of the list made from it."""
+"""One slot of a tuple, and one slot of the list made from it."""
 
 _STRUCT = 48
 _SLOT = 8
@@ -53,7 +53,8 @@ class OverLimit(Exception):
 
 @lru_cache(maxsize=4096)
 def struct_cost(struct: type[Struct]) -> int:
-    """Return the memory of an instance in bytes, without contents and items. Fields that a version lacks count, too."""
+    """Return the memory of an instance in bytes, excluding contents and items. Fields that a version lacks count
+    too."""
     cost = _STRUCT + _SLOT
     for spec in struct.fields():
         cost += _SLOT + (_LIST if spec.array else _single(spec))
@@ -71,7 +72,7 @@ def _single(spec: FieldSpec) -> int:
 
 @lru_cache(maxsize=4096)
 def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
-    """Return the fewest encoded bytes of an instance, which bound a hostile count."""
+    """Return the minimum encoded size of an instance in bytes, which limits a hostile count."""
     size = 1 if flexible else 0
     for spec in struct.fields():
         if version in spec.versions and spec.tag is None:
@@ -83,13 +84,13 @@ def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
                 size += 1 if version in spec.nullable else minimal_size(spec.struct, version, flexible)
             else:
                 size += packer(FORMATS[spec.kind]).size
-    # A field takes at least 1: a struct without fields in a version takes no bytes, and nothing would bound their
-    # number.
+    # The minimum is 1, because a struct without fields in a version takes 0 bytes, and nothing would limit the number
+    # of structs.
     return max(size, 1)
 
 
 def minimal_item(spec: FieldSpec, version: int, flexible: bool) -> int:
-    """Return the fewest encoded bytes of an array item."""
+    """Return the minimum encoded size of an array item in bytes."""
     if spec.struct is not None:
         return minimal_size(spec.struct, version, flexible)
     if spec.kind in FORMATS:
@@ -98,13 +99,13 @@ def minimal_item(spec: FieldSpec, version: int, flexible: bool) -> int:
 
 
 def worst(message: type[Message], version: int) -> int:
-    """Return the most memory per input byte that decoding this message can take, beyond the first kilobyte or so."""
+    """Return the maximum memory per input byte that decoding this message can take, beyond the first kilobyte or so."""
     return _worst(message, version, version in message.flexible)
 
 
 def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
-    # Each input byte is part of contents, of an item, or of a tag. The most expensive of the three bounds every mix of
-    # them.
+    # Each input byte is part of contents, an item, or a tag. The most expensive of the three is the limit for any mix
+    # of them.
     found = max(CONTENT, -(-TAG // 2) if flexible else 0)
     for spec in struct.fields():
         if version not in spec.versions:
@@ -113,7 +114,7 @@ def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
             least, cost = minimal_item(spec, version, flexible), item_cost(spec)
             found = max(found, -(-cost // least))
             if spec.struct is not None and flexible:
-                # An item has one unknown tag: the tag's two bytes make a dict as well.
+                # Assume one unknown tag per item: its two bytes create a dict as well.
                 found = max(found, -(-(cost + TAGS + TAG) // (least + 2)))
         if spec.struct is not None:
             found = max(found, _worst(spec.struct, version, flexible))

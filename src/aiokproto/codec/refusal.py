@@ -1,4 +1,4 @@
-"""Refuse a request: make its response, with the error code in every field for one."""
+"""Refuses a request by creating a response with the error code in every error field."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def refuse(
         version: Its version; fields that the version lacks keep their default.
         error: The error code.
         message: The error message, for responses that have one.
-        of_parts: Whether only the smallest parts that the request names have the error, and not their group or the
-            request.
+        of_parts: Whether to set the error only on the smallest parts that the request names, not on their group or the
+            whole request.
 
     Returns:
-        The response; None if it has no field for an error, so that only closing the connection can report it.
+        The response, or None if it has no field for an error. In that case, only closing the connection can report it.
     """
     return finish(refusing(request, version, error, message, of_parts=of_parts))
 
@@ -52,7 +52,7 @@ def refuse(
 def refusing(
     request: Request[Any], version: int, error: ErrorCode, message: str | None = None, *, of_parts: bool = False
 ) -> Steps[Response | None]:
-    """Do the same as :func:`refuse` in steps."""
+    """Like :func:`refuse`, but in steps."""
     response: Response = request.response()
     _fill_numbers(response, version)
     of_parts = of_parts or request.api_key in _OF_PARTS
@@ -65,12 +65,12 @@ def refusing(
 
 
 def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, error: ErrorCode) -> None:
-    """Add the refusal of everything in a part of a request to the same part of its response.
+    """Refuse everything in part of a request, by adding to the same part of its response.
 
     Args:
         asked: The part of the request.
-        response: The part of the response, which can have items of other parts.
-        above: The entities that the parts around it name.
+        response: The part of the response. It may already contain other items.
+        above: The entities named by the enclosing parts.
         version: The version of both.
         error: The error code.
     """
@@ -78,7 +78,7 @@ def refuse_parts(asked: Struct, response: Struct, above: Names, version: int, er
 
 
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
-    """Write the error into a struct; returns whether it has a field for it."""
+    """Write the error into a struct. Return whether there was a field for it."""
     codes, texts = _places(type(part), version)
     for name in codes:
         setattr(part, name, error)
@@ -104,7 +104,7 @@ def _filling_lists(
     message: str | None,
     of_parts: bool,
 ) -> Steps[bool]:
-    """Add an item to the response for each of the request, in steps; returns whether any has the error."""
+    """Add an item to the response for each item of the request, in steps. Return whether any of them has the error."""
     filled = False
     sources, targets = _sources(type(request), version), _targets(type(response), version)
     if not sources or not targets:
@@ -133,7 +133,7 @@ def _filling_lists(
 
 @cache
 def _pairs(request: type[Struct], response: type[Struct], version: int) -> tuple[tuple[FieldSpec, FieldSpec], ...]:
-    """Return each list of a request with the one of its response."""
+    """Pair each list of a request with the corresponding list of its response."""
     sources, targets = _sources(request, version), _targets(response, version)
     if len(targets) == 1:
         # The request has several lists, but the response has one for all of them.
@@ -143,7 +143,7 @@ def _pairs(request: type[Struct], response: type[Struct], version: int) -> tuple
 
 
 def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) -> Iterator[Any]:
-    """Yield the items that the response has an item for: items of the list, or of the lists in these."""
+    """Yield the items that have a corresponding item in the response: items of the list, or of lists inside those."""
     within = _within(source, target, version)
     for part in getattr(request, source.name) or ():
         if not within:
@@ -154,9 +154,9 @@ def _parts(request: Struct, source: FieldSpec, target: FieldSpec, version: int) 
 
 @cache
 def _within(source: FieldSpec, target: FieldSpec, version: int) -> tuple[FieldSpec, ...]:
-    """Return the lists within the items of a request's list for whose items the response has an item.
+    """Return the lists, inside the items of a request's list, whose items have a corresponding item in the response.
 
-    There are none if the response has an item for each item of the request's list itself.
+    There are none if the items of the request's list itself have corresponding items.
     """
     assert target.struct is not None
     wanted = {by for by, _ in _naming(target.struct)}
@@ -228,7 +228,7 @@ def _fill_numbers(part: Struct, version: int) -> None:
 
 @cache
 def _numbers(struct: type[Struct], version: int) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a refusal that have another value than their default."""
+    """Return the fields that don't have their default value in a refusal, with their values."""
     return tuple(
         (spec.name, spec.refused)
         for spec in struct.fields()

@@ -40,7 +40,7 @@ def request(api_key: int) -> type[Request[Any]]:
 
 @cache
 def response(api_key: int) -> type[Response]:
-    """Return the response class of an ApiKey. Raises as :func:`request`."""
+    """Return the response class of an ApiKey. Raises the same errors as :func:`request`."""
     found: type[Response] = _load(api_key, "Response")
     return found
 
@@ -49,7 +49,7 @@ def lookup(name: str) -> type[Message]:
     """Return a message class by Kafka's name: ``"MetadataRequest"``, ``"OffsetCommitKey"``, ``"EndTxnMarker"``.
 
     Raises:
-        KeyError: There is no message of that name; suggests the most similar one.
+        KeyError: There is no message with that name. Suggests the most similar name.
     """
     for suffix in ("Request", "Response"):
         api = name.removesuffix(suffix)
@@ -66,7 +66,7 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     names = [api + suffix for api in _KEYS for suffix in ("Request", "Response")] + list(PAYLOADS)
-    # A wrong case is the most frequent mistake, and difflib would count it as much as a wrong letter.
+    # Wrong case is the most common mistake, but difflib counts it as much as a wrong letter.
     by_letters = {name.lower(): name for name in names}
     nearest = get_close_matches(name.lower(), by_letters, 1)
     return f": did you mean {by_letters[nearest[0]]}?" if nearest else ""

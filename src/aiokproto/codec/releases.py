@@ -1,5 +1,5 @@
-"""The API versions that each Kafka release serves to clients, and what follows from them: which release first had a
-version, and which release a broker is like (pure)."""
+"""The API versions that each Kafka release serves to clients, and what follows from them: which release introduced a
+version, and which release a broker resembles (pure)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ _CHANGES = {
     "4.3": "35:1-5",
     "4.4": "18:5 28:6 42:3 88:1 89:1 93:0 94:0",
 }
-"""The changes of each release: ApiKey, and its versions from then on; a single number is the highest of versions from
-0.
+"""The changes in each release: an ApiKey and its new version range. A single number N stands for 0-N.
 
 Inter-broker APIs and versions that were unstable in a release are left out.
 """
@@ -79,7 +78,7 @@ def _before(release: str) -> str | None:
 
 
 def first_release(api_key: int, version: int = 0) -> str | None:
-    """Return the first release that serves a version of an API, or a later one; None if none here does."""
+    """Return the first release that serves a version of an API or a higher one, or None."""
     for release in RELEASES:
         served = versions_of(release).get(api_key)
         if served is not None and served.highest >= version:
@@ -88,7 +87,7 @@ def first_release(api_key: int, version: int = 0) -> str | None:
 
 
 def last_release(api_key: int, version: int) -> str | None:
-    """Return the last release whose highest version of an API is this one; None if there is none."""
+    """Return the last release in which this is the highest version of an API, or None."""
     for release in reversed(RELEASES):
         served = versions_of(release).get(api_key)
         if served is not None and served.highest == version:
@@ -97,7 +96,8 @@ def last_release(api_key: int, version: int) -> str | None:
 
 
 def release_like(ranges: Mapping[int, Versions]) -> str:
-    """Return the newest release that a broker resembles: it serves all versions of each API that it has.
+    """Return the newest release that a broker resembles: each of the broker's APIs goes at least as high as in that
+    release.
 
     Brokers don't say what they are. Two releases can look the same to a client, and brokers other than Kafka can have
     any versions. So use it for error messages, not for decisions.

@@ -35,7 +35,7 @@ from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 from aiokproto.texts import counted
 
-# Type checkers recognize the name alone. Importing typing would take longer than the rest of this module.
+# Type checkers recognize it by its name. Importing typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ class Route(Enum):
 
 
 class Role(Enum):
-    """The kind of entity that a field names. The value is the annotation, and the ``entityType`` in Kafka's
-    definitions, which have none for topic ids, partitions and the keys of coordinators."""
+    """The kind of entity that a field names. The value is the annotation. It's also the ``entityType`` in Kafka's
+    definitions, except that these have none for topic ids, partitions and coordinator keys."""
 
     TOPIC_NAME = "TopicName"
     TOPIC_ID = "TopicId"
@@ -172,7 +172,7 @@ class Role(Enum):
     GROUP_ID = "GroupId"
     TRANSACTIONAL_ID = "TransactionalId"
     COORDINATOR_KEY = "CoordinatorKey"
-    """A group id, a transactional id or a share partition, as the ``key_type`` beside it says."""
+    """A group id, a transactional id or a share partition, depending on the request's ``key_type``."""
     PRODUCER_ID = "ProducerId"
     BROKER_ID = "BrokerId"
 
@@ -232,21 +232,21 @@ def field(
     """Declare a field for which type and default are not enough.
 
     Args:
-        versions: The versions that have the field.
+        versions: The versions that contain the field.
         nullable: The versions in which it can be null; by default all, if the annotation has ``| None``.
         tag: The tag, if it is a tagged field.
         default: The value if none is given, and in versions without the field.
-        factory: Makes the default each time (lists, structs). A field has either this or a default.
+        factory: Creates a new default each time (lists, structs). A field has either this or a default.
         ignorable: Whether a value other than the default is silently left out of versions without the field, instead
             of being an error.
         flexible: False if the field keeps its non-compact form in flexible versions.
-        mentioned: Whether the request does not act on the topics, partitions or groups in this field: a subscription,
-            partitions that a session forgets. A message can be divided by all other entities that it names.
-        key: Whether the field identifies an item of its list and no role does: the items of a response have the same
+        mentioned: Whether the request doesn't act on the topics, partitions or groups in this field: subscriptions, or
+            partitions that a session forgets. Messages can be divided by all other entities that they name.
+        key: Whether the field identifies an item of its list, if no role does. The items of a response have the same
             keys as the request's items, in the same order.
         refused: The value in the response to a refused request if it isn't the default: -1 for an unknown offset.
-        secret: Whether ``repr`` hides the value, because it is a password, or a password can be guessed from it. A
-            function decides it for each struct.
+        secret: Whether ``repr`` hides the value, because it's a password or allows guessing one. A function decides
+            this for each struct.
     """
     return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused, secret)
 
@@ -255,8 +255,8 @@ def field(
 class FieldSpec:
     """A field as the codecs see it: its declaration (see :func:`field`) with the annotation resolved.
 
-    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` belongs to the value, or to
-    the items of an array. ``owner`` is the class that declares the field.
+    ``kind`` is the name of a wire type, or "struct". If it's "struct", ``struct`` is the class. ``role`` belongs to the
+    value, or to the items of an array. ``owner`` is the class that declares the field.
     """
 
     name: str
@@ -282,7 +282,7 @@ class FieldSpec:
         return FieldSpec(self.name, self.kind, self.struct, versions=self.versions, flexible=self.flexible)
 
     def default_value(self) -> Any:
-        """Return the default; a new object for each call if it is mutable."""
+        """Return the default. If it's mutable, each call returns a new object."""
         return self.default if self.factory is None else self.factory()
 
 
@@ -291,7 +291,7 @@ BASIC_TYPES = frozenset({*FORMATS, "string", "bytes", "recordset"})
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructType(type):
-    """Turns annotations into slots. All other work waits for the first use, so that imports stay cheap."""
+    """Turns annotations into slots. All other work is deferred to the first use, so imports stay cheap."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> StructType:
         annotations: dict[str, str] = namespace.get("__annotations__", {})
@@ -309,8 +309,8 @@ class StructType(type):
 class Struct(metaclass=StructType):
     """A group of fields. Compares by value; attributes are the fields, and ``unknown_tags``.
 
-    ``unknown_tags`` holds the tagged fields that the bytes had and this schema does not know, by tag, or is None; they
-    are written back on encoding.
+    ``unknown_tags`` contains the decoded tagged fields that this schema doesn't know, by tag, or is None. They are
+    written back when the struct is encoded.
     """
 
     unknown_tags: dict[int, bytes] | None = None
@@ -394,7 +394,7 @@ def _has_records(spec: FieldSpec, version: int) -> bool:
 
 
 class _Codecs(dict[int, "Any"]):
-    """Version → compiled function, compiled on first use; a decoder comes with its worst memory per byte."""
+    """Version → compiled function, compiled on first use; a decoder comes with its maximum memory per byte."""
 
     def __init__(self, message: type[Message], *, decode: bool) -> None:
         super().__init__()
@@ -411,7 +411,7 @@ class _Codecs(dict[int, "Any"]):
         return found
 
     def check(self, version: int) -> None:
-        """Raise the error of a version that does not exist."""
+        """Raise an error if the version doesn't exist."""
         message = self.message
         if version not in message.versions:
             error = DecodeError if self.decode else EncodeError
@@ -419,7 +419,7 @@ class _Codecs(dict[int, "Any"]):
 
 
 class Message(Struct):
-    """A struct with versions of its own, which can be encoded by itself."""
+    """A struct with its own versions, which can be encoded on its own."""
 
     versions: ClassVar[Versions]
     flexible: ClassVar[Versions]
@@ -441,14 +441,14 @@ class Message(Struct):
         """Return the body in a version.
 
         Raises:
-            EncodeError: The version does not exist, or cannot carry a field's value; names the field.
+            EncodeError: The version doesn't exist, or can't carry a field's value. Names the field.
         """
         out = bytearray()
         self.encode_into(out, version)
         return bytes(out)
 
     def encode_into(self, out: bytearray, version: int) -> None:
-        """Append the body to ``out``, which is left as it was if that fails. Raises as :meth:`encode`."""
+        """Append the body to ``out``. If that fails, ``out`` is unchanged. Raises the same errors as :meth:`encode`."""
         encoder = self._encoders[version]
         start = len(out)
         try:
@@ -460,7 +460,7 @@ class Message(Struct):
             raise explain_encode(self, version, error) from error
 
     def encoding_into(self, out: bytearray, version: int) -> Steps[None]:
-        """Do the same as :meth:`encode_into` in steps. The message stays as it is until the last."""
+        """Like :meth:`encode_into`, but in steps. The message must not change until the last step."""
         from aiokproto.codec.compiler import compile_careful_encoder
 
         self._encoders.check(version)
@@ -486,10 +486,10 @@ class Message(Struct):
             exact: Whether bytes after the body are an error.
 
         Raises:
-            DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
+            DecodeError: Bytes are missing, wrong, left over, or over a limit. Names the field and position.
         """
         if not cls.in_place(version) and len(data) <= limits.size:
-            # Slices of bytes are cheaper than slices of a view, and a copy of a small message costs next to nothing.
+            # Slicing bytes is cheaper than slicing a view, and copying a small message costs next to nothing.
             data = bytes(data)
         message, end = cls.decode_from(data, 0, version, limits=limits)
         if exact and end != len(data):
@@ -499,12 +499,13 @@ class Message(Struct):
     @classmethod
     @cache
     def in_place(cls, version: int) -> bool:
-        """Whether the version has record sets, which stay views of the input."""
+        """Whether the version contains record sets, which stay views of the input."""
         return any(_has_records(spec, version) for spec in cls.fields())
 
     @classmethod
     def decode_from(cls, data: Buffer, pos: int, version: int, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Self, int]:
-        """Read a body that starts at ``pos``; returns it and the position after it. Raises as :meth:`decode`."""
+        """Read a body that starts at ``pos``. Return it and the position after it. Raises the same errors as
+        :meth:`decode`."""
         decoder, worst = cls._decoders[version]
         size = len(data) - pos
         if size > limits.size or size * worst > limits.memory:
@@ -521,7 +522,7 @@ class Message(Struct):
     def decoding_from(
         cls, data: Buffer, pos: int, version: int, *, limits: Limits = DEFAULT_LIMITS
     ) -> Steps[tuple[Self, int]]:
-        """Do the same as :meth:`decode_from` in steps, counting the memory that is taken."""
+        """Like :meth:`decode_from`, but in steps, and counting memory."""
         from aiokproto.codec.compiler import compile_careful_decoder
 
         cls._decoders.check(version)
@@ -552,7 +553,7 @@ class Response(Message):
 
     Attributes:
         api_key: The ApiKey.
-        header_tags: The versions whose header has tagged fields; by default the flexible ones.
+        header_tags: The versions whose header has tagged fields; by default the flexible versions.
         client_throttles: The versions whose ``throttle_time_ms`` the client has to wait out; by default all. In older
             versions the broker itself waited before it responded (KIP-219).
     """

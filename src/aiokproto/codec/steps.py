@@ -1,4 +1,4 @@
-"""Long work in steps: a generator yields after each item, so that its caller can pause there.
+"""Long-running work in steps: a generator yields after each item, so its caller can pause there.
 
 The names of such generators end in -ing: ``refusing`` does what ``refuse`` does.
 """
@@ -20,7 +20,7 @@ else:
 
 
 def finish(steps: Steps[T]) -> T:
-    """Do all steps without a pause, and return their result."""
+    """Run all steps without pausing, and return the result."""
     while True:
         try:
             next(steps)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from aiokproto.codec.steps import Steps
 
 ZERO_UUID = bytes(16)
-"""The uuid that stands for "none"."""
+"""The uuid that means "none"."""
 
 MAX_STRING = 0x7FFF
-"""Longest string in bytes of UTF-8. Kafka keeps this limit where the length field would allow more, too."""
+"""Maximum size of a string in bytes of UTF-8. Kafka enforces this limit even where the length field would allow
+more."""
 
 UVARINT_BYTES_MAX = 5
 
@@ -32,15 +33,16 @@ UVARINT_BYTES_MAX = 5
 class Limits:
     """Limits of decoding one message; a message over a limit is rejected with :exc:`.DecodeError`.
 
-    Counts need no limit of their own: a count of more items than the remaining bytes could hold is refused before
-    anything is made. Nesting needs none either: no schema contains itself, and the deepest is six structs deep.
+    Counts don't need a separate limit: a count of more items than the remaining bytes could contain is rejected before
+    anything is created. Nesting doesn't need one either: no schema contains itself, and the deepest is six structs
+    deep.
 
     Args:
-        size: Size of the message in bytes. The default is the largest length that a frame can have.
-        memory: Bytes that the decoded structs, lists and values may take. The contents of strings and bytes fields
-            come on top, at most six times the message's size; a record set is not copied at all. Without a limit,
-            the most that any message can take is 189 times its size (ListGroupsResponse v3); a MetadataResponse
-            v12 takes at most 96 times, a FetchResponse v12 162 times.
+        size: Maximum size of the message in bytes. The default is the maximum length of a frame.
+        memory: Maximum memory for decoded structs, lists and values, in bytes. The contents of strings and bytes fields
+            come on top, at most six times the message's size; record sets aren't copied at all. Without this limit, a
+            message can take up to 189 times its size (ListGroupsResponse v3). A MetadataResponse v12 can take up to 96
+            times its size, a FetchResponse v12 up to 162 times.
     """
 
     __slots__ = ("memory", "size")
@@ -76,7 +78,8 @@ def packer(formats: str) -> Packer:
 
 
 class _Counted(dict[int, "Callable[..., Any]"]):
-    """Functions that pack or unpack so many values, by the count on the wire; most replica lists have one length."""
+    """Functions that pack or unpack a number of values, by the count on the wire. Most replica lists have the same
+    length."""
 
     def __init__(self, before: str, code: str, compact: bool, method: str) -> None:
         super().__init__()
@@ -97,19 +100,22 @@ class _Counted(dict[int, "Callable[..., Any]"]):
 
 @lru_cache(maxsize=64)
 def array_readers(before: str, code: str) -> _Counted:
-    """Return ``unpack_from`` functions for so many fixed-size values, by count; ``before`` has the formats to skip."""
+    """Return ``unpack_from`` functions for fixed-size values, by their count. ``before`` contains the formats to
+    skip."""
     return _Counted(before, code, False, "unpack_from")
 
 
 @lru_cache(maxsize=16)
 def few_readers(code: str) -> list[Callable[..., Any] | None]:
-    """Return the same by the one byte of a compact count, which they skip. A list finds them faster than a dict."""
+    """Return ``unpack_from`` functions by a one-byte compact count, which they skip. Lookup in a list is faster than in
+    a dict."""
     return [None, *(Packer(f">x{count}{code}").unpack_from for count in range(127))]
 
 
 @lru_cache(maxsize=512)
 def array_packers(before: str, code: str, compact: bool) -> _Counted:
-    """Return ``pack`` functions for the fixed-size values ``before`` and so many array items, by count."""
+    """Return ``pack`` functions for the fixed-size values in ``before`` followed by array items, by the items'
+    count."""
     return _Counted(before, code, compact, "pack")
 
 
@@ -127,11 +133,11 @@ def write_uuid(out: bytearray, value: bytes) -> None:
 
 
 def read_uvarint(data: Any, pos: int) -> tuple[int, int]:
-    """Read an unsigned 32-bit varint at ``pos``; returns the value and the position after it."""
+    """Read an unsigned 32-bit varint at ``pos``. Return the value and the position after it."""
     value = data[pos]
     if value < 0x80:
         return value, pos + 1
-    # Record sets and counts above 127 mostly take two bytes.
+    # The lengths of record sets, and counts above 127, usually take two bytes.
     byte = data[pos + 1]
     value = value & 0x7F | (byte & 0x7F) << 7
     pos += 2
@@ -155,7 +161,8 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
-    """Read the head of a tagged field: its tag, its end and its start. Tags ascend; ``last`` is the previous one."""
+    """Read the head of a tagged field: its tag, its end and its start. Tags must ascend; ``last`` is the previous
+    tag."""
     tag, pos = read_uvarint(data, pos)
     size, pos = read_uvarint(data, pos)
     if tag <= last:
@@ -166,12 +173,12 @@ def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
 
 
 def read_tags(data: Any, pos: int, count: int) -> tuple[dict[int, bytes], int]:
-    """Read ``count`` tagged fields that no schema knows."""
+    """Read ``count`` tagged fields that aren't in the schema."""
     return finish(reading_tags(data, pos, count))
 
 
 def reading_tags(data: Any, pos: int, count: int) -> Steps[tuple[dict[int, bytes], int]]:
-    """Do the same in steps."""
+    """Like :func:`read_tags`, but in steps."""
     tags: dict[int, bytes] = {}
     tag = -1
     for _ in range(count):

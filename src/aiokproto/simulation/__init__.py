@@ -1,4 +1,5 @@
-"""Programs that use Kafka, in virtual time: minutes pass in milliseconds, and a seed repeats a run exactly."""
+"""Runs programs that use Kafka in virtual time: minutes pass in milliseconds, and the same seed repeats a run
+exactly."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ class Direction:
     """One direction of a link.
 
     Attributes:
-        latency: The least and most seconds that bytes are on their way.
-        throughput: Bytes per second, which all connections of the link share.
-        silent: Whether nothing arrives. Bytes that were sent meanwhile arrive when the silence ends, because TCP sends
-            them again.
+        latency: Minimum and maximum time that bytes are in transit (s).
+        throughput: Bytes per second, shared by all connections of the link.
+        silent: Whether nothing arrives. Bytes that are sent during the silence arrive when it ends: TCP retransmits
+            them.
     """
 
     def __init__(self, random: Random, now: Callable[[], float]) -> None:
@@ -41,8 +41,8 @@ class Direction:
         self._held: list[Callable[[], None]] = []
 
     def arrival(self, size: int, earliest: float) -> float:
-        """Return when ``size`` bytes that are sent now arrive, but not before ``earliest``: a connection keeps the
-        order of its bytes."""
+        """Return when ``size`` bytes that are sent now will arrive, but at least ``earliest``: a connection keeps its
+        bytes in order."""
         self._busy_until = max(self._busy_until, self._now()) + size / self.throughput
         return max(self._busy_until + self._random.uniform(*self.latency), earliest)
 
@@ -54,7 +54,7 @@ class Direction:
             arrive()
 
     def restore(self) -> None:
-        """End the silence, and deliver in order what was held back."""
+        """End the silence, and deliver what was held back, in order."""
         self.silent = False
         held, self._held = self._held, []
         for arrive in held:
@@ -62,7 +62,7 @@ class Direction:
 
 
 class Link:
-    """The link between a client's host and a server's address, for all their connections.
+    """The link between a client's host and a server's address. All connections between them use it.
 
     Attributes:
         to_server: The direction of requests.
@@ -79,7 +79,7 @@ class Link:
         self.connections: dict[SimulatedConnection, None] = {}
 
     def __repr__(self) -> str:
-        # Each connection has two ends here, until one has closed.
+        # Each connection is listed with both ends until one of them has closed.
         facts = [counted((len(self.connections) + 1) // 2, "connection")]
         if not self.reachable:
             facts.append("new ones are refused")
@@ -92,7 +92,8 @@ class Link:
         return f"<Link {self._client} to {self._server[0]}:{self._server[1]}: {', '.join(facts)}>"
 
     def silence(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Drop everything, in one direction or both, without an error: connections look alive until :meth:`restore`."""
+        """Drop everything, in one direction or both, without an error: connections seem to be alive until
+        :meth:`restore`."""
         self.to_server.silent |= to_server
         self.to_client.silent |= to_client
 
@@ -107,12 +108,12 @@ class Link:
         self.reset()
 
     def slow(self, bytes_per_second: float) -> None:
-        """Limit the throughput of each direction; infinity removes the limit.
+        """Limit the throughput in each direction. Infinity removes the limit.
 
         Raises:
-            ConfigurationError: The throughput is not positive. :meth:`silence` stops all bytes.
+            ConfigurationError: The throughput isn't positive. Use :meth:`silence` to stop all bytes.
         """
-        # The condition isn't `<= 0`, which is false of NaN.
+        # The condition isn't `<= 0`, which would be false for NaN.
         if not bytes_per_second > 0:
             raise ConfigurationError(
                 f"bytes_per_second={bytes_per_second!r}: must be positive; silence() stops all bytes"
@@ -120,7 +121,7 @@ class Link:
         self.to_server.throughput = self.to_client.throughput = bytes_per_second
 
     def delay(self, least: float, most: float) -> None:
-        """Set the latency of each direction, in seconds, for bytes that are sent from now on.
+        """Set the latency in each direction, in seconds, for bytes sent after this call.
 
         Raises:
             ConfigurationError: ``0 <= least <= most`` isn't true, or ``most`` isn't finite.
@@ -130,7 +131,7 @@ class Link:
         self.to_server.latency = self.to_client.latency = (least, most)
 
     def restore(self) -> None:
-        """End all faults but :meth:`slow` and :meth:`delay`."""
+        """End all faults except :meth:`slow` and :meth:`delay`."""
         self.reachable = True
         self.to_server.restore()
         self.to_client.restore()

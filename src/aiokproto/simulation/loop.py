@@ -1,4 +1,4 @@
-"""An event loop in virtual time: nothing waits for real, and a program runs the same way every time."""
+"""An event loop in virtual time: nothing really waits, and a program runs the same way every time."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ TURN_SECONDS = 10e-6
 
 
 class DeadlockError(RuntimeError):
-    """All tasks wait, and no timer is set: nothing can ever happen again. The text lists the tasks, and where each of
-    them waits."""
+    """All tasks are waiting and no timer is set, so nothing can ever happen again. The message lists the tasks and
+    where each of them is waiting."""
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
     """An event loop whose clock jumps to the next timer when nothing is ready to run.
 
     Connections go through a :class:`Network` in memory, and :class:`Threads` simulates threads. Everything else that a
-    loop can do (signals, processes, pipes, sockets of the machine) raises ``NotImplementedError``.
+    loop can do (signals, processes, pipes, real sockets) raises ``NotImplementedError``.
 
     Attributes:
         network: Where servers listen and clients connect.
-        threads: What ``run_in_executor`` runs in.
-        runtime: Where clients find the wall clock and randomness.
-        turns: The number of iterations so far. Many of them in a virtual second mean a busy loop.
+        threads: The threads that ``run_in_executor`` uses.
+        runtime: The clients' source of wall-clock time and randomness.
+        turns: The number of iterations so far. Many iterations per virtual second mean a busy loop.
     """
 
     def __init__(self, network: Network, threads: Threads, runtime: Runtime) -> None:
@@ -58,7 +58,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.turns = 0
         self._now = 0.0
         self._ready: deque[asyncio.Handle] = deque()
-        # The second item keeps timers of the same time in the order in which they were set.
+        # The second item keeps timers with the same time in the order in which they were set.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_set = 0
         self._timers_cancelled = 0
@@ -80,7 +80,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("an event loop is running already")
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self._generator_started, self._generator_dropped)
-        # This function is private, but a loop that isn't asyncio's own has no other way to register itself.
+        # This function is private, but it's the only way for a loop that isn't asyncio's own to register itself.
         asyncio._set_running_loop(self)
         self._running = True
         try:
@@ -100,7 +100,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             self.run_forever()
         except BaseException:
             if not given and task.done() and not task.cancelled():
-                # The exception is retrieved so that asyncio doesn't report it beside the error that ended the loop.
+                # Retrieve the exception. Otherwise asyncio would report it in addition to the error that ended the
+                # loop.
                 task.exception()
             raise
         finally:
@@ -139,7 +140,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.turns += 1
         while self._timers and self._timers[0][0] <= self._now:
             self._ready.append(heappop(self._timers)[2])
-        # Callbacks that these schedule run in the next iteration, as in asyncio's own loops.
+        # Callbacks scheduled by these run in the next iteration, as in asyncio's own loops.
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
             if not handle.cancelled():
@@ -150,7 +151,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         if not self._timers:
             raise DeadlockError(f"nothing is left to happen at {self._now:.6f} s; waiting are:\n{self._waiting()}")
-        # The clock never moves back: stall() may have moved it beyond the timer.
+        # The clock never moves back: stall() may have moved it past the timer.
         self._now = max(self._now, self._timers[0][0])
 
     def _waiting(self) -> str:
@@ -167,8 +168,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def stall(self, seconds: float) -> None:
-        """Stall the loop's thread, as a long garbage collection or a suspended process does. Every timer of that time
-        is late afterwards."""
+        """Stall the loop's thread, as a long garbage collection or a suspended process would. All timers that expire
+        during the stall are late."""
         self._now += seconds
 
     def call_soon(
@@ -200,7 +201,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        # Timers of an hour that are set and cancelled for every request would fill the memory.
+        # Long timers that are set and cancelled for every request would fill up memory.
         self._timers_cancelled += 1
         if self._timers_cancelled > 100 and 2 * self._timers_cancelled > len(self._timers):
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
@@ -233,8 +234,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         pass
 
     def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
-        # The generators are referenced strongly, unlike in asyncio: when the garbage collector runs must not decide
-        # what happens next. Finished ones are removed.
+        # Unlike in asyncio, the references are strong: what happens next must not depend on when the garbage collector
+        # runs. Finished generators are removed.
         if len(self._generators) >= self._most_generators:
             started = self._generators.items()
             self._generators = {key: each for key, each in started if getattr(each, "ag_frame", each) is not None}
@@ -244,7 +245,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators.pop(id(generator), None)
         if not self._closed:
-            # The generator's finally blocks may await, as in asyncio.
+            # As in asyncio, the generator's finally blocks may await.
             self.create_task(generator.aclose())
 
     def add_signal_handler(self, sig: int, callback: object, *args: object) -> NoReturn:
@@ -321,7 +322,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._debug = enabled
 
 
-# The hashes of tasks and futures are the same in every run, so sets of them have the same order.
+# Hashes of tasks and futures are the same in every run, so sets of them have the same order.
 
 
 class SimulatedFuture(asyncio.Future[T]):
@@ -336,8 +337,8 @@ class SimulatedFuture(asyncio.Future[T]):
 
 
 class SimulatedTask(asyncio.Task[T]):
-    """The ``number``th future or task of its loop. The number is its name too, unless it has one: asyncio's names count
-    the tasks of the process."""
+    """The ``number``th future or task of its loop. It's named after the number if no name is given: asyncio's default
+    names count all tasks of the process."""
 
     def __init__(
         self,
@@ -346,7 +347,7 @@ class SimulatedTask(asyncio.Task[T]):
         loop: asyncio.AbstractEventLoop,
         **options: Any,
     ) -> None:
-        # The number is set first: Task.__init__() puts the task into a set.
+        # Set the number first, because Task.__init__() puts the task into a set.
         self._number = number
         if options.get("name") is None:
             options["name"] = f"Task-{number}"

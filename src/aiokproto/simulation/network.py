@@ -1,4 +1,4 @@
-"""A network in memory: servers listen at addresses, clients connect from hosts, and links between them fail."""
+"""An in-memory network: servers listen at addresses, clients connect from hosts, and links between them can fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _host: ContextVar[str] = ContextVar("aiokproto_simulated_host", default="client"
 
 @contextmanager
 def host(name: str) -> Iterator[None]:
-    """Run the block, and the tasks that it starts, on another simulated host, whose connections have their own
+    """Run the block, and the tasks that it starts, on a different simulated host. Its connections have their own
     links."""
     token = _host.set(name)
     try:
@@ -55,7 +55,7 @@ class Network:
         return self._links[key]
 
     def links(self, client: str | None = None, server: Address | None = None) -> list[Link]:
-        """Return the links used so far: all of them, or only a client's host's links, or only the links to a server."""
+        """Return the links used so far: all of them, or only those from a client's host, or only those to a server."""
         return [
             link
             for (from_host, to_server), link in self._links.items()
@@ -67,7 +67,7 @@ class Network:
         return "127.0.0.1" if name == "localhost" else name
 
     def listen(self, loop: asyncio.AbstractEventLoop, factory: Factory, name: str, port: int) -> SimulatedServer:
-        """Listen at an address. Port 0 selects a free one."""
+        """Listen at an address. Port 0 selects a free port."""
         address = ("127.0.0.1" if name == "localhost" else name, port or self._free_port())
         if address in self._servers:
             raise OSError(errno.EADDRINUSE, f"{address[0]}:{address[1]} is in use")
@@ -143,7 +143,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimulatedSocket, ...]:
-        """Stand-ins for the listening sockets, which have only addresses."""
+        """Stand-ins for the listening sockets. They only have addresses."""
         return (SimulatedSocket(self._address),)
 
     def accept(self) -> asyncio.BaseProtocol:
@@ -154,7 +154,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return self._servers.get(self._address) is self
 
     def close(self) -> None:
-        """Stop listening; connections stay."""
+        """Stop listening. Connections stay open."""
         if self.is_serving():
             del self._servers[self._address]
 
@@ -172,10 +172,10 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedSocket:
-    """A stand-in for a listening socket, which has only an address.
+    """A stand-in for a listening socket. It only has an address.
 
     Attributes:
-        family: A family that the machine doesn't have.
+        family: AF_UNSPEC: this isn't a socket of the operating system.
     """
 
     family = socket.AF_UNSPEC

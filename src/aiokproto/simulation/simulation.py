@@ -1,4 +1,4 @@
-"""A program in virtual time: an event loop, a network and threads, all decided by one seed."""
+"""A program in virtual time: an event loop, a network and threads, all determined by one seed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class SimulatedRuntime(Runtime):
         return str(sockaddr[0])
 
     def cpu_time(self) -> float:
-        # Real work takes no virtual time, so each look at the clock stands for some.
+        # Real work doesn't take virtual time, so each call advances this clock a little.
         self._cpu_seconds += TURN_SECONDS
         return self._cpu_seconds
 
 
 class Simulation:
-    """Runs a program in virtual time. The same seed, program and Python give the same run.
+    """Runs a program in virtual time. The same seed, program and Python version give the same run.
 
     ::
 
@@ -55,31 +55,33 @@ class Simulation:
         simulation.run(main(simulation))
 
     Attributes:
-        seed: A whole number, which determines every random decision: latency, order, faults, and what clients draw.
+        seed: A whole number that determines every random decision: latency, order, faults, and the clients' random
+            numbers.
         random: Randomness for the program's own decisions.
-        network: Where servers listen; its links can fail.
+        network: The network. Servers listen there, and its links can fail.
         threads: The threads that ``run_in_executor`` and ``asyncio.to_thread`` use.
         trace: The events so far.
         loop: The event loop.
     """
 
     def __init__(self, seed: int = 0) -> None:
-        """Create the loop; nothing runs before :meth:`run`.
+        """Create the loop. Nothing runs before :meth:`run`.
 
         Raises:
             ConfigurationError: ``seed`` is not a whole number.
         """
-        # A seed of another type would be another stream: "7" from a command line isn't 7.
+        # A seed of another type would give different random numbers: "7" from a command line isn't 7.
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ConfigurationError(f"seed={seed!r}: expected a whole number")
         self.seed = seed
-        # Each part has its own stream: one more draw in the network must not change what the program decides.
+        # Each part has its own random numbers: an additional draw in the network must not change the program's
+        # decisions.
         self.random = Random(f"{seed}/program")
         self.trace = Trace(self.time)
         self.network = Network(Random(f"{seed}/network"), self.trace, self.time)
         self.threads = Threads(Random(f"{seed}/threads"))
         runtime = SimulatedRuntime(Random(f"{seed}/runtime"), Random(f"{seed}/secrets"), self.time)
-        # The methods that it leaves out raise NotImplementedError, as in the abstract class.
+        # The methods that it doesn't define raise NotImplementedError, as in the abstract class.
         self.loop = SimulationLoop(self.network, self.threads, runtime)  # type: ignore[abstract]
 
     def time(self) -> float:
@@ -87,13 +89,13 @@ class Simulation:
         return self.loop.time()
 
     def run(self, program: Awaitable[T]) -> T:
-        """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Call it once.
+        """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Can be called only once.
 
         Returns:
             The coroutine's result.
 
         Raises:
-            DeadlockError: All tasks wait for one another.
+            DeadlockError: All tasks are waiting for one another.
             RuntimeError: The simulation has run before, or an event loop is running in this thread.
         """
         loop = self.loop
@@ -112,7 +114,7 @@ class Simulation:
             for task in sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name):
                 task.cancel()
             while left := asyncio.all_tasks(loop):
-                # Each task that waits for the one that has raised SystemExit raises it again.
+                # If a task has raised SystemExit, each task that awaits it raises it again.
                 with suppress(SystemExit):
                     loop.run_until_complete(asyncio.wait(left))
             loop.run_until_complete(loop.shutdown_asyncgens())

@@ -1,4 +1,4 @@
-"""Threads of a simulation: work that takes virtual time, in pools that can be full."""
+"""Simulated threads: jobs that take virtual time, in pools that can be full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 DEFAULT_WORKERS = 6
-"""Threads of the loop's default executor, as on a machine with two cores."""
+"""The number of threads in the loop's default executor, as on a machine with two cores."""
 
 
 class _Pool:
@@ -23,11 +23,11 @@ class _Pool:
 
 
 class Threads:
-    """Runs the work of executors in the simulation's only thread: each piece of work immediately, with its result some
-    time later.
+    """Runs the jobs of executors in the simulation's only thread. Each job runs in one go, at the end of its virtual
+    duration.
 
     Attributes:
-        seconds: The least and most virtual seconds that a piece of work takes.
+        seconds: Minimum and maximum duration of a job, in virtual seconds.
     """
 
     def __init__(self, random: Random, seconds: tuple[float, float] = (0.0001, 0.005)) -> None:
@@ -38,7 +38,7 @@ class Threads:
         self._default_held = False
 
     def hold(self, *, default_only: bool = False) -> None:
-        """Start no work until :meth:`release`, as if all threads were busy.
+        """Don't start any jobs until :meth:`release`, as if all threads were busy.
 
         Args:
             default_only: Whether only the loop's default executor is busy.
@@ -55,7 +55,7 @@ class Threads:
     def run(
         self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor | None, work: Callable[[], T]
     ) -> asyncio.Future[T]:
-        """Run work as ``run_in_executor`` of event loops does."""
+        """Run a job, like an event loop's ``run_in_executor``."""
         key = None if executor is None else id(executor)
         if key not in self._pools:
             self._pools[key] = _Pool(key is None, DEFAULT_WORKERS if executor is None else executor._max_workers)
@@ -85,6 +85,6 @@ class Threads:
 def _complete(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
     try:
         future.set_result(work())
-    # Executors do the same: a SystemExit or a CancelledError isn't for the loop's thread.
+    # As in real executors: a SystemExit or CancelledError must not be raised in the loop's thread.
     except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
         future.set_exception(error)

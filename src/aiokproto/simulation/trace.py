@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 
 KEPT = 2_000
-"""How many of the last events are stored as text."""
+"""How many of the latest events are kept as text."""
 
 
 class Trace:
     """Every event of a run, with its time.
 
     Attributes:
-        last: The last events, as text for people.
+        last: The latest events in readable form.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -24,7 +24,7 @@ class Trace:
         self._hash = hashlib.sha256()
 
     def note(self, event: str, where: str = "", data: bytes = b"") -> None:
-        """Add an event: what happens, where, and the bytes that it carries."""
+        """Add an event: what happened, where, and the bytes that it carries."""
         carried = f" {len(data)} bytes, crc {zlib.crc32(data):08x}" if data else ""
         line = f"{self._now():.6f} {event} {where}{carried}"
         self._hash.update(line.encode())
@@ -32,5 +32,5 @@ class Trace:
 
     @property
     def hash(self) -> str:
-        """The hash, which is equal for two runs with the same events at the same times."""
+        """The hash of all events. Two runs with the same events at the same times have the same hash."""
         return self._hash.hexdigest()

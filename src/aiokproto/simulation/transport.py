@@ -1,4 +1,4 @@
-"""An asyncio transport in memory, with buffers that fill up as the buffers of sockets do."""
+"""An in-memory asyncio transport, with buffers that fill up like those of sockets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from aiokproto.simulation.trace import Trace
 
 WINDOW = 256 * 1024
-"""The most bytes in transit, or unread by the receiver: the buffers of both sockets together."""
+"""Maximum number of bytes in transit or not yet read by the receiver: the buffers of both sockets together."""
 
 HIGH_WATER = 64 * 1024
 """The number of unsent bytes at which the transport calls ``pause_writing``, as in asyncio."""
 
 SEGMENT = 64 * 1024
-"""The most bytes that are received at a time."""
+"""Maximum number of bytes received at a time."""
 
 
 class SimulatedTransport(asyncio.Transport):
-    """One end of a connection. The other one is its :attr:`peer`.
+    """One end of a connection. The other end is its :attr:`peer`.
 
     Attributes:
         peer: The other end.
@@ -153,7 +153,7 @@ class SimulatedTransport(asyncio.Transport):
         if (self._closing or self._write_ended) and not self._end_sent:
             self._end_sent = True
             self._transmit(0, self.peer._end_arrived)
-        # The connection is closed even if write_eof() has sent its end before.
+        # Close the connection even if write_eof() has already sent the end of the stream.
         if self._closing:
             self._lose(None)
 
@@ -179,11 +179,11 @@ class SimulatedTransport(asyncio.Transport):
 
     def _received(self, data: bytes) -> None:
         if self._lost:
-            # The end behaves like a closed socket: the sender learns that no peer receives the data.
+            # Behave like a closed socket: the sender gets a reset because nobody receives the data.
             self._transmit(0, self.peer._reset_received)
             return
         self._trace.note("receive", self._name, data)
-        # A stream doesn't preserve messages: its bytes come in pieces of any size.
+        # A stream doesn't preserve message boundaries: bytes arrive in pieces of any size.
         if len(data) > 1 and self._random.random() < 0.1:
             cut = self._random.randrange(1, len(data))
             self._incoming += (data[:cut], data[cut:])

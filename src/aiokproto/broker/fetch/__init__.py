@@ -1,19 +1,19 @@
-"""What Fetch needs besides the log: fetch sessions (KIP-227), and waiting until ``min_bytes`` are available.
+"""Support for Fetch: fetch sessions (KIP-227), and waiting until ``min_bytes`` are available.
 
 The parts:
 
-- ``sessions`` caches the partitions that a client fetches, so that requests and responses name only what changed. Each
-  node has its own cache, because a client has a session with each broker.
-- ``long_poll`` waits until one of some partitions has an append or a new leader. ShareFetch uses it too.
+- ``sessions`` caches the partitions that a client fetches, so requests and responses list only changes. Each node has
+  its own cache because a client has a session with each broker.
+- ``long_poll`` waits until one of several partitions has an append or a new leader. ShareFetch uses it too.
 
-The handler of Fetch joins them: it locates records, waits if there are fewer than ``min_bytes``, locates them again,
-and reads them last. A partition that was deleted, or has moved to another leader, while the request waited gets its
-error then.
+The Fetch handler combines them: it locates records, waits if there are fewer than ``min_bytes``, locates them again,
+and finally reads them. If a partition was deleted or moved to another leader while the request was waiting, it gets its
+error at that point.
 
-**Who writes what.** Only a request with a session's id and next epoch changes the session. A partition calls the
-watchers of waiting requests at an append or a change of leader; it knows nothing else of them.
+**Ownership.** Only a request with a session's id and next epoch changes the session. A partition only knows the
+watchers of waiting requests, and calls them at an append or a change of leader.
 
-**What can never happen.** An append is missed: nothing awaits between locating the records and registering the
-watchers. A repeated request changes a session twice: its epoch is used up. A waiting request leaves a watcher behind,
-for whatever reason it ends.
+**What can never happen.** An append is missed: there is no await between locating the records and registering the
+watchers. A repeated request changes a session twice: its epoch has already been used. A request that ends leaves a
+watcher behind.
 """

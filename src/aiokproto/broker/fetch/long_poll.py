@@ -10,36 +10,36 @@ from aiokproto.broker.metadata.topics import Partition
 
 
 def longest_wait(max_wait_ms: int, options: BrokerOptions) -> float:
-    """Return for how many seconds a request may wait: as long as it asks, but at most ``connections.max.idle.ms``.
+    """Return how long a request may wait (s): ``max_wait_ms``, but at most ``connections.max.idle.ms``.
 
-    The broker notices that a client is gone only when it cannot send the response. Such a client must not hold one of
-    ``max.connections`` for the 24 days that it can ask for. Kafka closes the connection after the same time, whatever
-    waits there.
+    The broker notices that a client is gone only when it cannot send the response. Such a client must not occupy one of
+    ``max.connections`` for the 24 days that ``max_wait_ms`` allows. Kafka closes the connection after the same time,
+    even if a request is waiting.
     """
     return min(max_wait_ms, options.number("connections.max.idle.ms")) / 1000
 
 
 def count_changes(partitions: Iterable[Partition]) -> int:
-    """Return how many appends and changes of leader the partitions had.
+    """Return how many appends and changes of leader the partitions have had.
 
-    A handler that paused after it looked at the partitions compares the count, because it must not wait for a change
+    A handler that paused after looking at the partitions compares the counts, because it must not wait for a change
     that has already happened.
     """
     return sum(partition.changes for partition in partitions)
 
 
 async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:
-    """Wait until one of some partitions has an append or a new leader, or until a deadline on the event loop's clock.
+    """Wait until one of the partitions has an append or a new leader, or until a deadline on the event loop's clock.
 
     No watcher is left behind, even if the wait is cancelled.
 
     Returns:
-        Whether the deadline has passed. Callers must use this instead of the clock: the loop can end a wait early by
-        its clock's resolution, and a caller that waited for the remaining time would spin.
+        Whether the deadline has passed. Callers must use this instead of comparing times: the loop can end a wait
+        early, by up to its clock's resolution, and a caller that then waited for the remaining time would spin.
     """
     loop = asyncio.get_running_loop()
-    # One future with callbacks takes the place of a task for each partition, so that each of thousands of waiting Fetch
-    # requests costs one future.
+    # There may be thousands of waiting Fetch requests, so each uses one future with callbacks instead of a task per
+    # partition.
     woken: asyncio.Future[None] = loop.create_future()
     over = False
 
@@ -52,8 +52,7 @@ async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> b
         over = True
         wake()
 
-    # The deadline is on the loop's clock, not the broker's: a client waits in real time for its response even if a test
-    # stops the broker's time.
+    # The deadline is on the loop's clock, because a client waits in real time even if a test stops the broker's clock.
     timer = loop.call_at(deadline, end)
     for partition in partitions:
         partition.watchers[wake] = None
@@ -62,6 +61,6 @@ async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> b
     finally:
         timer.cancel()
         for partition in partitions:
-            # The partition that called wake() has removed it, but the others haven't.
+            # The partition that called wake() has removed it, but the other partitions haven't.
             partition.watchers.pop(wake, None)
     return over

@@ -1,14 +1,14 @@
 """Fetch sessions (KIP-227): the broker caches the partitions that a client fetches, and each side sends only changes.
 
-A full Fetch (epoch 0) creates a session. An incremental Fetch (epoch 1 and up) names partitions that were added,
-changed or forgotten, and its response contains only partitions with records, an error, or a moved high watermark or log
-start offset. The epoch increases by one with each request, so a lost or repeated request is detected: the client then
-sends a full Fetch again.
+A full Fetch (epoch 0) creates a session. An incremental Fetch (epoch 1 and up) lists the partitions that were added,
+changed or forgotten, and its response contains only partitions with records, an error, or a changed high watermark or
+log start offset. The epoch increases by one with each request, so a lost or repeated request is detected. If that
+happens, the client sends a full Fetch again.
 
-A session saves its client work, and costs the broker memory. If all slots are taken, a new session replaces another one
-by Kafka's rule: one that wasn't used for two minutes, or a smaller one that is older than two minutes. If there is no
-such session, or the sessions have too many partitions, the broker serves the Fetch without a session, which every
-client understands.
+A session saves the client work, and costs the broker memory. If all slots are taken, a new session replaces an old one
+by Kafka's rule: a session that hasn't been used for two minutes, or a smaller session that is older than two minutes.
+If there is no such session, or the sessions have too many partitions, the broker serves the Fetch without a session,
+which every client understands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
 
 MAX_PARTITIONS = 100_000
-"""The most partitions of all sessions. Each takes some hundred bytes, even if it doesn't exist."""
+"""Maximum number of partitions in all sessions together. Each entry takes a few hundred bytes, even if the partition
+doesn't exist."""
 
 _EVICTION_SECONDS = 120.0
 """Kafka's ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
@@ -34,7 +35,7 @@ _EVICTION_SECONDS = 120.0
 _MAX_EPOCH = (1 << 31) - 1
 
 Key = tuple[str, bytes, int]
-"""Topic name (before v13), topic id (from v13 on), and partition index. The unused one of the first two is empty."""
+"""Topic name (before v13), topic id (v13+), and partition index. The name or id that isn't used is empty."""
 
 
 @dataclass
@@ -47,7 +48,7 @@ class CachedPartition:
 
 @dataclass
 class FetchSession:
-    """A fetch session. Id 0 is a full Fetch without a session; ``wanted`` says whether it asks for one."""
+    """A fetch session. Id 0 is a full Fetch without a session; ``wanted`` is whether it requests one."""
 
     session_id: int
     by_id: bool
@@ -59,7 +60,7 @@ class FetchSession:
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def update(self, request: FetchRequest) -> None:
-        """Apply a request: partitions that it adds, changes and forgets."""
+        """Apply the partitions that a request adds, changes and forgets."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -67,15 +68,15 @@ class FetchSession:
             for partition in topic.partitions:
                 key = (topic.topic, topic.topic_id, partition.partition)
                 known = self.partitions.get(key)
-                # A known partition keeps its position in the order, and what was reported of it.
+                # A known partition keeps its position in the order and its reported offsets.
                 if known is None:
                     self.partitions[key] = CachedPartition(partition)
                 else:
                     known.request = partition
 
     def select(self, answers: Iterable[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
-        """Return the partitions to include in the response: all for a full Fetch, the changed ones for an incremental
-        one."""
+        """Return the partitions to include in the response: all of them for a full Fetch, the changed ones for an
+        incremental Fetch."""
         selected = []
         for key, answer in answers:
             known = self.partitions[key]
@@ -92,7 +93,7 @@ class FetchSession:
             # The next response after an error must include the partition, even if its offsets haven't moved.
             known.reported = None if answer.error_code else offsets
         if self.session_id:
-            # Partitions with records move to the end, so that a small max_bytes does not starve the others.
+            # Partitions with records move to the end so that a small max_bytes doesn't starve the other partitions.
             for key, answer in selected:
                 if answer.records:
                     self.partitions.move_to_end(key)
@@ -103,8 +104,8 @@ class FetchSessionCache:
     """The fetch sessions of one node.
 
     Args:
-        slots: The most sessions.
-        now: Returns the time (s).
+        slots: Maximum number of sessions.
+        now: Returns the current time (s).
     """
 
     def __init__(self, slots: int, now: Callable[[], float]) -> None:
@@ -121,7 +122,7 @@ class FetchSessionCache:
         """
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            # A full Fetch replaces the client's session, and one with the final epoch closes it.
+            # A full Fetch replaces the client's session. A Fetch with the final epoch closes it.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id, wanted=request.session_epoch == INITIAL_EPOCH)
         else:
@@ -132,14 +133,14 @@ class FetchSessionCache:
             self._sessions.pop(session.session_id)
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.incremental and not session.partitions:
-            # A session that has lost its last partition ends, as in Kafka: the response has session id 0, and the
-            # client starts again with a full Fetch.
+            # As in Kafka, a session ends when it has lost its last partition: the response contains session id 0, and
+            # the client starts over with a full Fetch.
             self._sessions.pop(session.session_id)
             return FetchSession(NO_SESSION, by_id)
         return session
 
     def keep(self, session: FetchSession) -> None:
-        """Give a full Fetch a session, if it wants one and there is room."""
+        """Create a session for a full Fetch if it requests one and there is room."""
         size = len(session.partitions)
         if session.session_id or not session.wanted:
             return
@@ -149,12 +150,12 @@ class FetchSessionCache:
             self._sessions[session.session_id] = session
 
     def partitions(self, session_id: int) -> list[Key]:
-        """Return the partitions of a session; empty for an unknown one."""
+        """Return the partitions of a session, or an empty list if there is no such session."""
         session = self._sessions.get(session_id)
         return list(session.partitions) if session is not None else []
 
     def end(self, session_id: int) -> None:
-        """Remove a session whose id was not sent to the client."""
+        """Remove a session because its id was not sent to the client."""
         self._sessions.pop(session_id, None)
 
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
@@ -165,7 +166,8 @@ class FetchSessionCache:
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        # The keys of the session are names or ids, so a client that has changed versions has to start again (KIP-516).
+        # The session's keys are either names or ids, so a client that switches between versions has to start over
+        # (KIP-516).
         if session.by_id != by_id:
             raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.session_id)
@@ -196,8 +198,8 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
-            # The id is random, as in Kafka (FetchSessionCache.newSessionId()): a client must not guess the session of
-            # another one.
+            # The id is random, as in Kafka (FetchSessionCache.newSessionId()), so a client can't guess another client's
+            # session.
             session_id = current().random.randint(1, _MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

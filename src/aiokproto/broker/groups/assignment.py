@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TopicIdPartition = tuple[bytes, int]
-"""A partition: the id of its topic and its index. The topic is named by its id because it can be deleted and created
-again under the same name."""
+"""A partition: the id of its topic and its index. The topic is identified by its id because it can be deleted and
+recreated under the same name."""
 
 TopicIdPartitions = frozenset[TopicIdPartition]
 
@@ -17,8 +17,8 @@ class HeartbeatResult(NamedTuple):
 
     Attributes:
         member_id: The member.
-        epoch: Its epoch from now on; -1 or -2 when it has left.
-        assigned: Its assignment; None if the member has it already, which saves the bytes of most heartbeats.
+        epoch: Its new epoch; -1 or -2 if it has left.
+        assigned: Its assignment; None if it hasn't changed, so most heartbeats don't repeat it.
     """
 
     member_id: str
@@ -27,9 +27,9 @@ class HeartbeatResult(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    """Return the partitions of each topic, topics and partitions in ascending order."""
+    """Group partitions by topic id. Topics and partitions are in ascending order."""
     topics: dict[bytes, list[int]] = {}
-    # The order makes the same assignment the same bytes in records and responses.
+    # Sorted, so that equal assignments encode to the same bytes in records and responses.
     for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)
     return topics

@@ -17,8 +17,8 @@ computes the assignment and sends it in SyncGroup. The other members' SyncGroup 
 Only *PreparingRebalance* changes the generation, and only at its end: a member either joins the next generation or is
 fenced with ILLEGAL_GENERATION.
 
-The group does no I/O and has no clock: JoinGroup and SyncGroup are passed with a *waiter* and the time; results are
-collected with :meth:`ClassicGroup.drain`, each with its waiter. The caller must call :meth:`ClassicGroup.tick` when
+The group does no I/O and has no clock: JoinGroup and SyncGroup take a *waiter* and the current time, and
+:meth:`ClassicGroup.drain` returns each result with its waiter. The caller must call :meth:`ClassicGroup.tick` when
 :meth:`ClassicGroup.next_deadline` has passed. Times are seconds on one monotonic clock.
 """
 
@@ -43,7 +43,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
 
 NEW_MEMBER_JOIN_TIMEOUT = 300.0
-"""Seconds that the first JoinGroup of a new member can wait. The member doesn't send heartbeats yet, so nothing else
+"""How long the first JoinGroup of a new member can wait (s). The member doesn't send heartbeats yet, so nothing else
 would show that its client is gone.
 """
 
@@ -91,15 +91,14 @@ class ClassicGroup:
         self._make_id = make_id
         # Member id by instance id (KIP-345).
         self._static_members: dict[str, str] = {}
-        # Member ids that MEMBER_ID_REQUIRED responses contained and that no client has used yet, with the time at which
-        # they expire (KIP-394).
+        # Member ids returned with MEMBER_ID_REQUIRED that no client has used yet, with their expiry times (KIP-394).
         self._pending_join_members: dict[str, float] = {}
-        # Members of this generation that haven't sent SyncGroup. The sync deadline removes those that are left.
+        # Members of this generation that haven't sent SyncGroup. Any that are left at the sync deadline are removed.
         self._pending_sync_members: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
-        # The first rebalance of an empty group waits for more members, so that they do not each cause a rebalance
-        # (KIP-134). Each new member prolongs the wait by the initial delay, up to the rebalance timeout in all.
+        # The first rebalance of an empty group waits for more members, to avoid one rebalance per member (KIP-134).
+        # Each new member extends the wait by the initial delay, up to the rebalance timeout in total.
         self._initial_delay_left: float | None = None
         self._new_member_added = False
         self._replies: list[Reply] = []
@@ -107,7 +106,7 @@ class ClassicGroup:
     # ---- requests
 
     def drain(self) -> list[Reply]:
-        """Return the results that became ready, each once, with their waiters."""
+        """Return the results that became ready since the last call, with their waiters."""
         replies, self._replies = self._replies, []
         return replies
 
@@ -130,7 +129,7 @@ class ClassicGroup:
         # The sender's identity is checked before its protocol: a fenced member must learn that it is fenced, not that
         # its protocol is inconsistent.
         error = self._check_member(identity)
-        # Both are null before SyncGroup v5 (KIP-559), which is accepted.
+        # Before SyncGroup v5 (KIP-559) both are null. Null matches anything.
         wrong = (protocol_type or self.protocol_type) != self.protocol_type or (
             protocol or self.protocol
         ) != self.protocol
@@ -144,11 +143,11 @@ class ClassicGroup:
             return
         member = self.members[identity.member_id]
         self._pending_sync_members.discard(identity.member_id)
-        # A SyncGroup that already waits here is an earlier attempt of a client that has disconnected and sent it again.
+        # A SyncGroup that is already waiting is an earlier attempt: the client disconnected and sent it again.
         self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = waiter
-        # The client sends no heartbeats on this connection while its request waits; the sync deadline limits the wait
-        # instead.
+        # The client can't send heartbeats on this connection while its request is waiting. The sync deadline limits the
+        # wait instead.
         member.session_deadline = None
         if self.state is ClassicGroupState.STABLE:
             self._complete_sync_request(member, self._sync_result(member), now)
@@ -167,29 +166,30 @@ class ClassicGroup:
         error = self._check_member(identity)
         if error:
             return error
-        # The deadline is None while a JoinGroup or SyncGroup of the member waits: a heartbeat must not start the
+        # The deadline is None while a JoinGroup or SyncGroup of the member is waiting: a heartbeat must not start the
         # session before the response.
         if self.members[identity.member_id].session_deadline is not None:
             self.members[identity.member_id].renew_session(now)
-        # CompletingRebalance is no reason to join again: the member has joined this generation, and only needs the
-        # leader's assignment.
+        # In CompletingRebalance the member doesn't have to join again: it has joined this generation, and only needs
+        # the leader's assignment.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
         )
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-        """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
+        """Apply LeaveGroup for one member. The instance id alone is enough to identify a static member."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not member_id and instance_id is not None:
             member_id = self._static_members.get(instance_id, "")
-        # The client got its id and leaves before it joins. The rebalance must not wait until that id expires.
+        # The client was given this id and leaves without having joined. The rebalance must not wait for the id to
+        # expire.
         if member_id in self._pending_join_members:
             del self._pending_join_members[member_id]
             # The rebalance may have waited for this member alone.
             self._try_complete_join(now)
             return ErrorCode.NONE
-        # The generation isn't checked, because LeaveGroup doesn't carry one, and a member can leave at any time.
+        # The generation isn't checked, because LeaveGroup doesn't carry one. A member can leave at any time.
         error = self._check_identity(Identity(member_id, instance_id=instance_id))
         if not error:
             self._remove_member(self.members[member_id], now)
@@ -199,9 +199,9 @@ class ClassicGroup:
         """Return the error of an OffsetCommit, or NONE. A valid commit counts as a heartbeat."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        # A request without a generation comes from a consumer with assigned partitions, which uses the group only to
-        # store offsets. A group with members rejects such a commit, because it would set positions behind their owners'
-        # backs.
+        # A request without a generation comes from a consumer with manually assigned partitions, which uses the group
+        # only to store offsets. A group with members rejects such a commit, because it would change the positions of
+        # partitions that members own.
         if identity.generation < 0 and not self.members:
             return ErrorCode.NONE
         error = self._check_member(identity)
@@ -210,8 +210,8 @@ class ClassicGroup:
         member = self.members[identity.member_id]
         if member.session_deadline is not None:
             member.renew_session(now)
-        # Members commit what they have processed during PreparingRebalance, before they revoke partitions and join. In
-        # CompletingRebalance they have joined, and another member may already own the partition.
+        # During PreparingRebalance members commit what they have processed, before they revoke partitions and join. In
+        # CompletingRebalance they have already joined, and another member may own the partition.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.COMPLETING_REBALANCE else ErrorCode.NONE
         )
@@ -242,7 +242,7 @@ class ClassicGroup:
         if self._sync_deadline is not None and self._sync_deadline <= now:
             self._sync_deadline = None
             # Without this deadline, a member that sends heartbeats but no SyncGroup would never be removed. If it were
-            # the leader, the group would stay in CompletingRebalance.
+            # the leader, the group would be stuck in CompletingRebalance.
             for member in [self.members[member_id] for member_id in self._pending_sync_members]:
                 if member.member_id in self.members:
                     self._remove_member(member, now)
@@ -273,7 +273,7 @@ class ClassicGroup:
         protocol: str | None,
         leader: str | None,
     ) -> None:
-        """Restore the group from its record or from a consumer group. Session timeouts start again.
+        """Restore the group from its record or from a consumer group. Session timeouts restart.
 
         A group with more than ``group.max.size`` members rebalances.
         """
@@ -285,7 +285,7 @@ class ClassicGroup:
         self.empty_since = None if self.members else now
         for member in self.members.values():
             member.renew_session(now)
-        # The limit was lowered while the group wasn't loaded. The members that join last are refused.
+        # The limit was lowered while the group wasn't loaded. The last members to rejoin are refused.
         if len(self.members) > self._max_size:
             self._prepare_rebalance(now)
 
@@ -311,8 +311,7 @@ class ClassicGroup:
     def _refuse_excess_member(self, member_id: str) -> JoinResult:
         """Refuse a JoinGroup above ``group.max.size``, and remove the member if the group knows it.
 
-        This doesn't complete a rebalance, as in Kafka, even if the rebalance waited for this member alone: its timeout
-        does.
+        As in Kafka, this doesn't complete a rebalance that was waiting only for this member. Its timeout will.
         """
         self._pending_join_members.pop(member_id, None)
         if member_id in self.members:
@@ -325,7 +324,7 @@ class ClassicGroup:
         if request.instance_id is not None:
             if request.instance_id in self._static_members:
                 return self._replace_static(member_id, waiter, request, now)
-        # Static members don't need this: a retry is recognized by its instance id.
+        # Static members don't need to know their id first: a retry is recognized by its instance id.
         elif request.requires_known_member_id:
             self._pending_join_members[member_id] = now + request.session_timeout
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -337,9 +336,9 @@ class ClassicGroup:
     ) -> JoinResult | None:
         unchanged = member.protocols == request.protocols
         answered = unchanged and (
-            # The response to its JoinGroup may have been lost in CompletingRebalance. In Stable, a follower that joins
-            # unchanged gets the current generation. The leader's JoinGroup starts a rebalance, because only the leader
-            # watches the subscribed topics, and it joins again when one of them changes.
+            # In CompletingRebalance, the response to its previous JoinGroup may have been lost. In Stable, a follower
+            # that rejoins unchanged gets the current generation. The leader's JoinGroup starts a rebalance: only the
+            # leader watches the subscribed topics, and it rejoins when one of them changes.
             self.state is ClassicGroupState.COMPLETING_REBALANCE
             or (self.state is ClassicGroupState.STABLE and member.member_id != self.leader)
         )
@@ -356,7 +355,7 @@ class ClassicGroup:
         """Replace a static member that restarted and therefore has a new member id (KIP-345).
 
         If the group is stable and keeps its protocol, the new member gets the old one's assignment without a rebalance.
-        The old member id is fenced: two processes with one instance id cannot both stay.
+        The old member id is fenced: two processes with the same instance id can't both stay in the group.
         """
         assert request.instance_id is not None
         member = self.members.pop(self._static_members[request.instance_id])
@@ -373,7 +372,8 @@ class ClassicGroup:
         was_leader = self.leader == previous
         if was_leader:
             self.leader = member_id
-        # The restarted client may have other assignors. If the group then needs another protocol, it needs a rebalance.
+        # The restarted client may support different assignors. If that changes the group's protocol, a rebalance is
+        # needed.
         if self.state is ClassicGroupState.STABLE and select_protocol(self.members.values()) == self.protocol:
             self.changed = True
             member.renew_session(now)
@@ -381,8 +381,8 @@ class ClassicGroup:
                 return self._join_result(member)
             if request.supports_skipping_assignment:
                 return self._join_result(member)._replace(skip_assignment=True)
-            # A client without KIP-814 is given another leader's id. If it were the leader, it would compute and send an
-            # assignment for a generation that already has one.
+            # A client without KIP-814 gets the previous member id as the leader's. If it knew that it's the leader, it
+            # would compute and send an assignment for a generation that already has one.
             return self._join_result(member)._replace(leader=previous, members=())
         self._set_join_waiter(member, waiter)
         self._prepare_rebalance(now)
@@ -398,15 +398,14 @@ class ClassicGroup:
             request.rebalance_timeout,
             request.protocols,
         )
-        # The first member sets the protocol type of an empty group; committed offsets do not fix it.
+        # The first member sets the protocol type of an empty group, even if the group has committed offsets.
         if not self.members:
             self.protocol_type = request.protocol_type
         if self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial_delay_left is not None:
             self._new_member_added = True
         self.members[member_id] = member
         self._pending_join_members.pop(member_id, None)
-        # This leader lasts until the rebalance completes: _elect_leader() then considers only members that have joined
-        # it.
+        # Provisional: when the rebalance completes, _elect_leader() considers only members that have joined it.
         if self.leader is None:
             self.leader = member_id
         if request.instance_id is not None:
@@ -416,7 +415,7 @@ class ClassicGroup:
         self._prepare_rebalance(now)
 
     def _set_join_waiter(self, member: ClassicMember, waiter: Waiter) -> None:
-        # A JoinGroup that already waits is an earlier attempt of the same client, whose connection is gone.
+        # A JoinGroup that is already waiting is an earlier attempt of the same client, whose connection is gone.
         self._complete_join_request(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_waiter = waiter
         member.session_deadline = None
@@ -424,8 +423,7 @@ class ClassicGroup:
     # ---- the rebalance
 
     def _prepare_rebalance(self, now: float) -> None:
-        # Others may join a rebalance that is under way, but they don't prolong it: its deadline was set when it
-        # started.
+        # More members may join a rebalance in progress, but they don't extend it: its deadline was set when it started.
         if self.state is not ClassicGroupState.PREPARING_REBALANCE:
             for member in self.members.values():
                 self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
@@ -433,7 +431,8 @@ class ClassicGroup:
                 # These assignments belong to the previous generation, and a late SyncGroup must not return them.
                 for member in self.members.values():
                     member.assignment = b""
-            # The longest timeout applies: the slowest member decides how long processing may continue before it joins.
+            # The longest timeout applies, because the slowest member must have time to finish its processing before it
+            # joins.
             timeout = self._rebalance_timeout()
             if self.state is ClassicGroupState.EMPTY:
                 self._initial_delay_left = max(timeout - self._initial_delay, 0.0)
@@ -451,16 +450,17 @@ class ClassicGroup:
         if self.state is not ClassicGroupState.PREPARING_REBALANCE or self._join_deadline is None:
             return
         if self._initial_delay_left is not None:
-            # The initial delay always passes in full: all known members have joined from the first moment on.
+            # The initial delay always passes in full. It can't end when all known members have joined, since they
+            # always have.
             if self._join_deadline <= now:
                 self._join_timeout_elapsed(now)
-        # A client that got its id joins with it at once (KIP-394). If the rebalance didn't wait for it, its JoinGroup
-        # would cause the next rebalance.
+        # A client that was given an id joins with it at once (KIP-394). If the rebalance didn't wait for it, its
+        # JoinGroup would cause another rebalance.
         elif not self._pending_join_members and all(member.join_waiter is not None for member in self.members.values()):
             self._complete_join(now)
 
     def _join_timeout_elapsed(self, now: float) -> None:
-        # The delay is prolonged only if a member joined, so a single member waits for the initial delay once.
+        # The delay is extended only if a member joined, so a lone member waits only for one initial delay.
         if self._initial_delay_left and self._new_member_added:
             step = min(self._initial_delay, self._initial_delay_left)
             self._initial_delay_left -= step
@@ -472,11 +472,11 @@ class ClassicGroup:
     def _complete_join(self, now: float) -> None:
         self._initial_delay_left = None
         for member in list(self.members.values()):
-            # A static member stays until its session expires, so that it can restart without a rebalance (KIP-345).
+            # Static members stay until their sessions expire, so they can restart without a rebalance (KIP-345).
             if member.join_waiter is None and member.instance_id is None:
                 self._forget_member(member)
         if self.members and not self._elect_leader():
-            # The members that are left are static, and none has joined. They stay until their sessions expire.
+            # The remaining members are static, and none has joined. They stay until their sessions expire.
             self._join_deadline = now + self._rebalance_timeout()
             return
         self._join_deadline = None
@@ -488,7 +488,7 @@ class ClassicGroup:
         self.protocol = select_protocol(self.members.values())
         self.state = ClassicGroupState.COMPLETING_REBALANCE
         self._pending_sync_members = set(self.members)
-        # Kafka's pending-sync timeout: the leader has as long to assign as the members had to join.
+        # Kafka's pending-sync timeout: the leader gets as much time to assign as the members had to join.
         self._sync_deadline = now + self._rebalance_timeout()
         for member in self.members.values():
             self._complete_join_request(member, self._join_result(member), now)
@@ -497,8 +497,7 @@ class ClassicGroup:
         """Keep the leader if it has joined; otherwise elect the first member that has. Return False if none has
         joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
-        # The leader stays if possible, so that its assignor keeps what it knows about the last assignment (sticky
-        # assignors).
+        # The leader stays if possible, because a sticky assignor remembers the last assignment.
         if joined and self.leader not in joined:
             self.leader = joined[0]
         return bool(joined)
@@ -507,8 +506,8 @@ class ClassicGroup:
         self.state = ClassicGroupState.EMPTY
         self.protocol = self.leader = None
         self.empty_since = now
-        # The group outlives its members because its offsets are in the log. The record says since when it has been
-        # empty (KIP-211).
+        # The group outlives its members, because its offsets are in the log. The record says when it became empty
+        # (KIP-211).
         self.changed = True
 
     # ---- leaving
@@ -529,7 +528,7 @@ class ClassicGroup:
         self._pending_sync_members.discard(member.member_id)
         if member.instance_id is not None:
             self._static_members.pop(member.instance_id, None)
-        # The rebalance that follows every removal elects a leader that has joined.
+        # Provisional: the rebalance that follows every removal elects a leader that has joined.
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
@@ -598,8 +597,8 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             # Only members that have joined this rebalance count, as in Kafka's acceptJoiningMember: the others are
-            # removed when it completes, so there is room until then. This also shrinks a group that became too large,
-            # because the limit was lowered or a consumer group was downgraded: the last to join again are rejected.
+            # removed when it completes, so there is room until then. This also shrinks a group that is too large after
+            # the limit was lowered or a consumer group was downgraded: the last members to rejoin are rejected.
             joined = sum(each.join_waiter is not None for each in self.members.values())
             return (member is not None and member.join_waiter is not None) or joined < self._max_size
         return member is not None or len(self.members) < self._max_size

@@ -42,7 +42,7 @@ class JoinRequest:
     requires_known_member_id: bool = False
     """Whether a new member is refused with MEMBER_ID_REQUIRED and an id to join with (KIP-394, JoinGroup v4).
 
-    Without it, a client that retries a JoinGroup whose response was lost leaves a member behind that never heartbeats.
+    Otherwise, a client that retries a JoinGroup whose response was lost leaves behind a member that never heartbeats.
     """
     supports_skipping_assignment: bool = False
     """Whether the client knows ``skip_assignment``, for a static leader that restarted (KIP-814, JoinGroup v9)."""
@@ -90,7 +90,8 @@ class Identity(NamedTuple):
 class ClassicMember:
     """A member of a classic group. Times are in seconds.
 
-    A client cannot send heartbeats while its JoinGroup or SyncGroup waits: ``session_deadline`` is None then.
+    A client can't send heartbeats while its JoinGroup or SyncGroup is waiting: ``session_deadline`` is None during that
+    time.
     """
 
     member_id: str
@@ -104,7 +105,7 @@ class ClassicMember:
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
     session_deadline: float | None = None
-    # The names are kept beside the protocols because every JoinGroup compares the names of all members.
+    # Cached, because every JoinGroup compares the names of all members.
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,11 +121,11 @@ class ClassicMember:
         self.client_host = request.client_host
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return its metadata for a protocol; empty if it does not support the protocol."""
+        """Return its metadata for a protocol, or empty bytes if it doesn't support the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def renew_session(self, now: float) -> None:
-        """Start its session timeout again."""
+        """Restart its session timeout."""
         self.session_deadline = now + self.session_timeout
 
 
@@ -149,14 +150,14 @@ def select_protocol(members: Collection[ClassicMember]) -> str | None:
 
 
 def supports_group(request: JoinRequest, members: Iterable[ClassicMember], protocol_type: str | None) -> bool:
-    """Return whether this member and all others support one protocol of the group's type.
+    """Return whether this member and all others have a protocol of the group's type in common.
 
-    A member without one is rejected: the group could not select a protocol for the next generation.
+    If not, the member is rejected: the group could not select a protocol for the next generation.
     """
     names = {name for name, _ in request.protocols}
     if not names or not request.protocol_type:
         return False
-    # The member's own earlier JoinGroup doesn't count: a member that is alone can change all its protocols.
+    # The member's own earlier JoinGroup doesn't count: a lone member can change all its protocols.
     others = [member for member in members if member.member_id != request.member_id]
     if not others:
         return True

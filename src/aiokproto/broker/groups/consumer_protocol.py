@@ -20,7 +20,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 CONSUMER = "consumer"
-"""The protocol type of the groups that use it. Kafka Connect has "connect", with other payloads."""
+"""The protocol type of groups that use it. Kafka Connect uses "connect", with other payloads."""
 
 _INT16 = struct.Struct(">h")
 
@@ -29,10 +29,10 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Decode a member's subscription.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL if it is malformed.
     """
     try:
-        # The client that wrote it may be newer than this broker. decode_from() ignores further fields that follow.
+        # The client that wrote it may be newer than this broker. decode_from() ignores additional fields at the end.
         version = min(version_of(metadata), ConsumerProtocolSubscription.versions.highest)
         return ConsumerProtocolSubscription.decode_from(metadata, 2, version)[0]
     except (DecodeError, struct.error) as error:
@@ -56,7 +56,7 @@ def decode_assignment(data: bytes) -> set[tuple[str, int]]:
     """Decode an assignment to topics and partitions. Empty bytes are an empty assignment.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL if it is malformed.
     """
     if not data:
         return set()
@@ -69,7 +69,7 @@ def decode_assignment(data: bytes) -> set[tuple[str, int]]:
 
 
 def encode_assignment(partitions: Iterable[tuple[str, int]], version: int) -> bytes:
-    """Encode an assignment in a version, which should be the version of the member's subscription."""
+    """Encode an assignment. ``version`` should be that of the member's subscription."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)

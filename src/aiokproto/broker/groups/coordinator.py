@@ -50,13 +50,13 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         entry = self._entries.get(group_id)
         if entry is None:
-            # The member's group was deleted, or has expired: the client joins again without an id. Creating the group
-            # would accept an id that this coordinator hasn't given out.
+            # The member's group was deleted or has expired. The client must join again without an id. Creating the
+            # group would accept an id that this coordinator hasn't given out.
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
         if isinstance(entry.group, (ShareGroup, StreamsGroup)):
-            # The result has no member id: no member of such a group has this id.
+            # The result doesn't include a member id: no member of such a group has this id.
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
             result = classic_protocol.join(entry.group, request, self._now())
@@ -65,12 +65,12 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             # protocol. It gets that member's assignment, so there is nothing to rebalance.
             self._downgrade(entry, entry.group.epoch, rebalance=False)
             return result
-        # An empty consumer group has at most offsets, which stay.
+        # An empty consumer group contains at most offsets, which are kept.
         group = self._convert_to_classic(entry)
         waiter: asyncio.Future[JoinResult] = self._running().create_future()
         group.join(waiter, request, self._now())
-        # The operation is finished before the await, because the response may be ready, and because the records of the
-        # change must be in the log in any case.
+        # Finish the operation before the await: the response may be ready already, and the change must be in the log in
+        # any case.
         self._finish_operation(entry)
         return await waiter
 
@@ -113,7 +113,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return error
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
+        """Apply LeaveGroup for one member. The instance id alone is enough to identify a static member."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -154,7 +154,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 self._sliced_work.add(entry, partial(self._resolve, entry, group))
 
     def _resolve(self, entry: Entry, group: ConsumerGroup) -> bool:
-        # The group was deleted, moved to another coordinator, or converted meanwhile.
+        # The group was deleted, moved to another coordinator, or converted in the meantime.
         if self._entries.get(group.group_id) is not entry or entry.group is not group:
             return True
         complete = group.resolve()
@@ -163,8 +163,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return complete
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """Apply a ConsumerGroupHeartbeat of a member that leaves. After the last consumer member the group can
-        downgrade.
+        """Apply a ConsumerGroupHeartbeat of a member that leaves. When the last consumer member leaves, the group may
+        be downgraded.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.
@@ -196,7 +196,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             entry = self._entries[group_id] = Entry(new_group)
             return entry, new_group
         assert isinstance(entry.group, ClassicGroup)
-        # Members of a classic group commit offsets, which would create the group again at once.
+        # A classic group with members can't just be replaced: the members have to be carried over.
         if entry.group.members:
             if not self._can_upgrade(entry.group):
                 raise BrokerError(
@@ -208,7 +208,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         # The tombstones come before any record of the new group: a reader of the log must never see records of both
         # types as current.
         self._write_tombstones(entry)
-        # Members that wait in JoinGroup or SyncGroup send JoinGroup again, and are then served by the consumer group.
+        # Members waiting in JoinGroup or SyncGroup will send JoinGroup again, and the consumer group will serve it.
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
         self._send_responses(entry.group)
         entry.group = new_group
@@ -221,9 +221,9 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     def _downgrade(self, entry: Entry, epoch: int, *, rebalance: bool) -> None:
         """Convert a consumer group to a classic group if all its members use the classic protocol.
 
-        ``epoch`` becomes the generation. It's the group epoch before the last consumer member left: with a later one
-        all others would lose their partitions. With ``rebalance`` they have to join again, because the partitions of
-        the member that left have to be assigned.
+        ``epoch`` becomes the generation. It's the group epoch before the last consumer member left: with a later epoch
+        all others would lose their partitions. If ``rebalance`` is set, they have to join again, so that the partitions
+        of the member that left are reassigned.
         """
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
@@ -261,7 +261,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
         Args:
             group_id: The group.
-            identity: The member, and its generation or member epoch; -1 for a consumer with assigned partitions.
+            identity: The member, and its generation or member epoch; -1 for a consumer with manually assigned
+                partitions.
             version: The version of OffsetCommit.
             partitions: The partitions to commit for: a member can commit with an older epoch for those that it has
                 owned since then (KIP-1251).
@@ -269,7 +270,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries.get(group_id)
         if entry is None:
             if identity.generation >= 0:
-                # Clients before KIP-848 don't handle GROUP_ID_NOT_FOUND in OffsetCommit.
+                # Clients from before KIP-848 can't handle GROUP_ID_NOT_FOUND in OffsetCommit.
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
             # This is Kafka's "simple" group, which stores offsets and has no members.
@@ -295,10 +296,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     def commit(self, group_id: str, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
         """Commit offsets of an existing group. The caller has called :meth:`check_commit`.
 
-        An offset that an open transaction has written before is superseded, because this commit is later in the log,
-        and the transaction's COMMIT marker must not replace it.
+        If an open transaction has written an offset for one of the partitions, this later commit supersedes it: the
+        transaction's COMMIT marker must not bring the older offset back.
         """
-        # Nothing awaits between updating memory and appending, so that no other request can see one without the other.
+        # There is no await between updating memory and appending, so no other request can see one without the other.
         self._entries[group_id].offsets.update(offsets)
         partition = self.partition_of(group_id)
         self.pending.supersede(partition.index, group_id, offsets)
@@ -314,9 +315,9 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     ) -> ErrorCode:
         """Return the error of a TxnOffsetCommit, or NONE.
 
-        This works as :meth:`check_commit`, with two differences. Before KIP-447 (v3) producers send no member, which is
-        accepted in an existing group. And a rebalance in progress doesn't fail the commit, because the generation
-        fences old members.
+        This works like :meth:`check_commit`, with two differences. Producers from before KIP-447 (v3) don't send a
+        member, which is accepted if the group exists. And a rebalance in progress doesn't fail the commit, because the
+        generation fences old members.
         """
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ShareGroup):
@@ -337,10 +338,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     def commit_pending(
         self, group_id: str, producer_id: int, producer_epoch: int, offsets: dict[tuple[str, int], OffsetAndMetadata]
     ) -> None:
-        """Write offsets as part of a producer's transaction. They become the group's when its COMMIT marker is written.
+        """Write offsets as part of a producer's transaction. They take effect when its COMMIT marker is written.
 
         Raises:
-            BrokerError: The producer is fenced or the transaction unknown; nothing is written then.
+            BrokerError: The producer is fenced or the transaction is unknown. If so, nothing is written.
         """
         partition = self.partition_of(group_id)
         records = [(encode_offset_key(group_id, *key), encode_offset_value(offset)) for key, offset in offsets.items()]
@@ -364,7 +365,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries[group_id]
         partition = self.partition_of(group_id)
         pending = self.pending.of_group(partition.index, group_id)
-        # A pending offset needs a tombstone too, which supersedes it when it's replayed after the transaction's record.
+        # A pending offset needs a tombstone too: when the log is replayed, it supersedes the transaction's record.
         deleted = [each for each in partitions if entry.offsets.pop(each, None) is not None or each in pending]
         self.pending.supersede(partition.index, group_id, deleted)
         self._write(partition, [(encode_offset_key(group_id, *each), None) for each in deleted])
@@ -381,8 +382,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 self._delete_share_states(entry, entry.group)
             except BrokerError as error:
                 return error.code
-        # The offsets are deleted before the group, because a crash in between must leave an empty group, which expires,
-        # rather than offsets without one.
+        # Offsets are deleted first: a crash in between must leave an empty group, which expires, rather than offsets
+        # without a group.
         self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
         self._write_tombstones(entry)
         self._unload(self._entries.pop(group_id))
@@ -443,14 +444,14 @@ def expired(
 ) -> list[tuple[str, int]]:
     """Return the partitions whose offsets have expired.
 
-    The retention starts with the commit, or in a classic group that has had members, when the last member left. While a
-    group has members, only offsets of topics that no member subscribes to expire. During a classic rebalance none
-    expire, because the subscriptions are incomplete. An expiry that the commit itself set (OffsetCommit v2-4) replaces
-    the retention.
+    The retention starts at the commit. In a classic group that has had members, it starts when the last member left.
+    While a group has members, only offsets of topics that no member subscribes to expire. During a classic rebalance no
+    offsets expire, because the subscriptions are incomplete. An expiry that the commit itself set (OffsetCommit v2-4)
+    replaces the retention.
     """
     if isinstance(group, ClassicGroup) and group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         return []
-    # However old the offsets of a group that has had members are, they are kept for the retention after its last use.
+    # If the group has had members, even its oldest offsets are kept for that time after the last member left.
     if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.empty_since is not None:
         late = age.now - group.empty_since >= age.retention
         return [
@@ -470,10 +471,10 @@ def expired(
 
 
 def _reads(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
-    """Return whether a member subscribes to a topic, as a function of the topic.
+    """Return a function that returns whether a member subscribes to a topic.
 
-    Subscriptions of other protocol types than "consumer" cannot be decoded: if such a group has members, all topics
-    count as read.
+    Only subscriptions of the protocol type "consumer" can be decoded. If a group of another type has members, all
+    topics count as read.
     """
     if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return group.subscribed

@@ -11,12 +11,13 @@ There are three epochs::
   their own heartbeats (:meth:`ReconciledMember.reconcile`), so a rebalance doesn't interrupt members whose assignment
   stays the same. This replaces the barrier of JoinGroup and SyncGroup in classic groups.
 
-Fencing: a request whose member epoch isn't the member's own fails with FENCED_MEMBER_EPOCH, and the client joins again
-with epoch 0. The one exception is a heartbeat with the previous epoch from a member whose last response was lost.
+Fencing: a request with an epoch other than the member's current one fails with FENCED_MEMBER_EPOCH, and the client
+joins again with epoch 0. The one exception is a heartbeat with the previous epoch from a member whose last response was
+lost.
 
-The group does no I/O and has no clock: the caller passes requests with the time, and errors are raised. The caller must
-call :meth:`EpochGroup.tick` when :meth:`EpochGroup.next_deadline` has passed. Times are seconds on one monotonic clock.
-The ids of members that changed are in ``dirty`` until the store has written their records.
+The group does no I/O and has no clock: the caller passes each request together with the time. Errors are raised. The
+caller must call :meth:`EpochGroup.tick` when :meth:`EpochGroup.next_deadline` has passed. Times are seconds on one
+monotonic clock. The ids of members that changed are in ``dirty`` until the store has written their records.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class GroupSettings:
 
 
 class Heartbeat(Protocol[P_co]):
-    """The fields that heartbeats of all group types have. ``owned`` is None if the member does not report it."""
+    """The fields common to heartbeats of all group types. ``owned`` is None if the member does not report it."""
 
     @property
     def member_id(self) -> str: ...
@@ -81,7 +82,7 @@ class EpochGroup(ABC, Generic[M, P]):
         metadata_hash: Hash of the subscribed topics as of ``epoch``.
         changed: Whether something has to be written to the offsets topic. The store resets it after writing, and clears
             ``dirty``.
-        dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
+        dirty: Ids of members whose records changed. Removed members are included: they need tombstones.
     """
 
     def __init__(self, group_id: str, epoch: int) -> None:
@@ -110,10 +111,10 @@ class EpochGroup(ABC, Generic[M, P]):
 
     @abstractmethod
     def _is_free(self, wanted: P, member: M) -> bool:
-        """Return whether no other member owns a partition or task, so that it can be assigned to a member."""
+        """Return whether a partition or task can be assigned to a member: no other member owns it."""
 
     def _refresh_topics(self) -> None:
-        """Resolve the topics that the members need, after members changed."""
+        """Resolve the topics that the members need. Called after members changed."""
 
     def _is_replaceable(self, member: M) -> bool:
         """Return whether a new member with the same instance id can replace the member."""
@@ -124,17 +125,17 @@ class EpochGroup(ABC, Generic[M, P]):
         return member.state is MemberState.UNREVOKED_PARTITIONS
 
     def _register_owned(self, member: M) -> None:
-        """Record a member as owner, after its assignment changed."""
+        """Record a member as the owner of its assignment. Called after the assignment changed."""
         self._mark_dirty(member)
 
     def _unregister_owned(self, member: M) -> None:
-        """Remove a member as owner, before its assignment changes. ``member`` has the old assignment."""
+        """Remove a member as the owner of its assignment. Called before the assignment changes."""
         self._mark_dirty(member)
 
     # ---- leaving, and timeouts
 
     def remove_or_keep_static(self, member_id: str, instance_id: str | None, epoch: int) -> None:
-        """Let a member leave: remove it (-1), or retain its assignment until it is back (-2; only static members).
+        """Let a member leave: remove it (-1), or keep its assignment until it returns (-2, static members only).
 
         A static member that is away has epoch -2, and its session timeout keeps running.
 
@@ -143,7 +144,7 @@ class EpochGroup(ABC, Generic[M, P]):
         """
         member = self.find(member_id, instance_id)
         if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-            # Owned partitions stay owned while the member is away. What it had to revoke is free: its process has
+            # Owned partitions stay owned while the member is away. What it had to revoke becomes free: its process has
             # ended.
             self._unregister_owned(member)
             member.epoch, member.state, member.pending_revocation = (
@@ -170,13 +171,13 @@ class EpochGroup(ABC, Generic[M, P]):
         """Remove members whose session or rebalance timeout has expired."""
         for member in list(self.members.values()):
             deadlines = (member.session_deadline, member.rebalance_deadline)
-            # Both deadlines have the same effect: a member that doesn't revoke in time blocks others as much as one
+            # Both deadlines have the same effect: a member that doesn't revoke in time blocks the others as much as one
             # that is gone.
             if any(deadline is not None and deadline <= now for deadline in deadlines):
                 self.remove(member)
 
     def restore(self, members: Iterable[M], targets: dict[str, frozenset[P]], now: float) -> None:
-        """Restore members and target assignment from records or from a classic group. Session timeouts start again."""
+        """Restore members and target assignment from records or from a classic group. Session timeouts restart."""
         for member in members:
             self._register(member)
             member.session_deadline = now + self._session_timeout(member)
@@ -202,7 +203,7 @@ class EpochGroup(ABC, Generic[M, P]):
         return self.members.get(self._static.get(instance_id, "")) if instance_id is not None else None
 
     def find(self, member_id: str, instance_id: str | None = None) -> M:
-        """Return a member, found by instance id if the request gives one.
+        """Return a member. It's looked up by instance id if the request includes one.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, if another member has this instance id.
@@ -233,7 +234,7 @@ class EpochGroup(ABC, Generic[M, P]):
             _check_epoch(member, heartbeat)
             return member
         known = self.static_member(heartbeat.instance_id)
-        # A fenced member, too, comes back with epoch 0 and its member id.
+        # A fenced member also comes back with epoch 0 and its member id.
         if known is None or known.member_id == heartbeat.member_id:
             # A known member that joins again keeps its assignment: it may not have received the response.
             return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
@@ -259,7 +260,7 @@ class EpochGroup(ABC, Generic[M, P]):
         return member
 
     def replace(self, old: M, member_id: str) -> M:
-        """Replace a static member with one that has another member id, and gets its assignment and target
+        """Replace a static member with a member that has a new id and takes over its assignment and target
         assignment."""
         self._unregister(old)
         # The epoch is 0: the new process has to receive the assignment before it counts as reconciled.
@@ -270,10 +271,10 @@ class EpochGroup(ABC, Generic[M, P]):
 
     def remove(self, member: M) -> None:
         """Remove a member. The next heartbeat of any member computes the new target assignment."""
-        # The member is unregistered before its target is removed, because subclasses look up what it owned.
+        # Unregister the member before removing its target, because subclasses look up what it owned.
         self._unregister(member)
         del self.targets[member.member_id]
-        # The assignor runs only with the next heartbeat, so that members which leave together cost one assignment.
+        # The assignor doesn't run until the next heartbeat, so members that leave together cost only one assignment.
         self.epoch += 1
         self._refresh_topics()
         if not self.members:
@@ -294,14 +295,14 @@ class EpochGroup(ABC, Generic[M, P]):
         target = self.targets[member.member_id]
         if not member.reconcile(self.assignment_epoch, target, owned, lambda each: self._is_free(each, member)):
             return
-        # The member is unregistered as it was before, because what it released would otherwise stay owned, and could
-        # never be assigned again.
+        # Unregister the member as it was before. Otherwise, what it released would stay owned and could never be
+        # assigned again.
         self._unregister_owned(before)
         self._register_owned(member)
         member.rebalance_deadline = now + member.rebalance_timeout if self._rebalance_timeout_applies(member) else None
 
     def _set_targets(self, targets: dict[str, frozenset[P]]) -> None:
-        # Members whose target stays the same need no record: only the assignment epoch changes for them.
+        # Members whose target stays the same don't need a record: only the assignment epoch changes for them.
         self.dirty |= {member_id for member_id, target in targets.items() if target != self.targets[member_id]}
         self.targets = targets
         self.assignment_epoch = self.epoch

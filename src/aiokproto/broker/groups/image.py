@@ -1,8 +1,9 @@
 """Records of consumer, share and streams groups in the offsets topic.
 
-A key is an int16 record type and the payload; a value is an int16 version and the payload. A group is many records: one
-for the group, one for the target assignment's epoch, three for each member. A group's *image* is the newest value of
-each key, which is what a reader of the compacted topic would know. Comparing with it finds the records to write.
+A key is an int16 record type and the payload; a value is an int16 version and the payload. A group consists of many
+records: one for the group, one for the target assignment's epoch, and three for each member. A group's *image* is the
+newest value of each key: what a reader of the compacted topic would see. Comparing the group with its image yields the
+records to write.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aiokproto.codec.schema import Payload
 
 _INT16 = struct.Struct(">h")
 _VERSION = 0
-"""Version of all keys and values: each has had only this one so far."""
+"""The version of all keys and values: there has been only one so far."""
 
 K = TypeVar("K", bound=Payload)
 V = TypeVar("V", bound=Payload)
@@ -32,7 +33,7 @@ Image = dict[bytes, bytes]
 
 
 class ImagedGroup(Protocol[M_co, T_co]):
-    """What :meth:`Keys.member_records` needs of a group: its members, their targets, and which of them changed."""
+    """What :meth:`Keys.member_records` needs from a group: its members, their targets, and which of them changed."""
 
     @property
     def group_id(self) -> str: ...
@@ -70,7 +71,7 @@ class Keys:
     ) -> Iterator[Record]:
         """Yield the records of the members in ``dirty``, and tombstones for those that were removed.
 
-        The other members are left out because a heartbeat changes one member, and must not encode a thousand.
+        The other members are skipped, because a heartbeat that changes one member must not encode a thousand.
 
         Args:
             kinds: The key classes of a member's records.
@@ -85,19 +86,19 @@ class Keys:
                 yield self.encode(kind(group_id=group.group_id, member_id=member_id)), value
 
     def read(self, image: Mapping[bytes, bytes], kind: type[K], value_kind: type[V]) -> Iterator[tuple[K, V]]:
-        """Yield the keys of a class in an image, each with its value, whose class is ``value_kind``."""
+        """Yield the keys of one class in an image, each with its value, decoded as ``value_kind``."""
         prefix = self.prefix(kind)
         for key, value in image.items():
             if key.startswith(prefix):
                 yield kind.decode(key[_INT16.size :], _VERSION), decode_value(value_kind, value)
 
     def decode(self, key: bytes) -> Payload | None:
-        """Decode a record's key; None for a record of another type."""
+        """Decode a record's key; None if the record is of another type."""
         found = self._types.get(_INT16.unpack_from(key)[0])
         return found.decode(key[_INT16.size :], _VERSION) if found is not None else None
 
     def group_of(self, key: bytes) -> str | None:
-        """Return the group id in a record's key; None for a record of another type."""
+        """Return the group id in a record's key; None if the record is of another type."""
         return getattr(self.decode(key), "group_id", None)
 
 
@@ -107,16 +108,16 @@ def encode_value(value: Payload) -> bytes:
 
 
 def decode_value(kind: type[V], value: bytes) -> V:
-    """Decode a record's value, whose class follows from the key."""
+    """Decode a record's value. The key determines its class."""
     return kind.decode(value[_INT16.size :], _INT16.unpack_from(value)[0])
 
 
 def with_epochs(
     partitions: Sequence[int], epochs: Sequence[int] | None, member_epoch: int
 ) -> Iterator[tuple[int, int]]:
-    """Return partitions with their assignment epochs. Records from before KIP-1251 have none; the member epoch takes
-    their place."""
-    # The lengths come from a log that anyone may have written, so this isn't strict.
+    """Return partitions with their assignment epochs. Records from before KIP-1251 don't contain them; the member epoch
+    takes their place."""
+    # This isn't strict, because anyone may have written the log and the lengths may differ.
     return zip(partitions, epochs or [member_epoch] * len(partitions), strict=False)
 
 
@@ -125,9 +126,9 @@ def update(written: Image, current: Iterable[Record]) -> list[Record]:
 
     Args:
         written: The image of the group in the topic.
-        current: The records as they have to be. Keys that are not among them stay as they are.
+        current: The records that should be in the topic. Other keys stay as they are.
     """
-    # The bytes are compared, so that what changed in memory and changed back needs no record.
+    # Bytes are compared, so a change in memory that was undone isn't written.
     changed = [(key, value) for key, value in current if written.get(key) != value]
     for key, value in changed:
         if value is None:

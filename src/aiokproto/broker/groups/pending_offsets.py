@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class PendingTransactionalOffsets(Generic[T]):
-    """The pending offsets, by partition of the offsets topic and producer id: a marker names just these two."""
+    """The pending offsets, by partition of the offsets topic and producer id: a marker identifies exactly these two."""
 
     def __init__(self) -> None:
-        # The value is None for a superseded offset, which is unstable until the marker, but isn't committed then.
+        # None marks a superseded offset: it's unstable until the marker is written, but the marker doesn't commit it.
         self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], T | None]] = {}
 
     def add(self, partition: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, T]) -> None:
@@ -31,7 +31,8 @@ class PendingTransactionalOffsets(Generic[T]):
     def supersede(self, partition: int, group_id: str, offsets: Iterable[TopicPartition]) -> None:
         """Discard the pending values of offsets for which a later record was written outside the transaction.
 
-        They stay unstable until the marker, but the COMMIT must not replace the newer offset by the older one.
+        They stay unstable until the marker is written, but a COMMIT must not replace the newer offset with the older
+        one.
         """
         for (index, _), pending in self._pending.items():
             if index == partition:
@@ -56,7 +57,7 @@ class PendingTransactionalOffsets(Generic[T]):
         }
 
     def drop(self, partition: int) -> None:
-        """Remove everything in a partition of the offsets topic: its leader changes, and it is read again."""
+        """Remove everything in a partition of the offsets topic: its leader is changing, and it will be read again."""
         for key in [key for key in self._pending if key[0] == partition]:
             del self._pending[key]
 

@@ -7,8 +7,8 @@ Each member is reconciled on its own, one step at each of its heartbeats::
 1. *Revoke.* What isn't in the target moves from ``assigned`` to ``pending_revocation``. The member stays in its old
    epoch, so that it can still commit the offsets of what it revokes.
 2. *Enter the target's epoch* once a heartbeat reports that the member no longer owns any of that.
-3. *Assign* what the member lacks, as far as it is free. What another member still owns, or has pending revocation, is
-   assigned by a later heartbeat, when that member has released it.
+3. *Assign* what the member lacks, if it is free. What another member still owns or has yet to revoke is assigned at a
+   later heartbeat, once that member has released it.
 
 A member skips states that it doesn't need: one that has nothing to revoke enters the new epoch at once. A partition or
 task therefore never has two owners. A heartbeat that doesn't report what the member owns (``owned`` is None) does not
@@ -25,13 +25,13 @@ from typing import Generic, TypeVar
 P = TypeVar("P", bound=Hashable)
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-"""The epoch with which a static member leaves and keeps its assignment, and its epoch until it is back (KIP-345,
-KIP-848)."""
+"""The epoch that a static member sends when it leaves but keeps its assignment, and its epoch until it returns
+(KIP-345, KIP-848)."""
 
 JOIN_GROUP_MEMBER_EPOCH = 0
-"""The epoch with which a member joins."""
+"""The epoch that a member sends when it joins."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
-"""The epoch with which a member leaves."""
+"""The epoch that a member sends when it leaves."""
 
 
 class MemberState(IntEnum):
@@ -47,12 +47,12 @@ class ReconciledMember(Generic[P]):
     """A member of a consumer or streams group. Times are in seconds. ``P`` is a partition or a task.
 
     Attributes:
-        epoch: The member epoch: the epoch of the target assignment that it has been reconciled to, as far as it could
-            be.
-        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
-            may have been lost.
-        assigned: What it owns, and the epoch in which each was assigned.
-        pending_revocation: What it has to revoke, and still owns.
+        epoch: The member epoch: the epoch of the target assignment that it was last reconciled to, perhaps
+            incompletely.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted: the response with the new epoch may have
+            been lost.
+        assigned: What it owns, with the epoch in which each partition or task was assigned.
+        pending_revocation: What it has to revoke, but still owns.
         session_deadline: When it is removed unless it sends a heartbeat.
         rebalance_deadline: When it is removed unless it has revoked; None while it has nothing to revoke.
     """
@@ -89,7 +89,7 @@ class ReconciledMember(Generic[P]):
         Returns:
             Whether anything changed.
         """
-        # The usual heartbeat ends here.
+        # Most heartbeats end here.
         if self.is_reconciled_to(target_epoch):
             return False
         epoch = self.epoch
@@ -98,8 +98,8 @@ class ReconciledMember(Generic[P]):
             # proves that they were revoked.
             if _owns_any(owned, self.pending_revocation):
                 return False
-            # Having revoked moves the member to the next epoch, as in Kafka's CurrentAssignmentBuilder, even if a newer
-            # target makes it revoke more, so that each round of revocations has its own epoch.
+            # A member that has revoked moves to the next epoch, even if a newer target makes it revoke more: each round
+            # of revocations has its own epoch, as in Kafka's CurrentAssignmentBuilder.
             epoch += 1
         before = (self.epoch, self.state, self.assigned, self.pending_revocation)
         self._reconcile(epoch, target_epoch, target, owned, free)
@@ -110,29 +110,29 @@ class ReconciledMember(Generic[P]):
     ) -> None:
         retained = {each: since for each, since in self.assigned.items() if each in target}
         to_revoke = {each: since for each, since in self.assigned.items() if each not in target}
-        # A member that reports that it owns none of this, as one that joins does, has nothing to revoke.
+        # A member that reports owning none of these, such as one that joins, has nothing to revoke.
         if to_revoke and _owns_any(owned, to_revoke):
-            # Nothing is added in this step. Kafka sends the smaller assignment first, so that revoking never waits for
-            # others.
+            # Nothing is added in this step. As in Kafka, the smaller assignment is sent first, so revoking never waits
+            # for other members.
             self.assigned, self.pending_revocation = retained, to_revoke
             self.state = MemberState.UNREVOKED_PARTITIONS
             self._enter_epoch(epoch)
             return
         missing = target - retained.keys()
         added = {each for each in missing if free(each)}
-        # Retained partitions keep the epoch since which they are owned: commits with that epoch are valid (KIP-1251).
+        # Retained partitions keep the epoch in which they were assigned: commits with that epoch are valid (KIP-1251).
         self.assigned = {**retained, **dict.fromkeys(added, target_epoch)}
         self.pending_revocation = {}
         self.state = MemberState.STABLE if added == missing else MemberState.UNRELEASED_PARTITIONS
         self._enter_epoch(target_epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
-        # There may be several steps in one epoch. previous_epoch stays the epoch that the client still has if it lost a
-        # response.
+        # There may be several steps in one epoch. previous_epoch must stay the epoch that the client still uses if it
+        # lost a response.
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 
 
 def _owns_any(owned: frozenset[P] | None, revoked: dict[P, int]) -> bool:
-    """Return whether a member can still own some of these: it reports so, or reports nothing."""
+    """Return whether a member may still own any of these: it says so, or doesn't report what it owns."""
     return owned is None or any(each in owned for each in revoked)

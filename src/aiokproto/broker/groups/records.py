@@ -34,8 +34,8 @@ class OffsetAndMetadata(NamedTuple):
 
     Attributes:
         offset: The offset of the next record to read.
-        leader_epoch: The leader epoch of the last record read; -1 for unknown.
-        metadata: The client's own text.
+        leader_epoch: The leader epoch of the last record read; -1 if unknown.
+        metadata: An arbitrary string from the client.
         timestamp: When it was committed (ms).
         expires: When it expires (ms), from OffsetCommit v2-4's retention; -1: ``offsets.retention.minutes`` applies.
     """
@@ -61,7 +61,8 @@ def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
         commit_timestamp=committed.timestamp,
         expire_timestamp=committed.expires,
     )
-    # Version 1 has an expiry and no leader epoch, which OffsetCommit requests with a retention (v2 to v4) lack as well.
+    # Version 1 contains an expiry but no leader epoch. That's enough, because requests with a retention (OffsetCommit
+    # v2 to v4) don't contain a leader epoch either.
     version = _VALUE_VERSION if committed.expires < 0 else 1
     return _INT16.pack(version) + value.encode(version)
 
@@ -92,15 +93,15 @@ def _encode_member(member: ClassicMember, protocol: str | None) -> MemberMetadat
         client_host=member.client_host,
         rebalance_timeout=int(member.rebalance_timeout * 1000),
         session_timeout=int(member.session_timeout * 1000),
-        # Kafka, too, stores only the subscription of the protocol in use. The others come again with the next
-        # JoinGroup.
+        # As in Kafka, only the subscription of the protocol in use is stored. The next JoinGroup brings the others
+        # again.
         subscription=member.metadata(protocol),
         assignment=member.assignment,
     )
 
 
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """Decode the key of a committed offset or a classic group; None for a record of another type."""
+    """Decode the key of a committed offset or a classic group; None if the record is of another type."""
     (kind,) = _INT16.unpack_from(key)
     if kind in _OFFSET_KEYS:
         return OffsetCommitKey.decode(key[2:], 0)
@@ -120,10 +121,10 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall_ms: int) -
     """Restore a classic group from its record.
 
     Args:
-        group: A new group, which is changed.
+        group: A new group to restore into.
         value: The record's value.
-        now: The time on the group's clock (s), from which sessions start.
-        wall_ms: The wall-clock time (ms), which the record's timestamps are compared with.
+        now: The time on the group's clock (s). Sessions start at this time.
+        wall_ms: The wall-clock time (ms) to compare the record's timestamps with.
     """
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
@@ -149,6 +150,6 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall_ms: int) -
         protocol=read.protocol,
         leader=read.leader,
     )
-    # The retention of offsets continues across a restart, by wall time. max() is for a clock that was set back.
+    # The retention of offsets continues across a restart, by wall time. max() guards against a clock that was set back.
     if not members and read.current_state_timestamp >= 0:
         group.empty_since = now - max(wall_ms - read.current_state_timestamp, 0) / 1000

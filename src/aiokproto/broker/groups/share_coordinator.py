@@ -20,7 +20,7 @@ from aiokproto.errors import BrokerError
 from aiokproto.texts import counted
 
 StartOffsets = Mapping[int, int]
-"""Start offset by partition index; -1: ``share.auto.offset.reset`` decides."""
+"""Start offset by partition index. -1 means that ``share.auto.offset.reset`` decides."""
 
 
 class ShareGroupCoordinator(GroupStore):
@@ -82,7 +82,7 @@ class ShareGroupCoordinator(GroupStore):
     def alter_share_offsets(
         self, group_id: str, start_offsets: Mapping[str, StartOffsets]
     ) -> dict[tuple[str, int], ErrorCode]:
-        """Reset the start offsets of a group without members (AlterShareGroupOffsets). Creates the group.
+        """Reset the start offsets of a group without members (AlterShareGroupOffsets). Creates the group if necessary.
 
         Args:
             group_id: The group.
@@ -105,7 +105,7 @@ class ShareGroupCoordinator(GroupStore):
         for (name, index), error in results.items():
             if error is ErrorCode.NONE:
                 accepted.setdefault(name, {})[index] = start_offsets[name][index]
-        # Nothing has to be written, and there's no reason to create the group.
+        # There's nothing to write, and no reason to create the group.
         if not accepted:
             return results
         if group_id not in self._entries:
@@ -114,7 +114,7 @@ class ShareGroupCoordinator(GroupStore):
         topics = {name: self._state.topics[name] for name in accepted}
         for name, offsets in accepted.items():
             group.states.start_initializing(topics[name].topic_id, name, offsets)
-        # The intent is written before the share coordinator is called, because another coordinator would continue from
+        # The intent is written before the share coordinator is called, so that another coordinator can continue from
         # here.
         self._write_changes(entry)
         for name, offsets in accepted.items():
@@ -178,7 +178,7 @@ class ShareGroupCoordinator(GroupStore):
         return ErrorCode.NONE if start >= -1 else ErrorCode.INVALID_REQUEST
 
     def _initialize(self, entry: Entry, group: ShareGroup) -> None:
-        """Initialize the states that are missing. The next heartbeat tries again what fails."""
+        """Initialize the states that are missing. The next heartbeat retries those that fail."""
         missing = group.missing()
         # The intent is written before the share coordinator is called: see StatePartitionMetadata.
         for topic_id, partitions in missing.items():
@@ -190,7 +190,7 @@ class ShareGroupCoordinator(GroupStore):
             # share.auto.offset.reset says: all their records are newer than the subscription, and "latest" would skip
             # some.
             start = 0 if topic_id in group.states.initialized else -1
-            # The group epoch becomes the state epoch: each reset must have a higher one.
+            # The group epoch becomes the state epoch: each reset needs a higher one.
             self._initialize_states(group, topic_id, dict.fromkeys(sorted(partitions), start))
             group.changed = True
 

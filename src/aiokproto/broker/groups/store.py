@@ -5,8 +5,8 @@ When the leader changes, the group is unloaded and read from the log again, as t
 would read it: JoinGroup and SyncGroup requests that wait at the old one fail with NOT_COORDINATOR.
 
 Every operation on a group ends with :meth:`GroupStore._finish_operation`. It writes the records that changed, sends the
-responses that became ready, and sets the timer for the group's next timeout, in this order, because a response must not
-report a state that isn't in the log yet.
+responses that became ready, and sets the timer for the group's next timeout, in this order: a response must not report
+a state that isn't in the log yet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RECORDS = (consumer_records, share_records, streams_records)
 """The record formats of groups that are stored as an :data:`Image`: all but classic ones."""
 
 PAUSE = 0.01
-"""The pause between two slices (s). It's about as long as a slice, so that all of this work takes at most half of the
+"""The pause between two slices (s). It's about as long as a slice, so this work takes at most half of the event loop's
 time."""
 
 AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
@@ -64,7 +64,7 @@ class Entry:
     Attributes:
         group: The group. It is replaced when the group changes its type.
         offsets: The committed offsets by topic and partition.
-        timer: The timer for the group's next timeout; None without one.
+        timer: The timer for the group's next timeout, if any.
         written: The image of the group in the offsets topic; empty for a classic group.
     """
 
@@ -97,7 +97,7 @@ class GroupStore:
 
     Attributes:
         pending: The offsets of open transactions.
-        loading_paused: For tests: while it is set, partitions of the offsets topic are not loaded, and requests for
+        loading_paused: For tests. While this is set, partitions of the offsets topic are not loaded, and requests for
             their groups fail with COORDINATOR_LOAD_IN_PROGRESS, until :meth:`resume_loading`.
     """
 
@@ -114,12 +114,12 @@ class GroupStore:
         self.loading_paused = False
         # The resolutions of regular expressions, by entry.
         self._sliced_work = SlicedWork()
-        # What was read so far, from reading() until start().
+        # What has been read so far, between reading() and start().
         self._found = _Found(self.pending)
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of the offsets topic that are to be read before :meth:`start`, and the function that
-        takes their records."""
+        """Yield the partitions of the offsets topic to read before :meth:`start`, each with the function that takes its
+        records."""
         topic = self._state.topics.get(OFFSETS_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, partial(self._found.take, partition.index)
@@ -147,16 +147,16 @@ class GroupStore:
                 )
 
     def resume_loading(self) -> None:
-        """Load the partitions that were not loaded, and end ``loading_paused``."""
+        """Load the partitions that were not loaded, and clear ``loading_paused``."""
         self.loading_paused = False
         unread, self._not_loaded = self._not_loaded, {}
         for partition in unread.values():
             self._load(partition)
 
     async def wait_for(self, group_id: str, predicate: Callable[[AnyGroup], bool]) -> AnyGroup:
-        """Wait until a predicate is true of a group, and return the group.
+        """Wait until a predicate is true for a group, and return the group.
 
-        It is checked at once and after each operation on the group. Cancelling has no effect on the group.
+        The predicate is checked at once and after each operation on the group. Cancelling has no effect on the group.
 
         Raises:
             RuntimeError: The cluster was closed.
@@ -187,8 +187,7 @@ class GroupStore:
         """
         check_group_id(group_id)
         partition = self.partition_of(group_id)
-        # The leader is checked before the load, because a client at the wrong node must look for the coordinator, not
-        # wait here.
+        # The leader is checked first: a client at the wrong node must look for the coordinator, not wait for the load.
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
         if partition.index in self._not_loaded:
@@ -208,7 +207,7 @@ class GroupStore:
         # The groups are unloaded even if the same node leads again: the log decides what they are.
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
             self._unload(self._entries.pop(group_id))
-        # The partition may still wait for resume_loading from an earlier change of leader.
+        # The partition may still be waiting for resume_loading() since an earlier change of leader.
         self._not_loaded.pop(partition.index, None)
         if partition.leader != NO_LEADER and self._loop is not None:
             self._load(partition)
@@ -246,7 +245,7 @@ class GroupStore:
     # ---- options
 
     def configure(self, group_id: str, options: GroupOptions) -> None:
-        """Replace the options of a group. They apply from the next heartbeat on."""
+        """Replace the options of a group. They take effect at the next heartbeat."""
         self._state.set_group_options(group_id, options)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
@@ -257,15 +256,15 @@ class GroupStore:
             entry.group.settings = self.streams_settings(group_id)
 
     def consumer_settings(self, group_id: str) -> GroupSettings:
-        """Return the options of a group, as a consumer group needs them."""
+        """Return a group's options in the form that a consumer group needs."""
         return self._group_settings(group_id, "consumer")
 
     def share_settings(self, group_id: str) -> GroupSettings:
-        """Return the options of a group, as a share group needs them."""
+        """Return a group's options in the form that a share group needs."""
         return self._group_settings(group_id, "share")
 
     def streams_settings(self, group_id: str) -> StreamsGroupSettings:
-        """Return the options of a group, as a streams group needs them."""
+        """Return a group's options in the form that a streams group needs."""
         standbys = self._state.group_options(group_id).number("streams.num.standby.replicas")
         return StreamsGroupSettings(**vars(self._group_settings(group_id, "streams")), standbys=standbys)
 
@@ -286,13 +285,12 @@ class GroupStore:
             self._write_changes(entry)
         if isinstance(group, ClassicGroup):
             self._send_responses(group)
-        # Each group has one timer, which is set again after every operation: most operations change the earliest
-        # deadline.
+        # Each group has one timer, which is reset after every operation: most operations change the earliest deadline.
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
         deadline = group.next_deadline()
-        # A dead group needs no timer: only its waiting requests still refer to it.
+        # A dead group doesn't need a timer: only its waiting requests still refer to it.
         if deadline is not None and group.state is not ClassicGroupState.DEAD:
             entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
         for waiting in self._waiters:
@@ -301,7 +299,7 @@ class GroupStore:
     def _send_responses(self, group: ClassicGroup) -> None:
         for waiter, result in group.drain():
             assert isinstance(waiter, asyncio.Future)
-            # The future is cancelled if the client's connection was closed meanwhile.
+            # The future is cancelled if the client's connection was closed in the meantime.
             if not waiter.done():
                 waiter.set_result(result)
 
@@ -323,7 +321,7 @@ class GroupStore:
         self._write(self.partition_of(group.group_id), records)
 
     def _write_tombstones(self, entry: Entry) -> None:
-        """Write tombstones for a group's records because it is deleted or changes its type. Its offsets stay."""
+        """Write tombstones for the records of a group that is being deleted or converted. Its offsets stay."""
         group_id = entry.group.group_id
         # All keys that were ever written get a tombstone, so that _restore_image() finds nothing of the old type.
         keys = [encode_group_key(group_id)] if isinstance(entry.group, ClassicGroup) else list(entry.written)
@@ -388,7 +386,7 @@ class GroupStore:
     ) -> None:
         if metadata is None and not image and not offsets:
             return
-        # A group that has only offsets is a classic one without members, as Kafka restores it too.
+        # As in Kafka, a group that has only offsets is restored as a classic group without members.
         entry = self._create(group_id)
         entry.offsets = offsets
         if image:
@@ -417,20 +415,20 @@ class GroupStore:
 
 
 class SlicedWork:
-    """Long work in slices, which take turns with each other and leave half of the time to everyone else."""
+    """Long-running jobs in slices. The jobs take turns, and leave half of the time to everything else."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, Callable[[], bool]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, key: Hashable, work: Callable[[], bool]) -> None:
-        """Add work, unless there already is some with this key. It is called until it returns True."""
+        """Add a job, unless there already is one with this key. It is called until it returns True."""
         self._waiting.setdefault(key, work)
         if self._timer is None:
             self._schedule()
 
     def close(self) -> None:
-        """Drop all work."""
+        """Drop all jobs."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -447,13 +445,13 @@ class SlicedWork:
             if not work():
                 self._waiting[key] = work
         finally:
-            # The other work continues after an error, which the event loop reports.
+            # The other jobs continue after an error, which the event loop reports.
             if self._waiting:
                 self._schedule()
 
 
 class _Found:
-    """What was read of the groups in the offsets topic so far."""
+    """What has been read from the offsets topic so far."""
 
     def __init__(self, pending: PendingTransactionalOffsets[OffsetAndMetadata]) -> None:
         self.groups: dict[str, bytes | None] = {}

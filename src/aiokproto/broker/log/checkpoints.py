@@ -1,8 +1,9 @@
-"""Kafka's checkpoint files: an offset of each partition, in the data directory, and the text format of all of them.
+"""Kafka's checkpoint files: an offset for each partition, in the data directory, and the text format that all of them
+use.
 
-The format (CheckpointFile) is a version, the number of entries, and one entry per line. The number detects a file that
-was cut off at the end of a line, which would otherwise be read as a valid shorter file. In the files of the data
-directory (OffsetCheckpointFile) an entry is "topic partition offset". Partitions whose offset is 0 have no entry.
+The format (CheckpointFile) is a version, the number of entries, and one entry per line. Without the number, a file that
+was cut off at the end of a line would look valid. In the files of the data directory (OffsetCheckpointFile) an entry is
+"topic partition offset". Partitions with offset 0 don't have an entry.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pathlib import Path
 from aiokproto.broker.log.private_files import private, write_private
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
-"""The file with the offset below which each log was flushed."""
+"""The file with each log's recovery point. Everything before it has been flushed."""
 
 LOG_START = "log-start-offset-checkpoint"
-"""The file with start offsets that are inside a log's first segment."""
+"""The file with the start offsets of logs that start inside their first segment."""
 
 CLEANED = "cleaner-offset-checkpoint"
-"""The file with the offset below which each log was compacted."""
+"""The file with the offset that compaction has reached in each log."""
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 """The file that marks a clean shutdown. A broker removes it when it starts, so it is missing after a crash."""
@@ -36,8 +37,7 @@ def write(path: Path, offsets: Mapping[Partition, int]) -> None:
 
 
 def read(path: Path) -> dict[Partition, int]:
-    """Read a checkpoint file. A missing or damaged one counts as empty, which only means that more segments are
-    recovered."""
+    """Read a checkpoint file. A missing or damaged file counts as empty, so more segments are recovered."""
     offsets: dict[Partition, int] = {}
     try:
         for entry in read_entries(path) or []:
@@ -50,27 +50,28 @@ def read(path: Path) -> dict[Partition, int]:
 
 def mark_clean_shutdown(root: Path) -> None:
     """Mark a clean shutdown."""
-    # Kafka's CleanShutdownFileHandler writes the same (KIP-966). The broker epoch is -1 because this broker has none.
+    # Same content as from Kafka's CleanShutdownFileHandler (KIP-966). This broker doesn't have a broker epoch, hence
+    # -1.
     write_private(root / CLEAN_SHUTDOWN, '{"version":0,"brokerEpoch":-1}')
 
 
 def take_clean_shutdown(root: Path) -> bool:
-    """Return whether the last shutdown was clean, and remove the mark: the logs are open from now on."""
+    """Return whether the last shutdown was clean, and remove the mark, since the logs are now open."""
     path = root / CLEAN_SHUTDOWN
     clean = path.exists()
-    # The mark is removed at once, not at the next change: a crash from here on must not look like a clean shutdown.
+    # Remove the mark now, not at the next change: a crash after this point must not look like a clean shutdown.
     path.unlink(missing_ok=True)
     return clean
 
 
 def write_entries(path: Path, entries: Sequence[str]) -> None:
-    """Replace the file atomically: a crash leaves the old one or the new one, never a part."""
+    """Replace the file atomically: a crash leaves either the old or the new file, never part of one."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "w", opener=private) as file:
         file.write("\n".join([_VERSION, str(len(entries)), *entries, ""]))
         file.flush()
-        # The file is flushed before the rename. Otherwise a file system may store the new name before the content,
-        # which leaves an empty file after a power failure.
+        # Flush before the rename. Otherwise a file system may store the new name before the content, and a power
+        # failure would leave an empty file.
         os.fsync(file.fileno())
     temporary.replace(path)
 

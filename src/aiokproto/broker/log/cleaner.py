@@ -1,12 +1,12 @@
-"""Decides what compaction retains, batch by batch (Kafka's Cleaner). It is pure: it has no files, and gets the time.
+"""Decides what compaction retains, batch by batch (Kafka's Cleaner). It's pure: it doesn't access files, and the
+current time is passed in.
 
-There are two passes. The first builds an offset map: the newest offset of each key. The second rewrites each batch with
-the records to retain:
+There are two passes. The first builds an offset map: the newest offset of each key. The second rewrites each batch,
+keeping only the records to retain:
 
 - The newest record of each key is retained.
 - A tombstone (a record without value) is retained until its batch's delete horizon. The horizon is written into the
-  batch when compaction first sees it (KIP-534), so that every consumer has ``delete.retention.ms`` to read the
-  tombstone.
+  batch when compaction first sees it (KIP-534), so every consumer has ``delete.retention.ms`` to read the tombstone.
 - Records of aborted transactions are removed. The marker of a transaction whose records are all removed expires like a
   tombstone.
 - The last batch of each producer, and the last batch of the cleaned range, are retained even without records: the
@@ -26,11 +26,10 @@ from aiokproto.records import ControlType, RecordBatch
 from aiokproto.records.control import batch_control_type
 
 _HORIZON_MAGIC = 2
-"""The first format whose batches can hold a delete horizon, and can be empty."""
+"""The first format whose batches can contain a delete horizon, and can be empty."""
 
 _DIGEST_BYTES = 16
-"""Longer keys, and keys of this length, are represented by their digest, as in Kafka's SkimpyOffsetMap, so that memory
-is bounded."""
+"""Keys of this length or longer are replaced by their digest, as in Kafka's SkimpyOffsetMap, to limit memory."""
 
 
 class OffsetMap:
@@ -51,7 +50,7 @@ class OffsetMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Add a record. Return False once the map is full."""
-        # The offsets need no comparison: batches are read in the order of offsets, so the last record is the newest.
+        # Offsets don't have to be compared: batches are read in offset order, so the last record is the newest.
         self._offsets[_short(key)] = offset
         return len(self._offsets) <= self._limit
 
@@ -76,18 +75,19 @@ class CleanedTransactionMetadata:
         self.retained: list[AbortedTxn] = []
         self._upcoming = [(txn.first_offset, number, txn) for number, txn in enumerate(aborted)]
         heapify(self._upcoming)
-        # The aborted transaction of each producer id, and the producers with a data batch in it that was read.
+        # The current aborted transaction of each producer id, and the producers for which one of its data batches has
+        # been read.
         self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._committed: set[int] = set()
 
     def should_discard(self, batch: RecordBatch) -> bool:
-        """Return whether the next batch can be discarded: aborted records, or the marker of a transaction without
-        records."""
+        """Return whether the next batch can be discarded: it contains aborted records, or the marker of a transaction
+        without records."""
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             aborted = heappop(self._upcoming)[2]
             self._aborted.setdefault(aborted.producer_id, aborted)
-        # Control batches come first: the marker of an aborted transaction ends it, and isn't one of its records.
+        # Check for control batches first: the marker of an aborted transaction ends it, and isn't one of its records.
         if batch.is_control:
             return self._ended(batch)
         if not batch.is_transactional:
@@ -99,7 +99,7 @@ class CleanedTransactionMetadata:
         return False
 
     def _ended(self, batch: RecordBatch) -> bool:
-        # An earlier run has removed the marker, and retained the batch for the producer's epoch or the offset.
+        # An earlier run removed the marker, but retained the batch for the producer's epoch or the offset.
         if not batch.count:
             return True
         kind = batch_control_type(batch)
@@ -115,7 +115,7 @@ class CleanedTransactionMetadata:
         if kind is ControlType.COMMIT:
             seen = producer_id in self._committed
             self._committed.discard(producer_id)
-            # The marker can go once all records of the transaction are gone, and never before them.
+            # The marker can be removed only once all records of the transaction are gone.
             return not seen
         return False
 
@@ -132,8 +132,9 @@ def build_offset_map(
             slices = batch.slices(_offset_and_key)
             while not slices.ended:
                 for offset, key in slices.read():
-                    # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses
-                    # no record: the key supersedes only older ones, and records above ``latest`` are all retained.
+                    # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That
+                    # doesn't lose records: the key supersedes only older records, and all records after ``latest`` are
+                    # retained.
                     if key is not None and offset >= start and not offsets.put(key, offset):
                         return False
                     offsets.latest = max(offsets.latest, offset)
@@ -182,7 +183,7 @@ class Cleaner:
             producers: The last record of each producer in the log.
             end: The end of the cleaned range. The last batch before it is retained, possibly empty.
             now: The time (ms).
-            delete_retention_ms: How long from now tombstones and markers are retained.
+            delete_retention_ms: How long tombstones and markers are retained, counting from now.
         """
         self._offsets = offsets
         self._transactions = transactions
@@ -194,18 +195,18 @@ class Cleaner:
     def clean(
         self, batch: RecordBatch, *, expired: bool = False
     ) -> Generator[None, None, bytearray | memoryview | None]:
-        """Return the batch to write in place of the next one, after short steps; None to drop it.
+        """Return the batch to write in place of the next one, or None to drop it. Runs in short steps.
 
         Args:
             batch: The next batch.
-            expired: Whether to remove tombstones of magic 0 and 1, which cannot hold a delete horizon.
+            expired: Whether to remove tombstones of magic 0 and 1, which can't contain a delete horizon.
         """
-        # This comes first and for every batch: should_discard() follows the transactions.
+        # This comes first, and for every batch, because should_discard() tracks the transactions.
         should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
-            # A marker is delayed like a tombstone: a consumer that has read some of the transaction's records must
-            # still see how it ended.
+            # Removing a marker is delayed as for tombstones: a consumer that has read some of the transaction's records
+            # must still see how it ended.
             drop = should_discard and (not batch.count or (horizon is not None and horizon <= self._now))
             keep = bytearray([not drop]) * batch.count
             wants_horizon = should_discard
@@ -220,12 +221,13 @@ class Cleaner:
             return empty(batch) if self._must_retain(batch) else None
         if wants_horizon and horizon is None:
             return (yield from rewrite(batch, keep, self._horizon))
-        # An unchanged batch keeps its bytes: compressing it again would cost time, and hide damage behind a new CRC.
+        # An unchanged batch keeps its bytes, because compressing it again would take time, and a new CRC would hide
+        # damage.
         return batch.raw if all(keep) else (yield from rewrite(batch, keep))
 
     def _judge(self, batch: RecordBatch, due: bool) -> Generator[None, None, tuple[bytearray, bool]]:
-        """Return for each record whether it stays, and whether a tombstone is among the records that stay. With
-        ``due``, no tombstone stays."""
+        """Return for each record whether it stays, and whether any of the records that stay is a tombstone. If ``due``
+        is set, no tombstone stays."""
         tombstones = False
         # Each record takes one byte here: a batch can have millions.
         keep = bytearray()
@@ -240,11 +242,12 @@ class Cleaner:
         return keep, tombstones
 
     def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
-        # The map has no keys beyond ``latest``: whether a newer record exists there is unknown until the next run.
+        # The map doesn't cover offsets after ``latest``: whether newer records exist there is unknown until the next
+        # run.
         if offset > self._offsets.latest:
             return True
-        # Records without key are removed, as in Kafka: they were written before the topic was compacted, and can never
-        # be superseded.
+        # As in Kafka, records without a key are removed. They were written before the topic was compacted, and can
+        # never be superseded.
         return key is not None and not expired and not self._offsets.superseded(key, offset)
 
     def _must_retain(self, batch: RecordBatch) -> bool:
@@ -258,5 +261,6 @@ class Cleaner:
             return False
         if last.offset is not None:
             return batch.last_offset == last.offset
-        # If the producer's epoch has no batch, only the marker that started the epoch fences a zombie of an older one.
+        # If the producer has no batch in its epoch, only the marker that started the epoch fences zombies with an older
+        # epoch.
         return batch.is_control and batch.producer_epoch == last.epoch

@@ -1,12 +1,14 @@
 """Compacts a log: selects the segments, and writes the cleaned ones. It doesn't use asyncio: the caller runs it step by
 step.
 
-The broker serves requests between two steps. A thread reads and rewrites records, because a batch of kilobytes can have
-millions. The event loop does what looks at the log or changes it. Each step says which of them does the next one.
+The broker serves requests between steps. A thread reads and rewrites records, because a batch of a few kilobytes can
+contain millions. Whatever reads or changes the log's state runs in the event loop. Each step yields where the next one
+has to run.
 
 Cleaned segments are written next to the old ones with the suffix ``.cleaned``, flushed, and swapped in by
-:meth:`Log.replace`, so that readers and a crash see the old segments or the new one. Neither the active segment nor a
-segment beyond the last stable offset is ever compacted, because the outcome of its transactions isn't known yet.
+:meth:`Log.replace`, so readers, or a restart after a crash, see either the old segments or the new one. The active
+segment is never compacted, nor are segments past the last stable offset, because the outcome of their transactions
+isn't known yet.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ KEY_BYTES = 160
 """The estimated memory of one entry of the offset map."""
 
 _BY_LOOP, _BY_THREAD = False, True
-# Bytes that are read between two yields to the event loop, so that other requests are served meanwhile.
+# How many bytes to read between two yields to the event loop, which serves other requests in between.
 _STEP_BYTES = 256 << 10
 # Indexes store offsets relative to the segment's base as int32.
 _MAX_RELATIVE = (1 << 31) - 1
@@ -44,17 +46,18 @@ class Compaction:
     """One compaction of a log.
 
     Attributes:
-        ratio: The dirty ratio: bytes not compacted yet, of all bytes that can be compacted.
+        ratio: The dirty ratio: the share of bytes that haven't been compacted yet, among all bytes that can be
+            compacted.
     """
 
     def __init__(self, log: Log, now: int) -> None:
         """Select the segments that can be compacted. ``now`` is in ms."""
         self._log = log
         self._now = now
-        # Retention may have removed more than compaction has reached.
+        # Retention may have removed records that compaction hadn't reached.
         self._start = log.cleaned_to if log.cleaned_to >= log.start_offset else log.start_offset
         self._segments = list(self._cleanable())
-        # Segments that end before the start are clean: all their records were compacted before.
+        # Segments that end before the start are clean, since all their records have been compacted.
         dirty = [segment for segment in self._segments if segment.next_offset > self._start]
         size = sum(segment.size for segment in dirty)
         clean = sum(segment.size for segment in self._segments) - size
@@ -65,12 +68,12 @@ class Compaction:
         log, lag = self._log, self._log.config.min_compaction_lag_ms
         for segment in log.segments[:-1]:
             dirty = segment.next_offset > self._start
-            # This returns instead of skipping the segment: ``cleaned_to`` is one offset, so the compacted part has no
+            # Stop here instead of skipping the segment: ``cleaned_to`` is one offset, so the compacted part can't have
             # holes.
             if segment.next_offset > log.last_stable_offset:
                 return
-            # The greatest timestamp counts: a segment waits until none of its records is younger than
-            # min.compaction.lag.ms.
+            # A segment has to wait until all of its records are older than min.compaction.lag.ms, so its greatest
+            # timestamp counts.
             if lag and dirty and segment.age_timestamp > self._now - lag:
                 return
             yield segment
@@ -87,11 +90,11 @@ class Compaction:
         """Compact the log in short steps. Between steps the log can be read, appended to, and truncated by retention.
 
         Yields:
-            Whether the next step may be done by another thread. It must have ended before the generator is closed.
+            Whether the next step may run in another thread. It must have finished before the generator is closed.
 
         Args:
-            memory: The most bytes of the offset map (``log.cleaner.dedupe.buffer.size``). If the map is full, only the
-                part that it covers is compacted, and the next run continues there.
+            memory: Maximum size of the offset map in bytes (``log.cleaner.dedupe.buffer.size``). If the map gets full,
+                only the part that it covers is compacted, and the next run continues there.
         """
         if not self._dirty:
             return
@@ -102,16 +105,15 @@ class Compaction:
         for segment in self._dirty:
             for batches in _batches_in_steps(segment):
                 yield _BY_THREAD
-                # The rest is left to the next run once the map is full.
+                # Once the map is full, the rest is left to the next run.
                 if complete:
                     steps = build_offset_map(batches, self._start, offsets, transactions)
                     complete = yield from _by_thread(steps)
         yield _BY_LOOP
         if complete:
-            # The range can end in a gap that an earlier compaction left.
+            # The range may end in a gap left by an earlier compaction.
             offsets.latest = end - 1
-        # The second pass starts at the first segment, so it needs all aborted transactions, and their state from the
-        # start.
+        # The second pass starts over at the first segment, so it needs all aborted transactions and fresh state.
         aborted = log.aborted_transactions(0, end)
         transactions = CleanedTransactionMetadata(aborted)
         cleaner = Cleaner(offsets, transactions, self._producers(), end, self._now, log.config.delete_retention_ms)
@@ -120,8 +122,8 @@ class Compaction:
         horizon = clean[-1].modified - log.config.delete_retention_ms if clean else 0
         for group in _group_segments(reached, log.config):
             yield from self._clean(group, cleaner, transactions, horizon)
-        # This comes last: a run that is cancelled before starts again at the same offset, and cleaning a segment twice
-        # changes nothing.
+        # This comes last: if the run is cancelled before, the next one starts at the same offset. Cleaning a segment
+        # twice is harmless.
         log.cleaned_to = offsets.latest + 1
 
     def _producers(self) -> dict[int, LastRecord]:
@@ -142,7 +144,7 @@ class Compaction:
         cleaned.create()
         try:
             for segment in group:
-                # Magic 0 and 1 cannot hold a delete horizon. For them Kafka uses the modification time of the file.
+                # Magic 0 and 1 can't contain a delete horizon. Instead, Kafka uses the file's modification time.
                 expired = segment.modified <= horizon
                 for batches in _batches_in_steps(segment):
                     yield _BY_THREAD
@@ -155,11 +157,11 @@ class Compaction:
                 cleaned.note_aborted(aborted)
             transactions.retained.clear()
             cleaned.close()
-            # The files are flushed before they are renamed to ``.swap``: the sources are deleted then, and a loss of
-            # power must not take both.
+            # Flush the files before they are renamed to ``.swap``: after that, the sources are deleted, and a power
+            # failure must not destroy both.
             sync(cleaned.files())
-            # Retention by time uses the file's time if records have no timestamp, and compaction must not make them
-            # young again.
+            # If records have no timestamp, retention by time uses the file's modification time. Compaction must not
+            # make them look newer.
             cleaned.modified = modified
         except BaseException:
             cleaned.remove()
@@ -178,7 +180,7 @@ def _by_thread(steps: Generator[None, None, T]) -> Generator[bool, None, T]:
 
 
 def _batches_in_steps(segment: Segment) -> Iterator[list[RecordBatch]]:
-    """Yield the batches of a segment in lists of about 256 KB, one step of work each."""
+    """Yield the batches of a segment in lists of about 256 KB. Each list is one step."""
     portion: list[RecordBatch] = []
     size = 0
     for batch in segment.batches():
@@ -191,7 +193,7 @@ def _batches_in_steps(segment: Segment) -> Iterator[list[RecordBatch]]:
 
 
 def _group_segments(segments: list[Segment], config: LogConfig) -> Iterator[list[Segment]]:
-    """Group adjacent segments that fit into one segment together, so that compaction reduces the number of files."""
+    """Group adjacent segments that together fit into one segment, so compaction reduces the number of files."""
     group: list[Segment] = []
     for segment in segments:
         if group and (

@@ -1,4 +1,4 @@
-"""The values that go into and out of a log: configuration, checkpoint, append result, and found batches."""
+"""The values that go in and out of a log: configuration, checkpoint, append result, and located batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True)
 class LogConfig:
-    """A log's part of the topic options, by Kafka's names. Times are in ms, sizes in bytes."""
+    """The topic options that a log uses, by Kafka's names. Times are in ms, sizes in bytes."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY
@@ -21,7 +21,7 @@ class LogConfig:
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * _DAY
-    """-1 for no limit; the same for ``retention_bytes``."""
+    """-1 means no limit, as in ``retention_bytes``."""
     retention_bytes: int = -1
     flush_messages: int = _LONG
     flush_ms: int = _LONG
@@ -41,9 +41,9 @@ class LogCheckpoint(NamedTuple):
 
     Attributes:
         start_offset: The log's start offset; 0 if that is the first segment's base offset.
-        recovery_point: The offset below which everything was flushed.
-        cleaned_to: The offset below which everything was compacted.
-        clean_shutdown: Whether the broker was shut down cleanly: then no segment needs recovery.
+        recovery_point: Everything before this offset has been flushed.
+        cleaned_to: Everything before this offset has been compacted.
+        clean_shutdown: Whether the broker was shut down cleanly. If so, no segment needs recovery.
     """
 
     start_offset: int = 0

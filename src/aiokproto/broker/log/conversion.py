@@ -1,8 +1,8 @@
-"""Conversion between message sets of magic 0 and 1 and batches of magic 2, in both directions, for old clients. It is
+"""Conversion between message sets of magic 0 and 1 and batches of magic 2, in both directions, for old clients. It's
 pure.
 
-Kafka 0.11 to 3.9 converted in both directions. New records are always stored as magic 2. A log from before 0.11 holds
-older messages, which are served unchanged: every client can read the formats before its own.
+Kafka 0.11 to 3.9 converted in both directions. New records are always stored as magic 2. A log from before 0.11
+contains older messages, which are served unchanged: every client can read formats older than its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ NEW_PRODUCE, NEW_FETCH = 3, 4
 """The first versions of Produce and Fetch whose record sets are magic 2."""
 
 _SET_BYTES = 1 << 20
-"""Decompressed bytes after which a message set ends: kilobytes of batches can become gigabytes."""
+"""How many decompressed bytes end a message set: kilobytes of batches can become gigabytes."""
 
 _MAX_CONVERTED = 16 << 20
-"""The most decompressed bytes of message sets that one response has for a partition."""
+"""Maximum decompressed size, in bytes, of the message sets that a response contains for one partition."""
 
 
 def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
@@ -33,14 +33,15 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
 
     Args:
         data: The message set.
-        most: The most bytes that a compressed message, or all messages together, may become.
+        most: Maximum decompressed size, in bytes, of a message and of all messages together.
 
     Raises:
-        BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD: it contains magic 2.
+        BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE; INVALID_RECORD if it is empty or
+            contains magic 2.
     """
     try:
-        # A partition's records in a Produce request become one batch, because they are stored in one piece with
-        # consecutive offsets.
+        # A partition's records in a Produce request become one batch because they are stored together, with consecutive
+        # offsets.
         builder = BatchBuilder(compression=_codec_of(data))
         room = most
         for message in decode(data, max_decompressed=most, max_record=most):
@@ -59,9 +60,9 @@ def upgrade(data: Buffer, most: int = MAX_DECOMPRESSED) -> bytearray:
 
 
 def _codec_of(data: Buffer) -> Compression:
-    """Return the codec of the first compressed message, after a look at the headers of all."""
+    """Return the codec of the first compressed message. Checks the headers of all messages."""
     codec, size = Compression.NONE, 0
-    # The messages aren't put into a list: a request can have millions.
+    # The messages aren't put into a list, because a request can contain millions.
     for message in decode(data, check_crc=False):
         if message.magic > 1:
             raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
@@ -74,17 +75,17 @@ def _codec_of(data: Buffer) -> Compression:
 
 
 def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTED) -> bytes:
-    """Convert stored batches to message sets. Record headers are lost, and control batches are left out.
+    """Convert stored batches to message sets. Record headers are lost, and control batches are dropped.
 
     Args:
-        data: The batches. Those in a format that the client can read are not converted.
-        version: The version of Fetch: clients of v0 and v1 read only magic 0, of v2 and v3 also magic 1.
+        data: The batches. Batches in a format that the client can read are not converted.
+        version: The version of Fetch. Clients that use v0 or v1 can read only magic 0; v2 and v3 also magic 1.
         offset: The fetch offset. Records before it are left out of converted batches.
-        most: Decompressed bytes of message sets after which conversion ends: the client fetches the rest.
+        most: Decompressed size of message sets, in bytes, at which conversion ends. The client fetches the rest later.
 
     Raises:
-        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE, which includes a
-            record that takes more than 16 MiB, and more than ``data``.
+        BrokerError: UNSUPPORTED_COMPRESSION_TYPE, since the old formats don't have zstd; CORRUPT_MESSAGE, also for a
+            record larger than both 16 MiB and ``data``.
     """
     magic = 0 if version < 2 else 1
     found = bytearray()
@@ -92,7 +93,7 @@ def downgrade(data: Buffer, version: int, offset: int, most: int = _MAX_CONVERTE
         for batch in open_stored(data, check_crc=True):
             if batch.is_control:
                 continue
-            # Older formats than the client's own are served as they are: every client can read those.
+            # Formats older than the client's own are served as they are: every client can read them.
             if batch.magic <= magic:
                 found += batch.raw
                 continue
@@ -116,7 +117,7 @@ def _message_sets(batch: RecordBatch, magic: int, offset: int) -> Iterator[tuple
     for record in batch:
         if record.offset < offset:
             continue
-        # Messages in a compressed set have consecutive offsets. A gap that compaction left starts a new set.
+        # Messages in a compressed set have consecutive offsets. After a gap left by compaction, a new set starts.
         if builder is not None and (record.offset != following or builder.size >= _SET_BYTES):
             yield builder, first
             builder = None

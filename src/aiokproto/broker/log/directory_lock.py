@@ -10,7 +10,7 @@ from aiokproto.errors import ConfigurationError
 
 
 class DirectoryLock:
-    """A lock that is held from construction until :meth:`release`, or until the process ends, however it ends."""
+    """A lock that is held from construction until :meth:`release`, or until the process ends in any way."""
 
     def __init__(self, directory: Path) -> None:
         """Lock the directory.
@@ -18,8 +18,8 @@ class DirectoryLock:
         Raises:
             ConfigurationError: Another broker uses the directory.
         """
-        # The operating system holds the lock, rather than a file with a process id: it ends with the process, and
-        # leaves nothing stale.
+        # The operating system holds the lock. Unlike a file with a process id, it ends with the process and can't
+        # become stale.
         self._file = open(directory / ".lock", "a+b", opener=private)  # noqa: SIM115 - until release()
         try:
             _lock(self._file.fileno())

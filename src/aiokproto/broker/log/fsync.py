@@ -1,4 +1,4 @@
-"""Flushing files to disk. It blocks for milliseconds to seconds, but touches only complete files, so it can run in a
+"""Flushes files to disk. This blocks for milliseconds to seconds, but touches only complete files, so it can run in a
 thread."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class UnflushedFiles(NamedTuple):
 
     Attributes:
         end: The log's recovery point once these files are flushed.
-        files: The files. A file that was removed meanwhile (by retention) is skipped.
+        files: The files. A file that retention has removed in the meantime is skipped.
     """
 
     end: int
@@ -30,13 +30,13 @@ def sync(files: Iterable[Path]) -> None:
     directories: set[Path] = set()
     for path in files:
         try:
-            # The file is opened for writing although nothing is written: Windows flushes no other files.
+            # The file is opened for writing, although nothing is written, because Windows can't flush it otherwise.
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
         except FileNotFoundError:
             continue
         directories.add(path.parent)
-    # Windows cannot open a directory as a file, but NTFS journals the names itself.
+    # Windows can't open a directory as a file, but NTFS journals the names itself.
     if os.name == "posix":
         for directory in directories:
             _sync_directory(directory)

@@ -1,7 +1,7 @@
 """The header of a stored batch, decoded without touching its records.
 
-A log from before Kafka 0.11 holds messages of magic 0 and 1. To the log each of them, a compressed set or a single
-message, is a batch without a producer. Its only offset is the offset of its last record.
+A log from before Kafka 0.11 contains messages of magic 0 and 1. To the log, each of them (a compressed set or an
+individual message) is a batch without a producer. The only offset in its header is its last record's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from aiokproto.records.legacy import SMALLEST
 Buffer = bytes | bytearray | memoryview | mmap
 
 _MESSAGE = struct.Struct(">qiIBBq")
-"""Offset, length, CRC, magic, attributes, and the timestamp of magic 1. Even a message of magic 0 is at least this
-long."""
+"""Offset, length, CRC, magic, attributes, and the timestamp of magic 1. Even a message of magic 0 has at least this
+length."""
 
 _MESSAGE_FLAGS = 0x07 | TIMESTAMP_TYPE
 
@@ -29,16 +29,17 @@ class BatchHeader(NamedTuple):
     """A batch of a segment.
 
     Attributes:
-        base_offset: The offset of its first record; in magic 0 and 1 of its last one, because the header has no other.
+        base_offset: The offset of its first record. In magic 0 and 1, of its last record: the header doesn't contain
+            another offset.
         last_offset: The offset of its last record.
         size: Its size in bytes.
         leader_epoch: The epoch of the leader that appended it.
         crc: The stored checksum.
         attributes: Its flags.
         max_timestamp: The greatest timestamp of its records (ms).
-        producer_id: The producer id of an idempotent producer, else -1.
+        producer_id: The producer id of an idempotent producer; otherwise -1.
         producer_epoch: The producer's epoch.
-        base_sequence: The sequence number of its first record, else -1.
+        base_sequence: The sequence number of its first record; otherwise -1.
         magic: The format version.
     """
 
@@ -72,7 +73,7 @@ class BatchHeader(NamedTuple):
         (base, length, epoch, magic, crc, attributes, delta, _, timestamp, pid, pepoch, sequence, _) = (
             HEADER.unpack_from(data, pos)
         )
-        # Recovery finds such headers behind the last batch: zeros, part of a batch, or bytes of another file.
+        # Recovery finds such headers after the last batch: zeros, part of a batch, or bytes of another file.
         if magic != 2 or delta < 0 or base < 0 or length < HEADER.size - LOG_OVERHEAD:
             raise CorruptRecordError(f"no batch header: offset {base}, length {length}, magic {magic}, delta {delta}")
         size = length + LOG_OVERHEAD

@@ -16,7 +16,7 @@ from aiokproto.broker.log.private_files import write_private
 
 
 class OffsetIndex:
-    """The last offset of some batches, relative to the segment's base offset, and the positions of these batches.
+    """The last offsets of some batches, relative to the segment's base offset, with the positions of these batches.
 
     On disk an entry is an int32 relative offset and an int32 position.
     """
@@ -31,7 +31,7 @@ class OffsetIndex:
         self._positions.append(position)
 
     def position_before(self, relative_offset: int) -> int:
-        """Return the position of an indexed batch at or before the offset: a scan from there finds it."""
+        """Return the position of an indexed batch at or before the offset, to start scanning at."""
         index = bisect_right(self._offsets, relative_offset)
         return self._positions[index - 1] if index else 0
 
@@ -56,12 +56,12 @@ class OffsetIndex:
 
     @classmethod
     def load(cls, path: Path, segment_size: int) -> OffsetIndex | None:
-        """Read an index; None if the file is missing or does not fit a segment of that size."""
+        """Read an index; None if the file is missing or doesn't match a segment of that size."""
         index = cls()
         last = (-1, -1)
         for entry in _read_entries(path, _OFFSET_ENTRY):
-            # The file is damaged, or belongs to another segment. Kafka preallocates the index of its active segment
-            # with zeros: in a copied file they don't increase either, so the index is rebuilt.
+            # The file is damaged, or belongs to another segment. Or it was copied from Kafka, which preallocates the
+            # active segment's index with zeros. In all these cases the index is rebuilt.
             if entry[0] <= last[0] or entry[1] <= last[1] or entry[1] >= segment_size:
                 return None
             index.append(*entry)
@@ -70,14 +70,14 @@ class OffsetIndex:
 
 
 class TimeEntry(NamedTuple):
-    """A timestamp (ms) that no record before ``relative_offset`` exceeds."""
+    """A timestamp (ms), and an offset: no record before that offset has a greater timestamp."""
 
     timestamp: int
     relative_offset: int
 
 
 class TimeIndex:
-    """Increasing timestamps, and the relative offset up to which each of them is the greatest.
+    """Increasing timestamps, each with the relative last offset of its batch.
 
     On disk an entry is an int64 timestamp and an int32 relative offset.
     """
@@ -88,7 +88,8 @@ class TimeIndex:
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Add the greatest timestamp so far. It is ignored unless it is greater than the last entry."""
-        # Timestamps only increase, so that a lookup can be a binary search. The scan finds a record with an older one.
+        # Timestamps only increase, so lookups can use binary search. Records with older timestamps are found by the
+        # scan.
         if not self._timestamps or timestamp > self._timestamps[-1]:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)

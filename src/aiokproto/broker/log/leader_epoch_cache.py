@@ -1,12 +1,12 @@
 """The start offset of each leader epoch (Kafka's LeaderEpochFileCache).
 
-A follower or consumer asks for the end offset of the epoch of its last record. If that offset is before its position,
-the log was truncated and written again by another leader, and the records after the end differ (KIP-101, KIP-320).
+A follower or consumer requests the end offset of the epoch of its last record. If that offset is before its position,
+another leader has truncated the log and appended other records since (KIP-101, KIP-320).
 
-The file is derived from the batches, which store their leader epochs. It is rebuilt from them if it is missing or
-damaged. (Kafka rebuilds a missing or empty file when it recovers a log, and takes the log directory offline if the file
-is damaged.) The rebuilt cache lacks epochs in which nothing was appended, and an epoch whose first batches compaction
-removed starts at the first batch that is left.
+The file is derived from the batches, which store their leader epochs. If it's missing or damaged, it's rebuilt from
+them. (Kafka rebuilds a missing or empty file when it recovers a log, and takes the log directory offline if the file is
+damaged.) A rebuilt cache lacks epochs in which nothing was appended. If compaction has removed the first batches of an
+epoch, that epoch starts at the first batch that remains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("aiokproto.broker")
 
 
 class EpochEnd(NamedTuple):
-    """A leader epoch and its end offset; both -1 if unknown."""
+    """A leader epoch and its end offset. Both are -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -64,15 +64,15 @@ class LeaderEpochCache:
         self._save_if_created()
 
     def _save_if_created(self) -> None:
-        """Write the checkpoint file if the log's directory exists; the first append creates it, and calls this
-        again."""
+        """Write the checkpoint file if the log's directory exists. The first append creates the directory, and this is
+        called again."""
         self._saved = self._path.parent.exists()
         if self._saved:
             self.save()
 
     def end_of(self, epoch: int, log_end: int) -> EpochEnd:
         """Return the greatest epoch not above ``epoch``, and its end offset."""
-        # The log hasn't seen an epoch as new as this: the caller knows more than this leader, and must not truncate
+        # This log hasn't seen such a new epoch: the caller knows more than this leader, and must not truncate its log
         # because of it.
         if not self._epochs or epoch < 0 or epoch > self.latest:
             return UNDEFINED
@@ -80,8 +80,8 @@ class LeaderEpochCache:
         if epoch == self.latest:
             return EpochEnd(epoch, log_end)
         after = bisect_right(self._epochs, epoch)
-        # An epoch ends where the next known one starts. For an epoch before the first known one Kafka returns the
-        # requested epoch.
+        # An epoch ends where the next known epoch starts. For an epoch before the first known one, the requested epoch
+        # is returned, as in Kafka.
         return EpochEnd(self._epochs[after - 1] if after else epoch, self._starts[after])
 
     def of_offset(self, offset: int) -> int:
@@ -94,21 +94,21 @@ class LeaderEpochCache:
         keep = max(bisect_right(self._starts, start_offset) - 1, 0)
         if keep:
             del self._epochs[:keep], self._starts[:keep]
-        # The epoch of the new first record stays, because a client may ask for it.
+        # The epoch of the new first record stays, because clients may request it.
         if self._starts and self._starts[0] < start_offset:
             self._starts[0] = start_offset
 
     def save(self) -> None:
         """Write the checkpoint file.
 
-        Its directory isn't flushed, so the old file may be back after a crash of the machine. Recovery adds what that
-        file lacks: the segments that aren't replayed were flushed together with the directory.
+        The directory isn't flushed, so the old file may reappear after a crash of the machine. Recovery adds what that
+        file lacks: segments that aren't replayed were flushed together with the directory.
         """
         entries = zip(self._epochs, self._starts, strict=True)
         checkpoints.write_entries(self._path, [f"{epoch} {start}" for epoch, start in entries])
 
     def load(self, log_end: int) -> bool:
-        """Read the checkpoint file, without epochs that start beyond the log's end.
+        """Read the checkpoint file. Epochs that start past the end of the log are ignored.
 
         Returns:
             Whether the file is intact. If not, the cache is empty, and :meth:`rebuild` fills it.

@@ -17,8 +17,8 @@ from aiokproto.broker.log.transaction_index import TransactionIndex
 def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint) -> list[Segment]:
     """Return the segments of a log, at least one.
 
-    Segments below the recovery point are trusted. All others are recovered: each batch is checked, and the log is
-    truncated at the first invalid one, together with all later segments.
+    Segments before the recovery point are trusted. All other segments are recovered: each batch is checked, and the log
+    is truncated at the first invalid one, together with all later segments.
     """
     _complete_swaps(directory, config)
     interval = config.index_interval_bytes
@@ -34,12 +34,12 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
             segment = Segment(directory, base, interval)
             whole = segment.recover()
         segments.append(segment)
-        # Batches behind the first invalid one cannot be trusted to follow it, even if they are valid by themselves.
+        # Batches after the first invalid one can't be trusted, even if they are valid themselves.
         if not whole:
             for later in bases[len(segments) :]:
                 Segment(directory, later, interval).remove()
             break
-        # Compaction may have removed the last records of a segment, but the next segment's name has its end offset.
+        # Compaction may have removed the last records of a segment, but the next segment's name is its end offset.
         segment.next_offset = segment.next_offset if after is None else after
     return segments or [Segment(directory, 0, interval)]
 
@@ -47,21 +47,21 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
 def open_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager, now: int) -> int:
     """Restore producer state from the newest snapshot at the start of a segment.
 
-    The snapshot at the log's end, which a clean shutdown writes, isn't used: a snapshot has only the last batch of each
-    producer, while replaying the active segment restores the last five, so that retries are still recognized.
+    The snapshot that a clean shutdown writes at the log's end isn't used: a snapshot contains only the last batch of
+    each producer, while replaying the active segment restores the last five, which are needed to recognize retries.
 
     Args:
         directory: The log's directory.
-        segments: Its segments. Those before the snapshot get their transaction index.
+        segments: Its segments. The transaction indexes of segments before the snapshot are loaded.
         producers: The state to restore.
         now: The time (ms) at which the producers count as last seen.
 
     Returns:
-        The offset from which on batches must be replayed.
+        The offset at which to start replaying batches.
     """
     bases = [segment.base_offset for segment in segments]
-    # A snapshot at any other offset belongs to segments that no longer exist, or to the end of a log that has grown
-    # since.
+    # A snapshot at any other offset belongs to segments that no longer exist, or to the end of a log that has since
+    # grown.
     producer_snapshots.retain(directory, bases)
     found = (
         index for index in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[index]) is not None
@@ -81,10 +81,10 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
 
 
 def save_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager) -> None:
-    """Write a snapshot at the start of the active segment, so that the next start replays only that segment."""
+    """Write a snapshot at the start of the active segment, so the next start replays only that segment."""
     for segment in segments[:-1]:
         segment.close()
-    # The snapshot keeps older segments from being replayed, so their transaction indexes must be on disk before it.
+    # With the snapshot, older segments won't be replayed, so their transaction indexes must be on disk first.
     sync(file for segment in segments[:-1] for file in segment.files())
     producer_snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 
@@ -95,22 +95,22 @@ def _bases(directory: Path, kind: str = LOG) -> list[int]:
 
 
 def _complete_swaps(directory: Path, config: LogConfig) -> None:
-    """Finish or undo interrupted changes: a ``.swap`` segment replaces the segments of its range, and everything else
-    is removed."""
+    """Finish or undo interrupted changes: a ``.swap`` segment replaces the segments in its range, and all other
+    temporary files are removed."""
     for ending in (CLEANED, DELETED):
         for path in directory.glob(f"*{ending}"):
             path.unlink()
     for base in _bases(directory, LOG + SWAP):
         cleaned = Segment(directory, base, config.index_interval_bytes, SWAP)
-        # The indexes are built again: they can have either suffix, because they are renamed before the ``.log`` file.
+        # Rebuild the indexes: their files may have either suffix, because they are renamed before the ``.log`` file.
         cleaned.recover()
-        # Nothing lists its sources. They are the segments that start in its range, at least the one with its own base
-        # offset.
+        # The sources aren't recorded anywhere. They are the segments that start in its range, at least the one with the
+        # same base offset.
         replaced = [old for old in _bases(directory) if base <= old < max(cleaned.next_offset, base + 1)]
         for old in replaced:
             Segment(directory, old, config.index_interval_bytes).remove()
         cleaned.rename("")
-    # These are leftover index files. Segment.rename renames them before the .log file, so their .log file isn't left.
+    # Leftover index files. Segment.rename renames them before the .log file, so they don't have a .log file.
     for kind in BESIDE:
         for path in directory.glob(f"*{kind}{SWAP}"):
             path.unlink()

@@ -1,7 +1,7 @@
 """``partition.metadata``: the topic id of a partition's directory (KIP-516).
 
-A topic that was deleted and created again has another id, so that leftover directories of the old one aren't served as
-the new one.
+A topic that was deleted and recreated has a new id, so leftover directories of the old topic aren't served as the new
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ID_BYTES = 16
 
 
 def read(directory: Path) -> bytes | None:
-    """Read the topic id of a directory; None if it has none.
+    """Read the topic id of a directory, or None if there is none.
 
     Raises:
         ConfigurationError: The file is invalid.
@@ -30,7 +30,7 @@ def read(directory: Path) -> bytes | None:
     except OSError:
         return None
     if not text:
-        # A power failure may leave the file empty. The next claim() then writes it again.
+        # A power failure may leave the file empty. If so, the next claim() writes it again.
         return None
     try:
         fields = dict(line.split(": ") for line in text.splitlines())
@@ -45,10 +45,10 @@ def read(directory: Path) -> bytes | None:
 
 
 def claim(directory: Path, topic_id: bytes) -> None:
-    """Write the topic id into a directory, which is created if it is missing.
+    """Write the topic id into a directory. The directory is created if it's missing.
 
     Raises:
-        ConfigurationError: The directory has another topic id.
+        ConfigurationError: The directory belongs to a different topic id.
     """
     known = read(directory)
     if known == topic_id:
@@ -56,7 +56,7 @@ def claim(directory: Path, topic_id: bytes) -> None:
     if known is not None:
         raise ConfigurationError(f"data_dir: {directory} has topic id {_text(known)}, expected {_text(topic_id)}")
     make_directory(directory)
-    # The file is replaced as a whole: a directory with part of an id couldn't be opened again.
+    # The file is replaced as a whole, because a directory with part of an id couldn't be opened again.
     temporary = directory / f"{FILE}.tmp"
     write_private(temporary, f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")
     temporary.replace(directory / FILE)

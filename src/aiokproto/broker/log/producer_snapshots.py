@@ -1,4 +1,4 @@
-"""Producer snapshots: ``<offset>.snapshot`` has the producer state up to that offset, in Kafka's format."""
+"""Producer snapshots: ``<offset>.snapshot`` contains the producer state at that offset, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
     """Write the snapshot at an offset."""
     body = ProducerSnapshot(crc=0, producer_entries=producers).encode(_VERSION_NUMBER)
     covered = body[_CRC_FROM - _VERSION.size :]
-    # The message is encoded twice: the checksum is a field of it, and covers the rest.
+    # The message is encoded twice because the checksum is one of its fields, and covers the rest.
     content = ProducerSnapshot(crc=crc32c(covered), producer_entries=producers).encode(_VERSION_NUMBER)
     write_private(path_of(directory, offset), _VERSION.pack(_VERSION_NUMBER) + content)
 
@@ -37,7 +37,7 @@ def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
     try:
         data = path_of(directory, offset).read_bytes()
         (version,) = _VERSION.unpack_from(data)
-        # This isn't an error: if a snapshot cannot be used, more of the log is replayed.
+        # This isn't an error: if a snapshot can't be used, more of the log is replayed.
         if version != _VERSION_NUMBER:
             return None
         snapshot = ProducerSnapshot.decode(data[_VERSION.size :], version)
@@ -47,7 +47,7 @@ def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
 
 
 def retain(directory: Path, offsets: Iterable[int]) -> None:
-    """Remove all snapshots except for those at some offsets."""
+    """Remove all snapshots except those at the given offsets."""
     names = {path_of(directory, offset).name for offset in offsets}
     for path in directory.glob(f"*{SNAPSHOT}"):
         if path.name not in names:

@@ -1,11 +1,11 @@
 """The state of a log's producers (Kafka's ProducerStateManager): duplicates, sequence gaps, open transactions (KIP-98).
 
-A batch of an idempotent producer is accepted if its epoch isn't older than the latest one, and its first sequence
-number follows the last one. A batch that equals one of the last five is a duplicate: the retry of a request whose
+A batch from an idempotent producer is accepted if its epoch isn't older than the latest one and its first sequence
+number follows the last one. If it equals one of the last five batches, it's a duplicate: the retry of a request whose
 response was lost.
 
-``check`` decides before a batch is written, and ``appended`` updates the state after it. When a log is replayed at its
-start, only ``appended`` is called, because the batches were checked before.
+``check`` is called before a batch is written, and ``appended`` afterwards. When a log is opened and replayed, only
+``appended`` is called, because the batches have already been checked.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from aiokproto.records.batch import TRANSACTIONAL
 from aiokproto.records.control import EndTransaction
 
 BATCHES_RETAINED = 5
-"""The number of batches retained per producer: an idempotent producer has at most five requests in flight."""
+"""How many batches to retain per producer: an idempotent producer has at most five requests in flight."""
 
 _SEQUENCES = 0x7FFFFFFF
-"""The greatest sequence number; the next one is 0."""
+"""The highest sequence number; the next one is 0."""
 
 
 class BatchMetadata(NamedTuple):
@@ -48,10 +48,10 @@ class ProducerStateEntry:
         producer_id: Its id.
         epoch: Its latest epoch in this log.
         batches: Its last batches in that epoch; empty after a marker that started the epoch.
-        last_seen: When it wrote last (ms), by the broker's clock. Record timestamps are the producer's own, and can be
+        last_seen: When it last wrote (ms), by the broker's clock. Record timestamps come from the producer, and can be
             anything.
         last_timestamp: The greatest timestamp (ms) of its last batch or marker; -1 if unknown.
-        coordinator_epoch: The epoch of the coordinator that wrote its last marker here; -1 without one.
+        coordinator_epoch: The epoch of the coordinator that wrote its last marker here; -1 if there is none.
     """
 
     producer_id: int
@@ -63,7 +63,7 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of its last record; -1 if it has written none in its epoch."""
+        """The sequence number of its last record; -1 if it hasn't written any in its epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -71,7 +71,7 @@ class ProducerStateManager:
     """The idempotent and transactional producers of one log."""
 
     def __init__(self) -> None:
-        # The number of entries isn't limited, as in Kafka: they expire after ``producer.id.expiration.ms`` (KIP-854).
+        # As in Kafka, the number of entries isn't limited: they expire after ``producer.id.expiration.ms`` (KIP-854).
         self._producers: dict[int, ProducerStateEntry] = {}
         # The first offset of each producer's open transaction, by producer id. Insertion order is offset order, so the
         # first value is the first unstable offset.
@@ -84,15 +84,15 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest open transaction; None without one."""
+        """The first offset of the oldest open transaction, if any."""
         return next(iter(self._open.values()), None)
 
     def transaction_start(self, producer_id: int) -> int | None:
-        """Return the first offset of the producer's open transaction; None without one."""
+        """Return the first offset of the producer's open transaction, if any."""
         return self._open.get(producer_id)
 
     def knows(self, producer_id: int) -> bool:
-        """Return whether the log has state of the producer; it expires after ``producer.id.expiration.ms``."""
+        """Return whether the log has state for the producer. It expires after ``producer.id.expiration.ms``."""
         return producer_id in self._producers
 
     def in_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -105,7 +105,7 @@ class ProducerStateManager:
         """Check a producer's batch or transaction marker before it is appended.
 
         Returns:
-            The appended batch that this one duplicates; None if it is new.
+            The appended batch that this one duplicates, or None if it's new.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH. For a batch, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE if it
@@ -116,7 +116,7 @@ class ProducerStateManager:
         # (KIP-360).
         if producer is None:
             return None
-        # This is a zombie: another instance with the same id got a newer epoch.
+        # This is a zombie: another instance with the same id has a newer epoch.
         if header.producer_epoch < producer.epoch:
             # The code isn't PRODUCER_FENCED, which is fatal: after this error a producer aborts its transaction and
             # continues with a new epoch (KIP-588).
@@ -124,8 +124,8 @@ class ProducerStateManager:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 detail=f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch}",
             )
-        # A marker may have the producer's own epoch or a higher one (KIP-890), but no sequence number. Its coordinator
-        # must not have been replaced: a zombie could end a transaction that has started since (KIP-98).
+        # A marker has the producer's own epoch or a higher one (KIP-890), and no sequence number. Its coordinator must
+        # not have been replaced: a zombie coordinator could end a transaction that has started since (KIP-98).
         if marker is not None:
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise BrokerError(
@@ -133,7 +133,7 @@ class ProducerStateManager:
                     detail=f"the coordinator epoch is {producer.coordinator_epoch}, not {marker.coordinator_epoch}",
                 )
             return None
-        # Offset commits, which the group coordinator appends in a producer's transaction, have no sequence numbers.
+        # Offset commits, which the group coordinator appends in a producer's transaction, don't have sequence numbers.
         known = _in_sequence(producer, header) if header.base_sequence >= 0 else None
         if known is None and header.producer_id in self._open and not header.attributes & TRANSACTIONAL:
             raise BrokerError(
@@ -151,15 +151,14 @@ class ProducerStateManager:
             marker: The marker in it, if it is a control batch.
 
         Returns:
-            The transaction that the marker aborted, for the transaction index; None otherwise.
+            The transaction that the marker aborted, for the transaction index, or None.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = ProducerStateEntry(
                 header.producer_id, header.producer_epoch
             )
-        # Sequence numbers start at 0 again in each epoch, so batches of the previous epoch must not match as
-        # duplicates.
+        # Sequence numbers restart at 0 in each epoch, so batches of the previous epoch must not match as duplicates.
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -185,11 +184,11 @@ class ProducerStateManager:
 
     def _ended(self, header: BatchHeader, marker: EndTransaction) -> AbortedTxn | None:
         first_offset = self._open.pop(header.producer_id, None)
-        # A marker for a producer without an open transaction here aborts no records.
+        # If the producer doesn't have an open transaction here, the marker doesn't abort any records.
         if first_offset is None or marker.committed:
             return None
-        # This is the stable end once this transaction is over, as in ProducerStateManager.lastStableOffset. Readers
-        # that end before it need no later entry of the index.
+        # This is the last stable offset once this transaction has ended, as in ProducerStateManager.lastStableOffset.
+        # Readers that stop before it don't need later entries of the index.
         unstable = self.first_unstable_offset
         return AbortedTxn(
             producer_id=header.producer_id,
@@ -201,8 +200,8 @@ class ProducerStateManager:
     def expire(self, before: int) -> None:
         """Remove producers that haven't written anything since ``before`` (ms), unless they have an open
         transaction."""
-        # The marker of an open transaction must find its start, or the last stable offset could never be computed
-        # again.
+        # The marker of an open transaction must find the transaction's start. Otherwise the last stable offset couldn't
+        # advance correctly.
         late = [producer for producer in self if producer.last_seen < before and producer.producer_id not in self._open]
         for producer in late:
             del self._producers[producer.producer_id]
@@ -227,12 +226,13 @@ class ProducerStateManager:
         )
 
     def restore(self, entries: Iterable[ProducerEntry], now: int) -> None:
-        """Replace the state with a snapshot's. The producers count as last seen at ``now`` (ms)."""
+        """Replace the state with a snapshot. The producers count as last seen at ``now`` (ms)."""
         self._producers.clear()
         self._open.clear()
         opened: list[tuple[int, int]] = []
         for entry in entries:
-            # The time to expiry starts again: the snapshot has only record timestamps, which are the producer's own.
+            # The time to expiry restarts, because the snapshot contains only record timestamps, which come from the
+            # producer.
             producer = ProducerStateEntry(
                 entry.producer_id,
                 entry.epoch,
@@ -257,7 +257,7 @@ class ProducerStateManager:
 
 
 def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Return the batch that is repeated, or None for the next one in sequence."""
+    """Return the batch that this one repeats, or None if it's the next in sequence."""
     # A new epoch starts at sequence 0, even if only the marker that started it is in the log.
     if header.producer_epoch > producer.epoch or not producer.batches:
         expected = 0

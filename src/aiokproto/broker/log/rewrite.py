@@ -1,7 +1,7 @@
-"""Rewrites a stored batch without some of its records, for compaction. It is pure.
+"""Rewrites a stored batch without some of its records, for compaction. It's pure.
 
 Retained records are copied byte by byte unless the base timestamp changes. The batch keeps its offset range, producer
-and transaction fields: consumers skip offsets that have no record.
+and transaction fields. Consumers skip offsets without a record.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from aiokproto.records.varint import encode, read_varint, read_varlong
 _CODEC = 0x07
 
 MAX_REWRITTEN = 16 << 20
-"""The most decompressed bytes of records that a rewritten batch retains: kilobytes can become gigabytes. Kafka has no
-such limit."""
+"""Maximum decompressed size, in bytes, of the records in a rewritten batch: kilobytes can become gigabytes. Kafka has
+no such limit."""
 
 _MAX_SET_BYTES = 2 << 20
-"""The most bytes of a message set that is rewritten in one step: a message of 34 bytes takes ten times as much."""
+"""Maximum size, in bytes, of a message set to rewrite in one step: a message of 34 bytes takes ten times as much
+memory."""
 
 _INT32 = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -36,15 +37,15 @@ _LENGTH_AT = 8
 def rewrite(
     batch: RecordBatch, keep: bytearray, delete_horizon: int | None = None
 ) -> Generator[None, None, bytearray | memoryview]:
-    """Return the batch with the records to retain, at least one, after short steps.
+    """Return the batch with only the records to retain (at least one). Runs in short steps.
 
-    A batch that would keep more than :data:`MAX_REWRITTEN` bytes stays as it is.
+    A batch that would retain more than :data:`MAX_REWRITTEN` bytes stays as it is.
 
     Args:
         batch: The batch.
         keep: For each record, whether to retain it.
-        delete_horizon: The time (ms) from which on its tombstones, or its marker, can be removed (KIP-534). None leaves
-            the batch's horizon unchanged; magic 0 and 1 have none.
+        delete_horizon: The earliest time (ms) at which its tombstones or its marker can be removed (KIP-534). None
+            leaves the batch's horizon unchanged. Magic 0 and 1 don't have a horizon.
     """
     if isinstance(batch, LegacyBatch):
         return _rewrite_set(batch, keep)
@@ -62,7 +63,7 @@ def rewrite(
         if len(kept) > MAX_REWRITTEN:
             return batch.raw
         yield
-    # All records have the header's timestamp with LogAppendTime, so it doesn't depend on which records are left.
+    # With LogAppendTime, all records have the header's timestamp, so it doesn't depend on which records remain.
     if attributes & TIMESTAMP_TYPE:
         latest = batch.max_timestamp
     content = bytes(compress(batch.compression, kept) if batch.compression else kept)
@@ -90,16 +91,16 @@ def _retain(data: bytes, stay: Iterable[int], base_timestamp: int, shift: int, k
 
 def empty(batch: RecordBatch) -> bytearray:
     """Return the batch without records. It preserves the offset range and the producer's last sequence number."""
-    # The empty batch has nothing to decompress or to expire.
+    # In an empty batch, there's nothing to decompress or to expire.
     attributes = batch.attributes & ~(_CODEC | DELETE_HORIZON)
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 
 
 def _rewrite_set(batch: LegacyBatch, keep: bytearray) -> bytearray | memoryview:
-    """Rewrite a compressed message set, whose inner offsets are absolute, or relative to the offset of the last
+    """Rewrite a compressed message set. Its inner offsets are either absolute or relative to the offset of the last
     message.
 
-    Retained messages keep their inner offsets in both cases, and the wrapper message gets the offset of the last one.
+    In both cases, retained messages keep their inner offsets, and the wrapper message gets the offset of the last one.
     """
     positions = batch.records_within(_MAX_SET_BYTES, lambda offset, timestamp, *_: (offset, timestamp))
     if positions is None:

@@ -1,7 +1,7 @@
 """A log segment: one ``.log`` file, named by its base offset, and its index files (Kafka's LogSegment).
 
-Appends and reads share one file object, and seek before each access, because both run in the event loop's thread. Code
-in other threads opens its own (:meth:`Segment.batches`).
+Appends and reads both run in the event loop's thread, so they share one file object and seek before each access. Code
+in other threads opens its own file object (:meth:`Segment.batches`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ BESIDE = (INDEX, TIME_INDEX, TXN_INDEX)
 """The index files, which are renamed and removed together with the segment's file."""
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
-"""The suffixes of a segment that compaction is writing, of one that is complete and replaces others, and of one that
-will be removed."""
+"""Suffixes of segments: being written by compaction; complete, about to replace other segments; and about to be
+removed."""
 
 
 SCANNED = 4096
-"""Bytes that are read at a time to find batches. They contain many headers of small batches, and no more than a page of
-a large one."""
+"""How many bytes to read at a time when looking for batches: enough for many headers of small batches, and just one
+page of a large batch."""
 
 
 class Segment:
     """Consecutive batches in one file, with their indexes. The first append creates the file.
 
     Attributes:
-        base_offset: The first offset that the segment can contain, and its name.
+        base_offset: The first offset that the segment can contain. Its files are named after it.
         next_offset: The offset after its last record.
         size: The number of its valid bytes. The file may be longer after a failed write.
-        max_timestamp: The greatest timestamp (ms); -1 without one.
+        max_timestamp: The greatest timestamp (ms); -1 if there is none.
         created: When the segment was created (ms); -1 if unknown.
         aborted: Its transaction index.
     """
@@ -63,7 +63,7 @@ class Segment:
         self._offsets = OffsetIndex()
         self._times = TimeIndex()
         self._file: FileIO | None = None
-        # True while the index files have the content of the indexes in memory.
+        # True while the index files match the indexes in memory.
         self._saved = False
 
     def path(self, kind: str = LOG) -> Path:
@@ -72,8 +72,8 @@ class Segment:
 
     @property
     def modified(self) -> int:
-        """The modification time of the file (ms). Compaction sets it on cleaned segments: retention by time must not
-        start again."""
+        """The modification time of the file (ms). Compaction sets it on cleaned segments: the retention period must not
+        restart."""
         return self.path().stat().st_mtime_ns // 1_000_000
 
     @modified.setter
@@ -87,7 +87,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The greatest timestamp (ms) of the first batch; -1 without one."""
+        """The greatest timestamp (ms) of the first batch; -1 if there is none."""
         if self._first_timestamp is None:
             self._first_timestamp = self.header_at(0).max_timestamp if self.size else -1
         return self._first_timestamp
@@ -103,20 +103,20 @@ class Segment:
         """Create the file and its directory if they are missing."""
         if self._file is None and not self.path().exists():
             make_directory(self._path.parent)
-            # The file is unbuffered, so that a batch that append() has written survives a crash of the process.
+            # The file is unbuffered, so a batch that append() has written survives a crash of the process.
             self._file = FileIO(self.path(), "x+", opener=private)
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
         """Write a batch at the end.
 
-        ``size`` grows only after all of it was written. If the write fails halfway (a full disk), the next append
-        overwrites the partial batch, and recovery truncates it.
+        ``size`` grows only after the whole batch has been written. If the write fails halfway (because the disk is
+        full), the next append overwrites the partial batch, or recovery truncates it.
         """
         self.create()
         file = self._open()
-        # The batch doesn't go to the end of the file, where a failed write may have left part of a batch.
+        # Don't write at the end of the file, because a failed write may have left part of a batch there.
         file.seek(self.size)
-        # An unbuffered file may write less than it was given.
+        # An unbuffered file may write only some of the bytes.
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
@@ -128,8 +128,8 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
-        # Both indexes get their entry before the batch that exceeds the interval, as in Kafka: a reader can start to
-        # scan at its position.
+        # As in Kafka, both indexes get their entry before the batch that exceeds the interval: a reader can start
+        # scanning at its position.
         if self._unindexed > self._index_interval:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
@@ -203,8 +203,8 @@ class Segment:
         return BatchHeader.read(self.read(position, HEADER.size))
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the position and header of each batch from ``position`` on."""
-        # The indexes limit how many are read: see position_of().
+        """Yield the position and header of each batch, starting at ``position``."""
+        # The indexes limit how many headers are read: see position_of().
         block, block_start = b"", position
         while position < self.size:
             if position + HEADER.size > block_start + len(block):
@@ -214,8 +214,8 @@ class Segment:
             position += header.size
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the first batch whose last offset is not below ``offset``; ``size`` without one."""
-        # Most fetches come from consumers that have read everything. Nothing is scanned for them.
+        """Return the position of the first batch that ends at or after ``offset``, or ``size`` if there is none."""
+        # Most fetches come from consumers that have read everything: there's nothing to scan.
         if offset >= self.next_offset:
             return self.size
         for position, header in self.headers(self._offsets.position_before(offset - self.base_offset)):
@@ -224,12 +224,12 @@ class Segment:
         return self.size
 
     def length_within(self, position: int, max_bytes: int) -> int:
-        """Return the size of the whole batches from ``position`` on that fit into ``max_bytes``."""
+        """Return the total size of the whole batches, starting at ``position``, that fit into ``max_bytes``."""
         limit = position + max_bytes
         if limit >= self.size:
             return self.size - position
-        # The scan starts at the last indexed batch before the limit, instead of going header by header from
-        # ``position``: a fetch of many megabytes reads only a few headers.
+        # Start scanning at the last indexed batch before the limit, not at ``position``, so a fetch of many megabytes
+        # reads only a few headers.
         end = max(position, self._offsets.boundary_before(limit))
         for start, header in self.headers(end):
             if start + header.size > limit:
@@ -238,7 +238,7 @@ class Segment:
         return end - position
 
     def batch_at_time(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
-        """Return the first batch at or after an offset whose greatest timestamp isn't below ``timestamp``."""
+        """Return the first batch at or after an offset whose greatest timestamp is at least ``timestamp``."""
         offset = max(from_offset, self.base_offset + self._times.offset_before(timestamp))
         for position, header in self.headers(self.position_of(offset)):
             if header.max_timestamp >= timestamp:
@@ -246,7 +246,7 @@ class Segment:
         return None
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield all batches through a separate file object, so that another thread can read the segment meanwhile."""
+        """Yield all batches through a separate file object, so this can run in another thread."""
         position = 0
         with self.path().open("rb") as file:
             while head := file.read(HEADER.size):
@@ -259,8 +259,8 @@ class Segment:
 
     @classmethod
     def load(cls, directory: Path, base_offset: int, index_interval: int) -> Segment:
-        """Open a segment that needs no recovery, using its index files. If these are damaged, it is recovered after
-        all.
+        """Open a segment that doesn't need recovery, using its index files. If these are damaged, the segment is
+        recovered after all.
 
         Args:
             directory: The log's directory.
@@ -271,7 +271,8 @@ class Segment:
         size = segment.path().stat().st_size
         offsets = OffsetIndex.load(segment.path(INDEX), size)
         times = TimeIndex.load(segment.path(TIME_INDEX))
-        # Closing a segment with records writes both indexes, the time index with at least one entry.
+        # When a segment with records is closed, both indexes are written, and the time index contains at least one
+        # entry.
         if offsets is None or times is None or times.last is None:
             segment.recover()
             return segment
@@ -280,7 +281,7 @@ class Segment:
         segment._max_timestamp_offset = base_offset + times.last.relative_offset
         segment._saved = True
         try:
-            # The index is sparse, so the batches after its last entry say where the segment ends.
+            # The index is sparse: scan the batches after its last entry to find where the segment ends.
             for _, header in segment.headers(offsets.last_position):
                 segment.next_offset = header.last_offset + 1
         except CorruptRecordError:
@@ -296,8 +297,8 @@ class Segment:
             Whether the whole file was valid.
         """
         found = self.path().stat().st_size
-        # The file is mapped because a segment of a gigabyte must not be read into memory at once. An empty file cannot
-        # be mapped.
+        # The file is mapped because a gigabyte segment must not be read into memory at once. An empty file can't be
+        # mapped.
         if found:
             with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 self._scan(data)
@@ -312,7 +313,7 @@ class Segment:
                     header = BatchHeader.read(data, self.size)
                 except CorruptRecordError:
                     return
-                # A batch with a lower base offset than the end is a leftover of an older file, even if its CRC is
+                # A batch whose base offset is before the end so far is a leftover of an older file, even if its CRC is
                 # valid.
                 end = self.size + header.size
                 if end > len(data) or header.base_offset < self.next_offset or not header.is_intact(view, self.size):
@@ -320,7 +321,8 @@ class Segment:
                 self._note(header)
 
     def scan_headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the position and header of each batch from a memory map, for replaying a log when it is opened."""
+        """Yield the position and header of each batch, read from a memory map. Used to replay a log when it's
+        opened."""
         if not self.size:
             return
         with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

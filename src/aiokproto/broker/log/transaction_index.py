@@ -10,14 +10,14 @@ from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import DecodeError
 
 _VERSION = bytes(2)
-"""Version 0 as int16. It comes before each entry, not once at the start of the file."""
+"""Version 0 as int16. It precedes each entry, rather than the whole file."""
 
 _SIZE = len(_VERSION) + 4 * 8
 
 
 class TransactionIndex:
-    """A segment's aborted transactions in the order of their abort markers. On disk each is a version (int16) and four
-    int64."""
+    """A segment's aborted transactions in the order of their abort markers. On disk each entry is a version (int16) and
+    four int64 fields."""
 
     def __init__(self) -> None:
         self._ended: list[AbortedTxn] = []
@@ -33,17 +33,17 @@ class TransactionIndex:
         """Return the transactions with records at or after ``offset`` and before ``end``."""
         found = []
         for aborted in self._ended:
-            # The transaction overlaps the range, which may start in the middle of it.
+            # The transaction overlaps the range. The range may start in the middle of it.
             if aborted.last_offset >= offset and aborted.first_offset < end:
                 found.append(aborted)
-            # Transactions that ended later were open at this marker, or started after it, so all their records are at
-            # or after the last stable offset that was recorded with it.
+            # Transactions that ended later were open at this marker, or started after it. So all their records are at
+            # or after the last stable offset recorded with it.
             if aborted.last_stable_offset >= end:
                 break
         return found
 
     def save(self, path: Path) -> None:
-        """Write the index to ``path``. An empty index has no file."""
+        """Write the index to ``path``. An empty index doesn't have a file."""
         if self._ended:
             write_private(path, b"".join(_VERSION + aborted.encode(0) for aborted in self._ended))
         else:

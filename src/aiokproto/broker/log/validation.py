@@ -1,8 +1,8 @@
 """Validates the records of a Produce request before they are appended (Kafka's LogValidator).
 
 The header and the CRC of a batch are always checked. Its records are decompressed and read only if an option requires
-it: keys for compaction, timestamps outside the bounds, another compression type. A thread does that, unless the batch
-is small and cannot become larger.
+it: keys for compaction, timestamp limits, or a different compression type. This is done in a thread, unless the batch
+is small and can't become larger.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from aiokproto.records.batch import CODEC, HEADER, MAGIC_AT
 Buffer = bytes | bytearray | memoryview
 
 _ZSTD_SINCE = 7
-"""The Produce version that allows zstd (KIP-110)."""
+"""The first Produce version that allows zstd (KIP-110)."""
 
 
 _GROWTH = 12
-"""How many times ``max.message.bytes`` a batch that has to be opened may become: a kilobyte can become gigabytes.
-Together with the encoded result and a codec's window, memory is up to five times as much. Kafka has no such limit."""
+"""If a batch has to be opened, its size limit as a multiple of ``max.message.bytes``: a kilobyte can become gigabytes.
+Together with the encoded result and a codec's window, this takes up to five times as much memory. Kafka has no such
+limit."""
 
 _LEAST_OPENED = 12 << 20
-"""The lower bound of that limit, in bytes."""
+"""The minimum of that limit, in bytes."""
 
 _QUICK_BYTES = 32 << 10
-"""The most bytes of records that the event loop reads: some milliseconds, if they are tiny and encoded again."""
+"""Maximum size, in bytes, of records to read in the event loop. It takes a few milliseconds if they are tiny and
+re-encoded."""
 
 _MAX_INVALID = 1000
-"""The most invalid records that a response names. The text has their number."""
+"""Maximum number of invalid records that a response lists. The error message gives the total number."""
 
 
 class InvalidRecords(BrokerError):
-    """Some records of a batch are invalid. ``records`` has the index and the error message of each (KIP-467)."""
+    """Some records of a batch are invalid. ``records`` contains the index and the error message of each (KIP-467)."""
 
     def __init__(self, code: ErrorCode, detail: str, records: list[tuple[int, str]]) -> None:
         super().__init__(code, "", detail)
@@ -47,11 +49,11 @@ class InvalidRecords(BrokerError):
 
 
 def is_quick(data: Buffer | None, options: TopicOptions, version: int, now: int) -> bool:
-    """Return whether :meth:`check_records` takes one short step of the event loop. If not, a thread runs it."""
+    """Return whether :meth:`check_records` can run in one short step of the event loop. If not, it runs in a thread."""
     if data and version < NEW_PRODUCE:
-        # A message can be compressed behind others that aren't.
+        # A compressed message can follow messages that aren't compressed.
         return False
-    # Data that isn't a batch is refused without being opened.
+    # Data that isn't a batch is rejected without being opened.
     if not data or len(data) < HEADER.size or data[MAGIC_AT] != 2:
         return True
     try:
@@ -87,8 +89,7 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
     if data and version < NEW_PRODUCE:
         data = upgrade(data, opened)
     batch = _only_batch(data, opened)
-    # The size is compared as received, compressed: the limit protects the broker and its consumers from large batches,
-    # not large records.
+    # The compressed size counts: the limit protects the broker and its consumers from large batches, not large records.
     if batch.size_in_bytes > limit:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE, detail=f"a batch of {batch.size_in_bytes} bytes, max.message.bytes is {limit}"
@@ -100,7 +101,7 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
         _check_each(batch, ErrorCode.INVALID_RECORD, lambda record: record.key is None, "a compacted topic needs keys")
     _check_timestamps(batch, options, now)
     target = _target(codec, options)
-    # The usual case (compression.type=producer) stores the producer's bytes without decompressing any of them.
+    # In the normal case (compression.type=producer), the producer's bytes are stored without being decompressed.
     return batch.raw if target == codec else _recompress(batch, Compression(target))
 
 
@@ -109,12 +110,12 @@ def _needs_keys(options: TopicOptions) -> bool:
 
 
 def _may_be_late(latest: int, options: TopicOptions, now: int) -> bool:
-    # The header has the greatest timestamp, so most batches needn't be decompressed for this check.
+    # The header contains the greatest timestamp, so most batches don't have to be decompressed for this check.
     return _has_own_times(options) and latest > now + options.number("message.timestamp.after.max.ms")
 
 
 def _may_be_early(options: TopicOptions, now: int) -> bool:
-    # The default is larger than any time, and must not cost the decompression of every batch.
+    # The default is larger than any time. Don't decompress every batch just to check it.
     return _has_own_times(options) and options.number("message.timestamp.before.max.ms") <= now
 
 
@@ -138,11 +139,12 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
             detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
         )
     try:
-        # At most two are decoded: a hundred megabytes can be a million batches.
+        # Decode at most two, because a hundred megabytes can be a million batches.
         batches = list(islice(decode(data, max_decompressed=opened, max_record=opened), 2))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
-    # Produce allows one batch per partition since v3 (KIP-98). upgrade() has converted an older message set to one.
+    # Since v3, Produce allows only one batch per partition (KIP-98). upgrade() has converted older message sets to one
+    # batch.
     if len(batches) != 1:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
         found = "more" if batches else "none"
@@ -154,7 +156,7 @@ def _only_batch(data: Buffer | None, opened: int) -> RecordBatch:
 
 def _check_header(batch: RecordBatch) -> None:
     wrong = ""
-    # Producers number records from 0, and the broker assigns the offsets. UnifiedLog checks the same for clients.
+    # Producers number records from 0, and the broker assigns the offsets. UnifiedLog makes the same checks.
     if batch.base_offset != 0:
         wrong = f"the base offset is {batch.base_offset}, not 0"
     elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
@@ -194,7 +196,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,
-            # A timestamp of -1 means none, and is accepted as in Kafka.
+            # A timestamp of -1 means that there is none, which is accepted, as in Kafka.
             lambda record: 0 <= record.timestamp < now - before,
             "the timestamp is too far in the past (message.timestamp.before.max.ms)",
         )

@@ -2,7 +2,7 @@
 
 A share partition belongs to the partition of this topic that its key hashes to, and that partition's leader coordinates
 it. Each change is appended as a record, then replayed into memory, so a coordinator that reads the log after a change
-of leader has the same state. Methods validate before they append, so a request that fails has changed nothing.
+of leader arrives at the same state. Methods validate before they append, so a failed request hasn't changed anything.
 
 All of this is synchronous: no method awaits between validating and appending.
 """
@@ -34,19 +34,19 @@ class ShareCoordinator:
     """The states of all share partitions of the cluster, whichever node coordinates them.
 
     Attributes:
-        on_reset: Called with group, topic id and partition after a state was reset or deleted, so that the leader of
-            the partition can drop the state that it has read.
+        on_reset: Called with group, topic id and partition after a state was reset or deleted: the leader of the
+            partition must drop the state that it has read.
     """
 
     def __init__(self, state: ClusterState) -> None:
         self.on_reset: Callable[[str, bytes, int], None] = lambda group, topic_id, partition: None
         self._state = state
-        # One dict serves all nodes. check_coordinator() says which node may serve a key.
+        # One dict for all nodes. check_coordinator() checks which node may serve a key.
         self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of ``__share_group_state`` that are to be read at the start, and the function that takes
-        their records."""
+        """Yield the partitions of ``__share_group_state`` to read at the start, each with the function that takes its
+        records."""
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, self._take
@@ -74,40 +74,40 @@ class ShareCoordinator:
         """Drop the states in a partition of ``__share_group_state`` whose leader changed, and load them again."""
         if partition.topic != SHARE_STATE_TOPIC:
             return
-        # The states are loaded again even if the leader is the same: memory must have what a new coordinator would
-        # read.
+        # The states are loaded again even if the leader is the same, because memory must match what a new coordinator
+        # would read.
         for key in self._keys_in(partition):
             del self._persisted[key]
         if partition.leader != NO_LEADER:
             self._load(partition)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Delete the states that all groups have of a deleted topic."""
+        """Delete all groups' states for a deleted topic."""
         if topic.name == SHARE_STATE_TOPIC:
             self.close()
             return
-        # The states are found by topic id: a topic that is created again under the same name has other records, and
-        # starts without states.
+        # The states are found by topic id: a topic that is recreated under the same name contains different records,
+        # and starts without states.
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
     # ---- for leaders of share partitions (Kafka's Persister)
 
     def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> ShareGroupOffset:
-        """Return the state to a leader, and fence leaders with an older epoch from now on.
+        """Return the state to a leader. From then on, leaders with an older epoch are fenced.
 
         Raises:
-            BrokerError: INVALID_REQUEST, which includes a state that isn't initialized; FENCED_LEADER_EPOCH;
+            BrokerError: INVALID_REQUEST, also if the state isn't initialized; FENCED_LEADER_EPOCH;
                 UNKNOWN_TOPIC_OR_PARTITION; COORDINATOR_NOT_AVAILABLE.
         """
         key = self._validate_key(group, topic_id, partition, leader_epoch=leader_epoch)
         persisted = self._require_initialized(key, "Read")
-        # Epochs are checked before the topic, in the order of ShareCoordinatorShard: a fenced leader must learn that it
-        # is fenced.
+        # As in ShareCoordinatorShard, epochs are checked before the topic: a fenced leader must learn that it is
+        # fenced.
         persisted.check_leader_epoch(leader_epoch)
         self._check_exists(key)
-        # The epoch is stored before the state is returned. From here on the previous leader cannot write, so the state
-        # that the new leader has read stays the newest. The usual read by the same leader writes nothing.
+        # Store the epoch before returning the state: the previous leader can't write any more, so the state that the
+        # new leader reads stays the newest. Usually the same leader reads, and nothing has to be written.
         if leader_epoch > persisted.leader_epoch:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
@@ -119,7 +119,7 @@ class ShareCoordinator:
         delivery state. Batches before the start offset are removed.
 
         Raises:
-            BrokerError: As :meth:`read`, and FENCED_STATE_EPOCH.
+            BrokerError: The same errors as :meth:`read`, and FENCED_STATE_EPOCH.
         """
         key = self._validate_key(
             group, topic_id, partition, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
@@ -144,8 +144,8 @@ class ShareCoordinator:
             topic_id: The topic's id.
             partition: The partition.
             state_epoch: The group's epoch, which becomes the state epoch.
-            start_offset: Where the group starts. With -1, ``share.auto.offset.reset`` decides when a leader reads the
-                state.
+            start_offset: Where the group starts. If it's -1, ``share.auto.offset.reset`` decides, when a leader reads
+                the state.
 
         Raises:
             BrokerError: INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
@@ -158,11 +158,11 @@ class ShareCoordinator:
         now = self._now()
         new_state = first_snapshot if persisted is None else persisted.record_for_reset
         self._append(key, new_state(state_epoch, start_offset, now))
-        # The leader is notified after the record: it must find the new state when it reads again.
+        # Notify the leader after writing the record: it must find the new state when it reads again.
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> ShareGroupOffset | None:
-        """Return the state without fencing any leader; None if it is not initialized.
+        """Return the state without fencing any leader, or None if it isn't initialized.
 
         Raises:
             BrokerError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
@@ -188,30 +188,30 @@ class ShareCoordinator:
     def prune(self) -> None:
         """Remove records from the start of the logs that newer snapshots make redundant.
 
-        The topic isn't compacted: its partitions are truncated up to the oldest snapshot that is still needed.
+        The topic isn't compacted. Instead, records before the oldest snapshot that is still needed are deleted.
         """
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         led = [each for each in topic.partitions if each.leader != NO_LEADER] if topic is not None else []
-        # A partition without any state needs no records.
+        # If a partition doesn't contain any state, no records are needed.
         needed = {partition.index: partition.log.end_offset for partition in led}
         for key, persisted in self._persisted.items():
-            # A log can be cut at one offset only, so the share partition with the oldest snapshot decides for all.
+            # A log can be cut only at one offset, so the share partition with the oldest snapshot determines it.
             index = self.partition_of(key_of(key)).index
             needed[index] = min(needed.get(index, persisted.offset), persisted.offset)
         superfluous = [each for each in led if each.log.start_offset < needed[each.index]]
         for partition in superfluous:
             partition.log.delete_before(needed[partition.index], self._now())
         if superfluous:
-            # If the log start offset had no checkpoint, removed records would be back after a crash.
+            # Without a checkpoint of the log start offset, the removed records would reappear after a crash.
             self._state.checkpoint()
 
     def snapshot(self) -> None:
         """Write snapshots of cold share partitions (``share.coordinator.cold.partition.snapshot.interval.ms``).
 
-        The old snapshot of a share partition that is rarely used would prevent pruning all later records. If no share
+        The old snapshot of a rarely used share partition would keep all later records from being pruned. If no share
         partition has changed since the last time, nothing is written.
         """
-        # Writing nothing here keeps an idle cluster from writing the same snapshots forever.
+        # Otherwise an idle cluster would write the same snapshots forever.
         if all(persisted.is_unchanged for persisted in self._persisted.values()):
             return
         now = self._now()
@@ -291,7 +291,8 @@ class ShareCoordinator:
 
 
 def key_of(key: SharePartitionKey) -> str:
-    """Return a share partition's key in FindCoordinator: ``group:topicId:partition``, the topic id in base64url."""
+    """Return a share partition's key for FindCoordinator: ``group:topicId:partition``, with the topic id in
+    base64url."""
     group, topic_id, partition = key
     return f"{group}:{base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}:{partition}"
 

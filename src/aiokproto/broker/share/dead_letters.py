@@ -1,9 +1,9 @@
-"""Dead-letter topics of share groups, for records that no member gets any more (KIP-1191, Kafka 4.4).
+"""Dead-letter topics of share groups, for records that aren't delivered any more (KIP-1191, Kafka 4.4).
 
-A record is written here when a member rejects it, or when it was delivered as often as the limit allows; gaps and
-records of aborted transactions aren't. It is persisted as ARCHIVING first, then written, then persisted as ARCHIVED:
-after a crash between the two, it is written again. As in Kafka it is archived even if the topic cannot be written; the
-log says why.
+A record is written to the topic when a member rejects it, or when it was delivered as often as the limit allows. Gaps
+and records of aborted transactions aren't written. A record is first persisted as ARCHIVING, then written, then
+persisted as ARCHIVED; after a crash in between, it's written again. As in Kafka, it's archived even if it can't be
+written to the topic. If so, the log says why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("aiokproto.broker")
 
 _FEATURE, _LEVEL = "share.version", 2
 _MAX_READ = 128 * 1024
-"""Bytes of the source log that are read at a time. A larger batch is read as a whole."""
+"""How many bytes of the source log to read at a time. A larger batch is read as a whole."""
 
 REJECTED = "Offset rejected by client."
 TOO_OFTEN = "Offset delivery count exceeded the threshold."
@@ -41,7 +41,7 @@ class DeadLetter(NamedTuple):
         first: The first offset.
         last: The last offset, inclusive.
         delivery_count: How often they were delivered.
-        reason: Why the group gives them up, as the header says it.
+        reason: Why the group gives them up, for the header.
     """
 
     first: int
@@ -62,7 +62,7 @@ class DeadLetterQueue:
         return level >= _LEVEL and bool(self._state.group_options(group).value("errors.deadletterqueue.topic.name"))
 
     def copies(self, group: str) -> bool:
-        """Return whether dead letters have the key and value of their record."""
+        """Return whether dead letters include the key and value of their record."""
         return bool(self._state.group_options(group).value("errors.deadletterqueue.copy.record.enable"))
 
     def write(self, group: str, source: Partition, letters: Sequence[DeadLetter]) -> None:
@@ -91,7 +91,7 @@ class DeadLetterQueue:
                         written.append((key, value, _headers(group, source, offset, letter)))
                         next_offset = offset + 1
                     self._put(group, source, written)
-                # Offsets that the log no longer has are written too: the group was given them.
+                # Offsets that are no longer in the log are written too, because they were delivered to the group.
                 self._put(group, source, list(_filled(group, source, letter, next_offset, letter.last + 1)))
         except (_Unusable, BrokerError, OSError) as error:
             _log_failure(group, source, error)
@@ -99,7 +99,7 @@ class DeadLetterQueue:
     def _put(self, group: str, source: Partition, records: Sequence[_Written]) -> None:
         # The topic is looked up each time: it may have been deleted, or lost its leader, while a batch was opened.
         topic = self._topic(group)
-        # Kafka chooses the partition like this, so that records of one partition stay together.
+        # As in Kafka, records of one partition stay together.
         partition = topic.partitions[source.index % len(topic.partitions)]
         if partition.leader == NO_LEADER:
             raise _Unusable(f"partition {partition.index} of {topic.name!r} has no leader")
@@ -148,7 +148,7 @@ def _log_failure(group: str, source: Partition, error: Exception) -> None:
 
 
 def _filled(group: str, source: Partition, letter: DeadLetter, start: int, end: int) -> Iterator[_Written]:
-    """Yield records without key and value, for offsets from ``start`` to before ``end``."""
+    """Yield records without key and value for the offsets ``range(start, end)``."""
     for offset in range(start, end):
         yield None, None, _headers(group, source, offset, letter)
 
@@ -156,8 +156,8 @@ def _filled(group: str, source: Partition, letter: DeadLetter, start: int, end: 
 async def _stored(
     source: Partition, letter: DeadLetter, thread: OpeningThread
 ) -> AsyncIterator[list[tuple[int, bytes | None, bytes | None]]]:
-    """Yield the offsets, keys and values that the log has, a slice of a batch at a time. What cannot be read is left
-    out."""
+    """Yield the offsets, keys and values that are in the log, a slice of a batch at a time. Records that can't be read
+    are skipped."""
     offset = letter.first
     try:
         # Retention may remove the next records while this is suspended.

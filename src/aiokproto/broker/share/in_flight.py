@@ -1,7 +1,7 @@
 """Records in flight: the offsets of a share partition that have been fetched and aren't all in a terminal state.
 
-They are stored as runs of offsets in the same state, because a share partition can have many thousand records in
-flight, which are usually acquired and acknowledged in whole batches.
+They are stored as runs of offsets in the same state, because a share partition can have many thousands of records in
+flight, and they are usually acquired and acknowledged in whole batches.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class InFlightRun(NamedTuple):
         last: The last offset.
         state: Their state.
         delivery_count: How often they were delivered.
-        batch: The first offset of the in-flight batch that they were acquired with. Throttling counts by batch.
-        member_id: The member that has acquired them; empty if none has.
+        batch: The first offset of the in-flight batch that they were acquired with. Throttling applies to whole
+            batches.
+        member_id: The member that has acquired them, or an empty string.
         deadline: When the acquisition lock expires, on the broker's clock (s).
     """
 
@@ -65,13 +66,13 @@ class InFlightRun(NamedTuple):
 
 
 InFlightRuns = Sequence[InFlightRun]
-"""Runs in the order of their offsets, without overlaps. A gap between runs has no records in the log."""
+"""Runs in order of offset, without overlaps. The log doesn't contain records for a gap between runs."""
 
 
 def overlapping(runs: InFlightRuns, first: int, last: int) -> Iterator[InFlightRun]:
     """Return the parts of runs between two offsets."""
-    # The search finds the first run that doesn't end before ``first``: runs are ordered by both ends, because they
-    # don't overlap.
+    # Find the first run that doesn't end before ``first``. Runs don't overlap, so they are ordered by their last
+    # offsets too.
     index = bisect_left(runs, first, key=lambda run: run.last)
     while index < len(runs) and runs[index].first <= last:
         yield runs[index].within(first, last)
@@ -83,10 +84,10 @@ def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InF
 
     Args:
         runs: The runs in flight.
-        changed: The replacements in the order of their offsets. Each lies within one of the runs.
+        changed: The replacements in order of offset. Each must be within one of the runs.
 
     Returns:
-        All runs, joined where they are adjacent and equal.
+        All runs. Adjacent runs that are otherwise equal are joined.
     """
     result: list[InFlightRun] = []
     todo = deque(changed)
@@ -104,7 +105,7 @@ def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InF
 
 
 def _append(runs: list[InFlightRun], run: InFlightRun) -> None:
-    """Append a run, joined with the last one if both are adjacent and otherwise equal."""
+    """Append a run, or join it with the last run if they are adjacent and otherwise equal."""
     # All other fields must be equal, including batch, member and deadline: a run has one lock.
     if runs and runs[-1].last + 1 == run.first and runs[-1][2:] == run[2:]:
         run = run._replace(first=runs.pop().first)

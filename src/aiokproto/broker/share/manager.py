@@ -1,12 +1,12 @@
 """The share partitions that nodes lead: a cache of their states, persistence of changes, and acquisition lock timers.
 
-A share partition is loaded from the share coordinator when it is first fetched. It stays in the cache until its
-partition gets another leader, its state is reset or deleted, its topic is deleted, or the group's last session on the
+A share partition is loaded from the share coordinator when it's first fetched. It stays in the cache until its
+partition gets a new leader, its state is reset or deleted, its topic is deleted, or the group's last session on the
 node ends. Records that the group gives up go to its dead-letter topic: see ``dead_letters``.
 
-A persisted change (:meth:`SharePartitionManager._persist`) is written first and applied after. If the share
-coordinator's error shows that the cached state is out of date (another leader, a reset), the state is removed from the
-cache, and the next fetch loads it again.
+A change is first persisted and then applied (:meth:`SharePartitionManager._persist`). If the share coordinator's error
+shows that the cached state is out of date (another leader, a reset), the state is removed from the cache, and the next
+fetch loads it again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _CLIENT_ERRORS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""The errors of the share coordinator as clients get them; all others become UNKNOWN_SERVER_ERROR.
+"""The share coordinator's errors and what clients get instead. All other errors become UNKNOWN_SERVER_ERROR.
 
-Clients send nothing to the share coordinator. They get the errors that make them find the new leader or retry.
+Clients don't talk to the share coordinator. They get errors that make them find the new leader or retry.
 """
 
 _STALE_ERRORS = (
@@ -54,13 +54,13 @@ _STALE_ERRORS = (
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Errors, as clients get them, that show that the cached share partition is out of date."""
+"""Errors (as clients get them) which mean that the cached share partition is out of date."""
 
 _SECONDS = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
 
 
 class ShareSettings(NamedTuple):
-    """The options of a share group for reading.
+    """The read options of a share group.
 
     Attributes:
         config: The options for acquiring records.
@@ -80,7 +80,7 @@ class CachedSharePartition:
     Attributes:
         share: Its state machine.
         partition: The partition that it reads.
-        timer: The timer for when the next acquisition lock expires; None without one.
+        timer: The timer for the next expiry of an acquisition lock, if any.
     """
 
     share: SharePartition
@@ -109,7 +109,7 @@ class SharePartitionManager:
         self._dead_letters = DeadLetterQueue(state)
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
         self._thread = thread
-        # The tasks that write dead letters with the records of their batches.
+        # The tasks that write dead letters with keys and values.
         self._copying: set[asyncio.Task[None]] = set()
         self._in_order = asyncio.Lock()
 
@@ -126,9 +126,9 @@ class SharePartitionManager:
         return ShareSettings(config, committed, str(options.value("share.auto.offset.reset")))
 
     def start_time(self, group: str, topic: Topic, partition: Partition) -> int | None:
-        """Return the time (ms) from which on a share partition that is not in the cache may have to be read; None if
-        ``share.auto.offset.reset`` is not a duration."""
-        # The share partition is usually in the cache, which is looked at first.
+        """Return the time (ms) at which to start reading if the share partition's state has no offset yet. None if the
+        share partition is in the cache or ``share.auto.offset.reset`` isn't a duration."""
+        # Check the cache first, since the share partition is usually there.
         if (group, (topic.topic_id, partition.index)) in self._cache:
             return None
         reset = self.settings(group).reset
@@ -141,19 +141,19 @@ class SharePartitionManager:
     def get_or_load(
         self, group: str, topic: Topic, partition: Partition, by_duration: int | None = None
     ) -> SharePartition:
-        """Return a share partition, and load it from the persister if it is not in the cache.
+        """Return a share partition. If it isn't in the cache, load it from the share coordinator.
 
         Args:
             group: The group.
             topic: The topic.
             partition: The partition.
-            by_duration: The first offset at or after :meth:`start_time`; None if no record is as new.
+            by_duration: The first offset at or after :meth:`start_time`, or None if all records are older.
 
         Raises:
-            BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
-                ``share.auto.offset.reset`` requires.
+            BrokerError: The state can't be read (see ``_CLIENT_ERRORS``), or OFFSET_NOT_AVAILABLE if no record is as
+                new as ``share.auto.offset.reset`` requires.
         """
-        # The key has the topic id: the state of a deleted topic must not be found under a new one of the same name.
+        # The key contains the topic id: a new topic must not inherit the state of a deleted topic of the same name.
         partition_id = (topic.topic_id, partition.index)
         cached = self._cache.get((group, partition_id))
         if cached is None:
@@ -174,13 +174,13 @@ class SharePartitionManager:
         return cached.share
 
     def is_current(self, group: str, partition_id: TopicIdPartition, share: SharePartition) -> bool:
-        """Return whether a share partition of :meth:`get_or_load` hasn't been removed or loaded again since."""
+        """Return whether a share partition that :meth:`get_or_load` returned is still the cached one."""
         cached = self._cache.get((group, partition_id))
         return cached is not None and cached.share is share
 
     def _initial_offset(self, group: str, partition: Partition, by_duration: int | None) -> int:
-        # The offset is stored with the first transition, not now. Until then nothing was acknowledged, and a new leader
-        # applies share.auto.offset.reset again.
+        # The offset isn't stored now, but with the first transition. Until then nothing has been acknowledged, and a
+        # new leader just applies share.auto.offset.reset again.
         reset = self.settings(group).reset
         if reset == "earliest":
             return partition.log.start_offset
@@ -201,12 +201,12 @@ class SharePartitionManager:
         """Apply a member's acknowledgements to a partition.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION: the group has not fetched from it; INVALID_RECORD_STATE or
-                INVALID_REQUEST; or the error of persisting it. The records are unchanged then.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION if the group has not fetched from it; INVALID_RECORD_STATE or
+                INVALID_REQUEST; or an error from persisting the change. In each case the records are unchanged.
         """
         cached = self._cache.get((session_key.group_id, partition_id))
-        # A member must fetch before it acknowledges: after a change of leader the locks are gone, and so is the right
-        # to acknowledge.
+        # A member must fetch before it acknowledges: after a change of leader, its locks are gone and it can't
+        # acknowledge.
         if cached is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         config, now = self.settings(session_key.group_id).config, self._state.clock.time()
@@ -220,11 +220,10 @@ class SharePartitionManager:
     def end_session(self, sessions: ShareSessions, session: ShareSession, node_id: int) -> None:
         """Close a session and release its records. After the group's last session on the node, remove the group from
         the cache."""
-        # The session is closed first, so that a fetch which waits on it doesn't acquire anything for it any more.
+        # Close the session first: a fetch that is waiting must not acquire anything for it any more.
         sessions.close(session)
         self._release(session, node_id)
-        # The cache follows the sessions, as in Kafka's SharePartitionManager, so that a group that left costs no
-        # memory.
+        # As in Kafka's SharePartitionManager, a group that has no sessions left doesn't take up memory in the cache.
         if not sessions.has_group(session.key.group_id):
             group = session.key.group_id
             self._remove_all(
@@ -232,7 +231,7 @@ class SharePartitionManager:
             )
 
     def start_lock_timer(self, group: str, partition_id: TopicIdPartition) -> None:
-        """Set the timer of the acquisition locks, after records were acquired."""
+        """Set the timer for the acquisition locks. Called after records were acquired."""
         cached = self._cache.get((group, partition_id))
         if cached is not None:
             self._set_timer(group, partition_id, cached)
@@ -254,7 +253,7 @@ class SharePartitionManager:
         self._remove_all(key for key in self._cache if key[1][0] == topic.topic_id)
 
     async def stop(self) -> None:
-        """Stop writing dead letters. The next start writes those that are left."""
+        """Stop writing dead letters. The rest is written after the next start."""
         copying = list(self._copying)
         for task in copying:
             task.cancel()
@@ -276,14 +275,14 @@ class SharePartitionManager:
     def _release(self, session: ShareSession, node_id: int) -> None:
         """Release what a member has acquired through a session, on this node.
 
-        Partitions that another node leads by now are left out: records that were acquired are available again at a new
+        Partitions that another node leads by now are skipped, because acquired records are available again at a new
         leader.
         """
         session_key = session.key
         config = self.settings(session_key.group_id).config
         for partition_id in session.partitions:
             cached = self._cache.get((session_key.group_id, partition_id))
-            # Releasing is an optimization: records that cannot be released become available when their lock expires.
+            # Releasing is an optimization: records that can't be released become available when their locks expire.
             if cached is not None and cached.partition.leader == node_id:
                 try:
                     self._persist(
@@ -300,13 +299,13 @@ class SharePartitionManager:
     def _discard(self, cached: CachedSharePartition) -> None:
         if cached.timer is not None:
             cached.timer.cancel()
-        # Fetches that wait for this partition must load the new state, or find the new leader.
+        # Fetches that are waiting for this partition must load the new state, or find the new leader.
         cached.partition.wake()
 
     def _persist(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
     ) -> None:
-        """Persist a transition, then apply it. A renewed lock changes nothing that is persisted."""
+        """Persist a transition, then apply it. Renewed locks don't have to be persisted."""
         # A run that stays acquired is a renewed lock.
         if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
             archiving = bool(transition.given_up) and self._dead_letters.enabled(group)
@@ -342,8 +341,8 @@ class SharePartitionManager:
         letters: Sequence[DeadLetter],
         runs: InFlightRuns,
     ) -> None:
-        """Write dead letters, and persist that they are written. A task does this if records have to be read for
-        them."""
+        """Write dead letters, and persist that they were written. If records have to be read, this is done in a
+        task."""
         if not self._dead_letters.copies(group):
             self._dead_letters.write(group, cached.partition, letters)
             self._archived(group, partition_id, cached, letters, runs)
@@ -359,8 +358,8 @@ class SharePartitionManager:
         # The lock keeps dead letters in the order in which records were given up.
         async with self._in_order:
             await self._dead_letters.write_copies(group, cached.partition, letters, self._thread)
-        # This is persisted even if the share partition is no longer in the cache: otherwise the next load of the state
-        # would write the dead letters again. The epochs in the state fence what is out of date.
+        # Persist this even if the share partition is no longer in the cache: otherwise the dead letters would be
+        # written again when the state is loaded. If the state is out of date, its epochs fence it.
         self._archived(group, partition_id, cached, letters, cached.share.runs)
         cached.partition.wake()
 
@@ -388,7 +387,7 @@ class SharePartitionManager:
         if transition.changed:
             cached.share.apply(transition)
             self._set_timer(group, partition_id, cached)
-            # Wake fetches that wait for available records, or for fewer records in flight.
+            # Wake fetches that are waiting for available records, or for fewer records in flight.
             cached.partition.wake()
 
     def _set_timer(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
@@ -410,9 +409,9 @@ class SharePartitionManager:
             log.debug(
                 "share group %s: expired locks of %s not persisted: %s", shown(group), cached.partition.topic, error
             )
-            # The lock ends even if that cannot be persisted: no member has a confirmation that a crash could
-            # contradict. _persist() has removed the share partition if its state is out of date; then there's nothing
-            # to release here.
+            # The lock ends even if that can't be persisted, because no member has a confirmation that a crash could
+            # contradict. If the state is out of date, _persist() has removed the share partition, and there's nothing
+            # to release.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 

@@ -1,7 +1,7 @@
 """A share partition: the states of the records of a partition that are in flight to a share group (KIP-932).
 
-Theory of operation. All records before ``start_offset`` are in a terminal state, and no record from ``end_offset`` on
-has been fetched. The records between are in flight, as runs of offsets in the same state::
+Theory of operation. All records before ``start_offset`` are in a terminal state, and ``end_offset`` is the first offset
+that hasn't been fetched. The records in between are in flight, as runs of offsets in the same state::
 
                 acquire                    accept
     AVAILABLE ───────────▶ ACQUIRED ───────────────────▶ ACKNOWLEDGED
@@ -9,15 +9,16 @@ has been fetched. The records between are in flight, as runs of offsets in the s
         └─────────────────────┘  └─────────────────────▶ ARCHIVED
           release, lock expired
 
-A fetch acquires available records for a member, until its acquisition lock expires or it acknowledges them. The start
-offset follows the first record that isn't in a terminal state. The KIP calls the two offsets SPSO and SPEO.
+A fetch acquires available records for a member until the acquisition lock expires or the member acknowledges them. The
+start offset moves along with the first record that isn't in a terminal state. The KIP calls the two offsets SPSO and
+SPEO.
 
-Acknowledge, release and expire compute a :class:`StateTransition` and change nothing. The caller persists its
-:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`, because an acknowledgement must never
-be confirmed to a member while a crash can still lose it. Acquiring applies at once and isn't persisted: after a crash,
-or at a new leader, acquired records are available again, with their previous delivery count.
+Acknowledge, release and expire only compute a :class:`StateTransition`. The caller persists its
+:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`: an acknowledgement must not be
+confirmed to a member as long as a crash could lose it. Acquiring applies at once and isn't persisted: after a crash, or
+at a new leader, acquired records are available again, with their previous delivery count.
 
-The module doesn't use asyncio, and the caller passes the time.
+The module doesn't use asyncio. The caller passes the current time.
 """
 
 from __future__ import annotations
@@ -50,19 +51,20 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 ARCHIVING = 3
-"""The persisted state of records on the way to a dead-letter topic, which end as archived."""
+"""The persisted state of records that are being written to a dead-letter topic. After that, they are archived."""
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """The acknowledge types of the protocol. GAP is for an offset without a record, and archives it like REJECT."""
 
 _STATES = {state.value: state for state in RecordState} | {ARCHIVING: RecordState.ARCHIVED}
-"""States by persisted number."""
+"""States by their numbers in persisted batches."""
 
 _ACKNOWLEDGED_STATES = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
 class Acknowledgement(NamedTuple):
-    """A member's acknowledgement of consecutive offsets: ``types`` has one type for all of them, or one for each."""
+    """A member's acknowledgement of consecutive offsets: ``types`` contains one type for all of them, or one for
+    each."""
 
     first: int
     last: int
@@ -73,9 +75,9 @@ class StateTransition(NamedTuple):
     """A change that has been computed, but not applied.
 
     Attributes:
-        runs: All runs in flight after it.
-        changed: The runs that it changes.
-        given_up: The changed runs that are archived although they have records: rejected, or delivered too often.
+        runs: All runs in flight after the change.
+        changed: The runs that change.
+        given_up: The changed runs whose records are archived because they were rejected or delivered too often.
     """
 
     runs: InFlightRuns
@@ -89,15 +91,15 @@ class SharePartition:
     Attributes:
         start_offset: The first offset that is not in a terminal state.
         end_offset: The first offset that has not been fetched yet.
-        state_epoch: The state epoch with which the state was read; it grows when the offsets are reset.
-        leader_epoch: The leader epoch with which the state was read.
-        unwritten: Archived records that may not have been written to the dead-letter topic before a crash.
-        writing: The offsets of records that are being written there. The start offset doesn't move past them: it is
-            persisted with any change, and records that a crash leaves unwritten would be forgotten.
+        state_epoch: The state epoch when the state was read; it grows when the offsets are reset.
+        leader_epoch: The leader epoch when the state was read.
+        unwritten: Archived records that a crash may have kept from being written to the dead-letter topic.
+        writing: The offsets of records that are being written to that topic. The start offset doesn't move past them:
+            it is persisted with every change, and after a crash the unwritten records would be forgotten.
     """
 
     def __init__(self, state: ShareGroupOffset, start_offset: int) -> None:
-        """Restore persisted state. ``start_offset`` replaces the state's if that is -1, which means undecided."""
+        """Restore persisted state. ``start_offset`` is used instead of the state's, which may be -1 (undecided)."""
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
@@ -108,7 +110,7 @@ class SharePartition:
             if batch.delivery_state == ARCHIVING
         ]
         self.writing = [range(run.first, run.last + 1) for run in self.unwritten]
-        # Records behind the last persisted batch may have been acquired before. Nothing is stored about them, so they
+        # Records past the last persisted batch may have been acquired before. Nothing was stored about them, so they
         # count as new.
         if self._runs:
             self.end_offset = self._runs[-1].last + 1
@@ -120,7 +122,7 @@ class SharePartition:
             if batch.last_offset < offset:
                 continue
             if offset < batch.first_offset:
-                # Nothing is persisted about these records: they were acquired, or lie between acknowledged batches.
+                # Nothing was persisted about these records: they were acquired, or are between acknowledged batches.
                 yield InFlightRun(offset, batch.first_offset - 1, RecordState.AVAILABLE, 0, offset)
                 offset = batch.first_offset
             yield InFlightRun(offset, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, offset)
@@ -128,7 +130,7 @@ class SharePartition:
 
     @property
     def next_offset(self) -> int:
-        """The offset from which to read records that can be acquired."""
+        """The offset at which to start reading records that can be acquired."""
         return next((run.first for run in self._runs if run.state is RecordState.AVAILABLE), self.end_offset)
 
     @property
@@ -154,14 +156,14 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], config: AcquisitionConfig, now: float
     ) -> StateTransition:
-        """Compute the transition for a member's acknowledgements: all of them are valid, or none is applied.
+        """Compute the transition for a member's acknowledgements. If one is invalid, none is applied.
 
         Acknowledgements before the start offset are ignored, because retention or DeleteRecords has removed these
         records.
 
         Raises:
-            BrokerError: INVALID_RECORD_STATE: the member has not acquired one of the records; INVALID_REQUEST: one has
-                not been fetched by any member.
+            BrokerError: INVALID_RECORD_STATE if the member has not acquired one of the records; INVALID_REQUEST if no
+                member has fetched it.
         """
         changed: list[InFlightRun] = []
         given_up: list[DeadLetter] = []
@@ -170,13 +172,14 @@ class SharePartition:
             # acknowledge.
             if acknowledgement.last < self.start_offset:
                 continue
-            # If there are no runs, the member cannot have acquired anything: the state is wrong, not the request.
+            # If there are no runs, the member can't have acquired anything. That is INVALID_RECORD_STATE, not
+            # INVALID_REQUEST.
             if self._runs and acknowledgement.last >= self.end_offset:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, detail=f"offset {acknowledgement.last} has not been fetched"
                 )
-            # The second acknowledgement fails in Kafka too: the first has changed the record, which is no longer
-            # acquired.
+            # As in Kafka, the second acknowledgement fails because the record is no longer acquired after the first
+            # one.
             if changed and acknowledgement.first <= changed[-1].last:
                 raise BrokerError(
                     ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is acknowledged twice"
@@ -197,7 +200,7 @@ class SharePartition:
                     changed.append(new)
                     if new.state is RecordState.ARCHIVED and ack_type != GAP:
                         given_up.append(_dead_letter(new, REJECTED if ack_type == REJECT else TOO_OFTEN))
-        # The transition is computed only here, so that an error in any batch leaves all records as they are.
+        # The transition is computed only here: an error in any batch must leave all records as they are.
         return self._transition(changed, given_up)
 
     def release(self, member_id: str, config: AcquisitionConfig) -> StateTransition:
@@ -209,8 +212,8 @@ class SharePartition:
         return self._all_released([run for run in self._runs if run.deadline <= now], config)
 
     def resume(self, config: AcquisitionConfig) -> StateTransition:
-        """Compute the transition that archives the :attr:`unwritten` records, once they are written."""
-        # The reason isn't persisted. Kafka infers it in the same way.
+        """Compute the transition that archives the :attr:`unwritten` records once they have been written."""
+        # The reason isn't persisted, so it's inferred, as in Kafka.
         letters = [
             _dead_letter(run, TOO_OFTEN if run.delivery_count >= config.max_delivery_count else REJECTED)
             for run in self.unwritten
@@ -218,10 +221,10 @@ class SharePartition:
         return StateTransition(self._runs, self.unwritten, letters)
 
     def persisted_state(self, transition: StateTransition, *, archiving: bool = False) -> ShareGroupOffset:
-        """Return the state to persist for a transition: the runs that it changes and no member has acquired.
+        """Return the state to persist for a transition: the changed runs that no member has acquired.
 
-        With ``archiving``, the records that are given up aren't archived yet: they will be written to a dead-letter
-        topic first.
+        If ``archiving`` is set, the records that are given up aren't archived yet: they will be written to a
+        dead-letter topic first.
         """
         unlocked = (run for run in transition.changed if run.state is not RecordState.ACQUIRED)
         unwritten = {letter.first for letter in transition.given_up} if archiving else set()
@@ -234,7 +237,7 @@ class SharePartition:
         )
 
     def written(self, offsets: Sequence[range]) -> None:
-        """Remove offsets from ``writing``, because their records are persisted as written."""
+        """Remove offsets from ``writing`` once their records have been written."""
         self.writing = [each for each in self.writing if each not in offsets]
         self._advance_start_offset()
 
@@ -248,28 +251,28 @@ class SharePartition:
     def acquire(
         self, request: AcquireRequest, batches: Sequence[FetchedBatch], config: AcquisitionConfig, now: float
     ) -> list[AcquiredRange]:
-        """Acquire records that were read, for a member.
+        """Acquire fetched records for a member.
 
         Args:
             request: The member, and how many records it requests.
-            batches: The batches that were read from :attr:`next_offset` on; at least one.
+            batches: The batches that were read, starting at :attr:`next_offset`; at least one.
             config: The group's options.
-            now: The time (s).
+            now: The current time (s).
 
         Returns:
             The ranges that were acquired. Records of aborted transactions are archived instead.
         """
-        # The first batch may start before the records that can be acquired. acquire_known() takes only what is in
-        # flight.
+        # The first batch may start before the first record that can be acquired. acquire_known() considers only records
+        # in flight.
         first, last = batches[0].first, batches[-1].last
         max_acquired = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
         if max_acquired <= 0:
-            # The limit of records in flight is reached. Records in flight that were released don't count again.
+            # The limit of records in flight has been reached. Records that were released already count.
             last = min(last, self.end_offset - 1)
             max_acquired = min(request.max_records, self.end_offset - self.next_offset)
         if max_acquired <= 0:
             return []
-        # The log didn't return these available offsets. Every fetch would offer them again.
+        # The log didn't return these available offsets. Otherwise every fetch would try them again.
         if self.next_offset < first:
             self._archive_gaps(self.next_offset, first)
         lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, request.member_id, now + config.lock_duration)
@@ -277,7 +280,7 @@ class SharePartition:
         acquired, more = acquire_known(known, self._batch_size, lock, request, config, max_acquired)
         runs = replace_runs(self._runs, acquired)
         max_acquired -= sum(run.size for run in acquired)
-        # Offsets below the end offset have a state, and were handled above.
+        # Offsets before the end offset have a state already, and were handled above.
         first_new = max(first, self.end_offset)
         if more and max_acquired > 0 and first_new <= last:
             new_batches = [batch for batch in batches if batch.last >= first_new]
@@ -285,21 +288,22 @@ class SharePartition:
             runs += new_runs
             acquired += [run for run in new_runs if run.state is RecordState.ACQUIRED]
             self.end_offset = new_runs[-1].last + 1
-        # Aborted records are archived without being persisted: a new leader reads them again, and finds their
-        # transaction aborted again.
+        # Aborted records are archived but not persisted: a new leader reads them again, and sees again that their
+        # transaction was aborted.
         persisted, aborted = split_by_batches(acquired, [batch for batch in batches if batch.aborted])
         self._runs = replace_runs(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
         self._advance_start_offset()
         return [AcquiredRange(run.first, run.last, run.delivery_count) for run in persisted]
 
     def advance_log_start(self, offset: int) -> None:
-        """Move the start offset to the log's, after retention or DeleteRecords has removed records."""
+        """Move the start offset to the log start offset. Called after retention or DeleteRecords has removed
+        records."""
         if offset <= self.start_offset:
             return
-        # Acquisition locks end with the runs, and acknowledge() ignores what members still acknowledge here. Nothing is
-        # persisted: a new leader reads the log start offset from the log.
+        # Acquisition locks end with the runs, and acknowledge() ignores late acknowledgements of these records. Nothing
+        # has to be persisted, because a new leader gets the log start offset from the log.
         self.start_offset = offset
-        # All records in flight may be gone. The next fetch then starts at the log's start.
+        # All records in flight may be gone. If so, the next fetch starts at the log start offset.
         self.end_offset = max(self.end_offset, offset)
         self._runs = list(overlapping(self._runs, offset, self.end_offset))
         self._advance_start_offset()
@@ -329,7 +333,7 @@ class SharePartition:
         return sum(run.size for run in self._runs if run.batch == batch)
 
     def _archive_gaps(self, start: int, end: int) -> None:
-        """Archive available offsets for which the log returned no records: compaction has removed them."""
+        """Archive available offsets whose records weren't in the log any more: compaction has removed them."""
         available = [run for run in overlapping(self._runs, start, end - 1) if run.state is RecordState.AVAILABLE]
         self._runs = replace_runs(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in available])
 
@@ -338,12 +342,13 @@ class SharePartition:
         ended = 0
         while ended < len(self._runs) and self._runs[ended].state.is_terminal and not self._is_writing(ended):
             ended += 1
-        # The start offset moves across gaps too: a run in a terminal state needs no memory once all before it are done.
+        # The start offset moves past gaps too. A run in a terminal state can be dropped once all runs before it are
+        # done.
         self._runs = self._runs[ended:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
 
     def _is_writing(self, index: int) -> bool:
-        # The run may start before the offsets that are being written, because runs are joined.
+        # Runs get joined, so the run may start before the offsets that are being written.
         run = self._runs[index]
         return any(offsets.start <= run.last and run.first < offsets.stop for offsets in self.writing)
 
@@ -354,7 +359,7 @@ def _dead_letter(run: InFlightRun, reason: str) -> DeadLetter:
 
 def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:
     """Return a released run: available, or archived if it was delivered as often as the limit allows."""
-    # The count includes the delivery that ends now, so a record at the limit has had its last chance.
+    # The count includes the delivery that is ending, so a record at the limit has had its last chance.
     spent = run.delivery_count >= config.max_delivery_count
     return run.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
 

@@ -1,8 +1,8 @@
-"""The state of a share partition, as its records define it: the newest snapshot with the updates since.
+"""The state of a share partition, as its records define it: the newest snapshot plus the updates since then.
 
-Every request that changes a state becomes a record, and :func:`replay` makes the state in memory from the records. A
-new coordinator, which reads the records from the log, therefore has the same state. After a number of updates
-(``share.coordinator.snapshot.update.records.per.snapshot``) the next record is a snapshot, which makes all earlier
+Every request that changes a state becomes a record, and :func:`replay` builds the state in memory from the records. So
+a new coordinator that reads the log arrives at the same state. After a number of updates
+(``share.coordinator.snapshot.update.records.per.snapshot``), the next record is a snapshot, which makes all earlier
 records of the share partition redundant.
 """
 
@@ -26,8 +26,8 @@ class PersistedState:
         snapshot: The newest snapshot.
         offset: The offset of the newest snapshot's record. Earlier records are redundant.
         updates: The number of updates since that snapshot.
-        leader_epoch: The newest leader epoch that has read or written the state. A reset sets the leader epoch in
-            ``state`` to 0, but leaders that were fenced before stay fenced.
+        leader_epoch: The highest leader epoch that has read or written the state. A reset sets the leader epoch in
+            ``state`` to 0, but this one keeps fenced leaders fenced.
     """
 
     state: ShareGroupOffset
@@ -38,7 +38,7 @@ class PersistedState:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the newest snapshot replaced one with the same state, and no update came after it."""
+        """Whether the newest snapshot only replaced one with the same state, and no update followed."""
         return self.snapshot.created != self.snapshot.written and not self.updates
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
@@ -54,7 +54,7 @@ class PersistedState:
             )
 
     def check_state_epoch(self, state_epoch: int) -> None:
-        """Check that a caller knows the latest reset of the state.
+        """Check that a caller knows about the latest reset of the state.
 
         Raises:
             BrokerError: FENCED_STATE_EPOCH.
@@ -68,17 +68,16 @@ class PersistedState:
     def record_for_write(self, wanted: ShareGroupOffset, updates_per_snapshot: int, now: int) -> Snapshot | Update:
         """Return the record for a write: an update, or a snapshot after enough updates. ``now`` is in ms.
 
-        The start offset never moves back. With the same start offset, the delivery complete count doesn't either.
+        The start offset never moves back. While it stays the same, the delivery complete count never shrinks.
         """
         known = self.state
-        # A late write of the same leader must not bring back records that are done.
+        # A late write by the same leader must not bring back records that are done.
         start, count = max(wanted.start_offset, known.start_offset), wanted.delivery_complete_count
         if wanted.start_offset == known.start_offset:
             count = max(count, known.delivery_complete_count)
         elif wanted.start_offset < known.start_offset:
             count = known.delivery_complete_count
-        # This bounds what a new coordinator has to read, as share.coordinator.snapshot.update.records.per.snapshot
-        # says.
+        # This limits how much a new coordinator has to read (share.coordinator.snapshot.update.records.per.snapshot).
         if self.updates < updates_per_snapshot:
             # An update carries only what was written, and replaying merges it. A snapshot has to carry the whole state.
             return Update(self.snapshot.epoch, known.leader_epoch, start, count, combine(wanted.batches, start))
@@ -96,7 +95,7 @@ class PersistedState:
 
     def record_for_reset(self, state_epoch: int, start_offset: int, now: int) -> Snapshot:
         """Return the record that resets the state. ``now`` is in ms."""
-        # Snapshot epochs continue, so that updates from before the reset cannot be taken for updates of this state.
+        # Snapshot epochs continue: updates from before the reset must not be mistaken for updates of this state.
         return first_snapshot(state_epoch, start_offset, now)._replace(epoch=self.snapshot.epoch + 1)
 
     def record_for_same_state(self, now: int) -> Snapshot:
@@ -118,13 +117,13 @@ class PersistedState:
 
 def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
     """Return the first record of a share partition. ``now`` is in ms."""
-    # Nothing can be counted from the start offset until it is decided (KIP-1226).
+    # The count is unknown until the start offset is decided (KIP-1226).
     done = 0 if start_offset >= 0 else -1
     return Snapshot(0, state_epoch, 0, start_offset, done, now, now, ())
 
 
 def replay(before: PersistedState | None, record: Snapshot | Update, offset: int) -> PersistedState | None:
-    """Return the state after a record at an offset; None after an update without a snapshot, which is ignored."""
+    """Return the state after applying a record. Return None for an update without a snapshot, which is ignored."""
     if isinstance(record, Snapshot):
         state = ShareGroupOffset(
             record.start_offset,
@@ -133,10 +132,10 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
             record.batches,
             record.delivery_complete_count,
         )
-        # A reset writes leader epoch 0, but must not let replaced leaders write again.
+        # A reset writes leader epoch 0, but replaced leaders must stay fenced.
         newest = max(record.leader_epoch, before.leader_epoch) if before is not None else record.leader_epoch
         return PersistedState(state, record, offset, 0, newest)
-    # The update's snapshot was pruned or deleted, and the update alone says nothing about the offsets before.
+    # The update's snapshot was pruned or deleted, and the update alone isn't the whole state.
     if before is None:
         return None
     start = before.state.start_offset if record.start_offset == -1 else record.start_offset
@@ -153,11 +152,11 @@ def replay(before: PersistedState | None, record: Snapshot | Update, offset: int
 
 
 def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Merge state batches into an ordered list without overlaps, from the start offset on (-1: from any offset), as
-    Kafka's ``PersisterStateBatchCombiner`` does.
+    """Merge state batches into an ordered list without overlaps, like Kafka's ``PersisterStateBatchCombiner``. Offsets
+    before the start offset are dropped (-1: none are).
 
     If batches overlap, the higher delivery count wins, then the higher delivery state: both only ever grow, so the
-    higher one is the later one. Adjacent batches with the same state and count are joined.
+    higher value is the later one. Adjacent batches with the same state and count are joined.
 
     The function sweeps over the offsets: ``waiting`` are the batches that start later, and ``reaching`` is a heap of
     the batches that cover the current offset, with the winner at its top.
@@ -176,14 +175,14 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             offset = waiting[-1].first_offset
         while waiting and waiting[-1].first_offset == offset:
             batch = waiting.pop()
-            # The numbers are negative because heapq has the smallest item on top.
+            # The numbers are negated because heapq has the smallest item on top.
             heappush(reaching, (-batch.delivery_count, -batch.delivery_state, batch.last_offset))
         count, state, last = reaching[0]
-        # The winner ends where another batch starts: that one may win from there on.
+        # The winner's turn ends where another batch starts: that batch may win.
         end = min(last, waiting[-1].first_offset - 1) if waiting else last
         _extend(combined, StateBatch(offset, end, -state, -count))
         offset = end + 1
-        # Batches that end inside a winner stay in the heap until they come to its top.
+        # Batches that end inside a winner stay in the heap until they reach the top.
         while reaching and reaching[0][2] < offset:
             heappop(reaching)
     return tuple(combined)

@@ -1,7 +1,7 @@
 """The records of ``__share_group_state``, in Kafka's format: an int16 type or version, then the payload.
 
-A snapshot holds the whole state of a share partition. An update holds a change since a snapshot, which it names by its
-epoch. A tombstone of the snapshot's key deletes the state.
+A snapshot contains the whole state of a share partition. An update contains a change since a snapshot, identified by
+the snapshot's epoch. A tombstone with the snapshot's key deletes the state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT16 = struct.Struct(">h")
 _SNAPSHOT, _UPDATE = 0, 1
 """Record types, which are the first two bytes of keys."""
 _VERSION = 0
-"""The version of all keys and values: each has had only this one so far."""
+"""The version of all keys and values: there has been only one so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class StateBatch:
     Attributes:
         first_offset: The first offset.
         last_offset: The last offset.
-        delivery_state: 0 available, 2 acknowledged, 3 archiving (to a dead-letter topic), 4 archived: Kafka's numbers.
+        delivery_state: Kafka's number of the state: 0 available, 2 acknowledged, 3 archiving (to a dead-letter topic),
+            4 archived.
         delivery_count: How often they were delivered.
     """
 
@@ -42,12 +43,13 @@ class ShareGroupOffset:
     """The persisted state of a share partition (Kafka's ShareGroupOffset).
 
     Attributes:
-        start_offset: The first offset that is not in a terminal state; -1: ``share.auto.offset.reset`` decides.
+        start_offset: The first offset that is not in a terminal state. -1 means that ``share.auto.offset.reset``
+            decides.
         state_epoch: Grows each time the start offset is reset. An older epoch cannot write.
         leader_epoch: The leader epoch of the last writer. An older epoch cannot read or write.
-        batches: The states from the start offset on, in order and without overlaps.
-        delivery_complete_count: The number of offsets in a terminal state, from the start offset on (KIP-1226); -1:
-            unknown.
+        batches: The states of offsets starting at the start offset, in order and without overlaps.
+        delivery_complete_count: The number of offsets past the start offset that are in a terminal state (KIP-1226); -1
+            if unknown.
     """
 
     start_offset: int
@@ -70,8 +72,8 @@ class Snapshot(NamedTuple):
 
     Attributes:
         epoch: Grows with each snapshot of the share partition.
-        created: When the last snapshot was written because of a request (ms).
-        written: When this snapshot was written (ms); later than ``created`` for one that only replaces an old one.
+        created: When a request last caused a snapshot to be written (ms).
+        written: When this snapshot was written (ms). Later than ``created`` if it only replaces an old snapshot.
     """
 
     epoch: int
@@ -85,7 +87,7 @@ class Snapshot(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A change since the snapshot of an epoch. A start offset of -1 means unchanged."""
+    """A change since the snapshot with this epoch. A start offset of -1 means unchanged."""
 
     epoch: int
     leader_epoch: int
@@ -127,12 +129,12 @@ def encode_value(record: Snapshot | Update) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
-    """Decode a record to the share partition and its snapshot or update.
+    """Decode a record into a share partition and its snapshot or update.
 
     Returns:
-        The key with a record, or with None for a tombstone; None for a record of another type.
+        The key and the record, which is None for a tombstone. None if the record is of another type.
     """
-    # The key has the type where other records have a version (CoordinatorRecordType).
+    # The key starts with the type, where other records have a version (CoordinatorRecordType).
     (kind,) = _INT16.unpack_from(key)
     if kind == _SNAPSHOT:
         snapshot_key = ShareSnapshotKey.decode(key[2:], _VERSION)

@@ -1,8 +1,8 @@
-"""Share sessions (KIP-932): the partitions that a member fetches from a node, so that each request names only changes.
+"""Share sessions (KIP-932): the broker remembers which partitions a member fetches, so requests list only changes.
 
-A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it, and each request has
-the next epoch, so a lost or repeated request is detected. The session ends with a request of epoch -1, or with the
-connection on which it was created; the records that the member has acquired through it are released then.
+A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it, and each later request
+carries the next epoch, so a lost or repeated request is detected. The session ends with a request with epoch -1, or
+with the connection on which it was created. The records that the member has acquired through it are then released.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ class ShareSession:
         self.key = key
         self.epoch = INITIAL_EPOCH + 1
         self.connection = connection
-        # The value is whether the next response must include the partition even without records: once after it was
-        # added, and once after an error, so that the member sees that the error is over.
+        # Whether the next response must include the partition even without records: once after it was added, and once
+        # after an error, to show the member that the error is over.
         self._partitions: dict[TopicIdPartition, bool] = {}
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        """The partitions to fetch. The first one rotates, so that a small limit does not starve the others."""
+        """The partitions to fetch. The first one rotates, so a small limit doesn't starve the other partitions."""
         partitions = list(self._partitions)
-        # The session epoch rotates them, as in Kafka's PartitionRotateStrategy: it grows by one with each request.
+        # As in Kafka's PartitionRotateStrategy, they are rotated by the session epoch, which grows by one with each
+        # request.
         turn = self.epoch % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add partitions, then remove others. Adding a partition again has no effect."""
+        """Add partitions, then remove the forgotten ones. Adding a partition again has no effect."""
         for partition in added:
-            # A known partition isn't set again: a request that names it for its acknowledgements doesn't change it.
+            # A known partition isn't set again. The request may list it only because of its acknowledgements.
             self._partitions.setdefault(partition, True)
         for partition in forgotten:
             self._partitions.pop(partition, None)
 
     def must_include(self, partition: TopicIdPartition, *, changed: bool, failed: bool) -> bool:
-        """Return whether the response must include a partition: it changed, failed, is new, or had failed before."""
+        """Return whether the response must include a partition: it changed, failed, is new, or failed last time."""
         due = changed or failed or self._partitions.get(partition, False)
         if partition in self._partitions:
             self._partitions[partition] = failed
@@ -103,7 +104,7 @@ class ShareSessions:
         session = self._sessions.get(key)
         if session is None:
             raise BrokerError(ErrorCode.SHARE_SESSION_NOT_FOUND)
-        # A member that closes its session may not know the epoch, if a response was lost.
+        # A member that closes its session may not know the epoch if a response was lost.
         if epoch != FINAL_EPOCH:
             if epoch != session.epoch:
                 raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)

@@ -2,8 +2,8 @@
 
 Every step of a transaction is appended to ``__transaction_state`` before it takes effect. After EndTxn the coordinator
 writes a marker to each partition, and completes the transaction when all of them have it. A partition without a leader
-gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer gets
-CONCURRENT_TRANSACTIONS, which it retries.
+gets its marker once it has a leader again. Until then the transaction stays in a ``Prepare`` state, and its producer
+gets CONCURRENT_TRANSACTIONS, which it retries.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from aiokproto.records import BatchBuilder
 from aiokproto.records.control import encode_end_transaction
 
 _ENDED_THERE = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A partition that rejects a marker with these codes has seen a newer epoch: the transaction has ended there."""
+"""If a partition rejects a marker with one of these codes, it has seen a newer epoch: the transaction has already ended
+there."""
 
 
 _RETRY_SECONDS = 10.0
-"""When to retry the abort of a transaction that timed out and couldn't be replicated: Kafka's
+"""Delay before retrying to abort a transaction that timed out, if the abort couldn't be replicated: Kafka's
 ``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
 
 _STEP_MS = 20
-"""The shortest timer. It's longer than the step of a coarse clock (16 ms on Windows), so that the wall clock has moved
-when the timer fires."""
+"""The minimum delay of a timer. It's longer than the step of a coarse clock (16 ms on Windows), so the wall clock has
+advanced when the timer fires."""
 
 
 class TransactionCoordinator:
@@ -48,17 +49,17 @@ class TransactionCoordinator:
         self._state = state
         self._groups = groups
         self._transactions: dict[str, TransactionMetadata] = {}
-        # The partitions that have no marker yet, by transactional id, for transactions in a Prepare state.
+        # For transactions in a Prepare state: the partitions without a marker so far, by transactional id.
         self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
         # The timer of each partition's load. Requests for the partition's ids fail until it fires.
         self._loading: dict[Partition, Timer] = {}
-        # What was read so far, from reading() until start().
+        # What has been read so far, between reading() and start().
         self._found = _Found()
 
     def reading(self) -> Iterator[tuple[Partition, Take]]:
-        """Yield the partitions of ``__transaction_state`` that are to be read before :meth:`start`, and the function
-        that takes their records."""
+        """Yield the partitions of ``__transaction_state`` to read before :meth:`start`, each with the function that
+        takes its records."""
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             yield partition, self._found.take
@@ -66,8 +67,8 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Load the transactions that were read, and finish those in a ``Prepare`` state."""
         found, self._found = self._found, _Found()
-        # This is synchronous, unlike leader_changed(): no request is served between the election of the leaders and
-        # this.
+        # Unlike in leader_changed(), this is synchronous: no request is served between the leader election and this
+        # call.
         self._restore(found)
 
     def close(self) -> None:
@@ -93,7 +94,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the transactional id is empty")
-        # The node is checked before the load: a client at the wrong node must look for the right one, not wait here.
+        # The node is checked first: a client at the wrong node must look for the coordinator, not wait for the load.
         partition = self.partition_of(transactional_id)
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
@@ -105,16 +106,16 @@ class TransactionCoordinator:
         another partition."""
         if partition.topic == TRANSACTIONS_TOPIC:
             # The transactions are reloaded even if the same node leads again: there is a new leader epoch, and memory
-            # must have what the log says.
+            # must match the log.
             self._drop(partition)
             if partition.leader != NO_LEADER:
-                # The load isn't synchronous: as in Kafka, requests that arrive before it get
+                # Loading isn't synchronous: as in Kafka, requests that arrive before it get
                 # COORDINATOR_LOAD_IN_PROGRESS.
                 clock = self._state.clock
                 self._loading[partition] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
             led = (partition.topic, partition.index)
-            # This is a list because a transaction that gets its last marker is removed from the dict.
+            # This is a list because transactions that get their last marker are removed from the dict.
             for transactional_id in [each for each, pending in self._pending_markers.items() if led in pending]:
                 self._write_pending_markers(transactional_id)
 
@@ -123,8 +124,8 @@ class TransactionCoordinator:
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
-        # A partition that doesn't exist needs no marker, so this completes transactions that waited only for such a
-        # marker.
+        # A partition that doesn't exist doesn't need a marker, so this completes transactions that were only waiting
+        # for such markers.
         for transactional_id in list(self._pending_markers):
             self._write_pending_markers(transactional_id)
 
@@ -132,7 +133,7 @@ class TransactionCoordinator:
         """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer gets its response.
 
         Raises:
-            BrokerError: COORDINATOR_NOT_AVAILABLE: too few replicas are in sync.
+            BrokerError: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync.
         """
         try:
             self._state.check_in_sync(self.partition_of(transactional_id))
@@ -149,7 +150,7 @@ class TransactionCoordinator:
         """Yield the transactions that a node coordinates.
 
         Raises:
-            BrokerError: COORDINATOR_LOAD_IN_PROGRESS: the node has not loaded all of them.
+            BrokerError: COORDINATOR_LOAD_IN_PROGRESS if the node has not loaded all of them.
         """
         if any(partition.leader == node_id for partition in self._loading):
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -172,15 +173,14 @@ class TransactionCoordinator:
             transactional_id: The id.
             timeout_ms: The timeout of its transactions.
             known: The producer's current id and epoch; None for a new producer.
-            two_phase: Whether its transactions have no timeout instead (KIP-939).
-            keep_prepared: Whether an ongoing transaction is kept, for this producer to decide about.
+            two_phase: Whether its transactions don't have a timeout (KIP-939).
+            keep_prepared: Whether to keep an ongoing transaction for this producer to commit or abort.
 
         Raises:
             BrokerError: INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is not
-                enabled), PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE
-                (:meth:`check_enough_replicas`);
-                CONCURRENT_TRANSACTIONS: the previous transaction is being aborted or completed, and the producer
-                must retry.
+                enabled), PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE (:meth:`check_enough_replicas`);
+                CONCURRENT_TRANSACTIONS if the previous transaction is being aborted or completed: the producer must
+                retry.
         """
         if two_phase and not self._state.options.value("transaction.two.phase.commit.enable"):
             raise BrokerError(
@@ -194,21 +194,19 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
             )
-        # This is a function so that an id is taken only if one is needed. An id that a failed request leaves unused is
-        # lost, which is harmless.
+        # A function, so an id is allocated only if needed. If the request fails, the id is lost, which is harmless.
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
         )
-        # The step is computed before replicas are checked: a fenced producer must not retry, however many replicas
-        # there are.
+        # Compute the step before checking the replicas: a fenced producer must not be made to retry.
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall(), keep=keep_prepared)
         self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:
             self._write_pending_markers(transactional_id)
             # The producer must retry even if the abort is complete by now: the abort's epoch fences the previous
-            # producer, and no producer gets it. The retry gets the next one.
+            # producer, and isn't given to any producer. The retry gets the next epoch.
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return after
 
@@ -223,11 +221,11 @@ class TransactionCoordinator:
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
-                COORDINATOR_NOT_AVAILABLE (as :meth:`check_enough_replicas`).
+                COORDINATOR_NOT_AVAILABLE (see :meth:`check_enough_replicas`).
         """
         before = self._known(transactional_id)
         after = before.with_partitions(producer, partitions, client_version, self._state.clock.wall())
-        # A retry, or a request for partitions that the transaction already has, writes no record.
+        # If it's a retry, or the transaction already includes the partitions, there's nothing to write.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -238,10 +236,10 @@ class TransactionCoordinator:
         """Return the partitions that are not part of the ongoing transaction.
 
         Raises:
-            BrokerError: As :meth:`add_partitions`.
+            BrokerError: The same errors as :meth:`add_partitions`.
         """
-        # This writes nothing and doesn't prolong the transaction: it only keeps out batches that belong to none
-        # (KIP-890, part 1).
+        # This doesn't write anything or extend the transaction. It only rejects batches that don't belong to a
+        # transaction (KIP-890, part 1).
         return self._known(transactional_id).verify(producer, partitions)
 
     def verify_or_add_partition(
@@ -255,15 +253,15 @@ class TransactionCoordinator:
             partition: The partition that it writes to.
             adds: Whether Produce adds the partition (transaction version 2). Otherwise AddPartitionsToTxn must have
                 added it.
-            abortable: Whether the request's version has the code TRANSACTION_ABORTABLE.
+            abortable: Whether the code TRANSACTION_ABORTABLE exists in the request's version.
 
         Raises:
             BrokerError: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,
-                INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE: the
+                INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE if the
                 partition was not added.
         """
-        # This doesn't call check(): the leader of the data partition asks, whichever node coordinates the id. In Kafka
-        # it sends the coordinator AddPartitionsToTxn v4, a request between brokers.
+        # This doesn't call check(), because the caller is the leader of the data partition, not a client that must find
+        # the coordinator. In Kafka, the leader sends AddPartitionsToTxn v4 to the coordinator.
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -279,8 +277,8 @@ class TransactionCoordinator:
                 code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
                 raise BrokerError(code, detail=f"{partition.topic}-{partition.index} was not added to the transaction")
         except BrokerError as error:
-            # PRODUCER_FENCED is fatal for a producer. A Produce response may have it because of stale coordinator
-            # state, so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
+            # PRODUCER_FENCED is fatal for a producer. In a Produce response, the cause may be stale coordinator state.
+            # So, like Kafka, return INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
             if error.code is ErrorCode.PRODUCER_FENCED:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
@@ -291,15 +289,15 @@ class TransactionCoordinator:
         """Commit or abort the ongoing transaction (EndTxn).
 
         Returns:
-            The transaction. Its ``identity`` has the producer's next id and epoch.
+            The transaction. Its ``identity`` is the producer's next id and epoch.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, or
-                COORDINATOR_NOT_AVAILABLE (as :meth:`check_enough_replicas`).
+                COORDINATOR_NOT_AVAILABLE (see :meth:`check_enough_replicas`).
         """
         before = self._known(transactional_id)
         after = before.ended(producer, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
-        # The retry of an EndTxn that was applied changes nothing: there is no second decision to write.
+        # If this is a retry of an EndTxn that was applied, there's nothing to write.
         if after is not before:
             self.check_enough_replicas(transactional_id)
             self._write(after)
@@ -324,22 +322,21 @@ class TransactionCoordinator:
             coordinator_epoch=coordinator_epoch,
             timestamp=now,
         )
-        # The marker goes through the log, which rejects it before anything is changed if the coordinator was replaced
-        # or the epoch is older.
+        # If the coordinator was replaced or the epoch is older, the log rejects the marker before anything has changed.
         partition.append(marker, now)
-        # The marker is written first: a group coordinator that loads this partition must come to the same offsets from
-        # the log alone.
+        # Write the marker first: a group coordinator that loads this partition must arrive at the same offsets from the
+        # log alone.
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition, producer.producer_id, commit)
 
     # ---- timeouts and expiration
 
     def expire(self) -> None:
-        """Remove ids that weren't used for ``transactional.id.expiration.ms``."""
+        """Remove ids that haven't been used for ``transactional.id.expiration.ms``."""
         before = self._state.clock.wall() - self._state.options.number("transactional.id.expiration.ms")
         for transactional_id in [each for each, known in self._transactions.items() if known.expired(before)]:
-            # The tombstone makes compaction remove the id. It is written before the id is removed from memory: a new
-            # coordinator must not know the id again.
+            # The tombstone makes compaction remove the id. Write it before removing the id from memory: the id must not
+            # reappear at a new coordinator.
             self._append(transactional_id, None)
             del self._transactions[transactional_id]
 
@@ -348,8 +345,8 @@ class TransactionCoordinator:
         transaction = self._transactions[transactional_id]
         deadline = transaction.deadline
         if deadline is not None and now < deadline:
-            # The timer runs on the monotonic clock, but the deadline is wall time, which may have been set back or be
-            # coarser.
+            # The timer runs on the monotonic clock. The deadline is wall time, and that clock may have been set back,
+            # or may be coarser.
             self._set_timer(transaction)
         elif deadline is not None:
             try:
@@ -364,15 +361,14 @@ class TransactionCoordinator:
 
     def _set_timer(self, transaction: TransactionMetadata) -> None:
         transactional_id = transaction.transactional_id
-        # Kafka looks at all transactions every ten seconds. One timer for each aborts it on time, and costs nothing
-        # while idle.
+        # Kafka checks all transactions every ten seconds. With one timer per transaction, each is aborted on time, and
+        # idle clusters do no work.
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
         if transaction.deadline is not None:
             clock = self._state.clock
-            # The deadline is wall time because it is stored and outlives the process. Timers run on the monotonic
-            # clock.
+            # The deadline is stored and outlives the process, so it's wall time. Timers run on the monotonic clock.
             due = clock.time() + max(transaction.deadline - clock.wall(), _STEP_MS) / 1000
             self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
 
@@ -385,7 +381,7 @@ class TransactionCoordinator:
         return transaction
 
     def _write(self, transaction: TransactionMetadata) -> None:
-        # The log is written first: what requests see in memory must survive a crash of the coordinator.
+        # Write to the log first: what requests see in memory must survive a crash of the coordinator.
         self._append(transaction.transactional_id, encode_value(transaction))
         self._cache(transaction)
 
@@ -402,17 +398,17 @@ class TransactionCoordinator:
         self.partition_of(transactional_id).append(builder.close(), now)
 
     def _write_pending_markers(self, transactional_id: str) -> None:
-        """Write markers to the partitions that have a leader, and complete the transaction when none is pending."""
+        """Write markers to the partitions that have a leader. Complete the transaction if no marker is pending."""
         transaction = self._transactions[transactional_id]
         pending = self._pending_markers[transactional_id]
-        # This epoch lets partitions reject markers of a coordinator that has been replaced (zombie fencing).
+        # With this epoch, partitions can reject markers from a coordinator that has been replaced (zombie fencing).
         epoch = self.partition_of(transactional_id).leader_epoch
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         # The partitions are sorted because the order of a set of strings differs between processes, and a simulation
-        # must repeat.
+        # must be reproducible.
         for topic_partition in sorted(pending):
             partition = self._state.find_partition(*topic_partition)
-            # leader_changed() continues here. Until then the transaction stays in its Prepare state, as in Kafka.
+            # leader_changed() will continue. Until then the transaction stays in its Prepare state, as in Kafka.
             if partition is not None and partition.leader == NO_LEADER:
                 continue
             if partition is not None:
@@ -424,14 +420,15 @@ class TransactionCoordinator:
             pending.discard(topic_partition)
         if not pending:
             del self._pending_markers[transactional_id]
-            # The transaction completes only now: a new coordinator that finds a Complete state writes no more markers.
+            # The transaction completes only now: a new coordinator that finds a Complete state doesn't write any more
+            # markers.
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:
         loading = self._loading.pop(partition, None)
         if loading is not None:
             loading.cancel()
-        # The timers are dropped too: the new coordinator sets its own, and two would both abort the transaction.
+        # The timers are dropped too. The new coordinator sets its own, and both would abort the transaction.
         for transactional_id in [each for each in self._transactions if self.partition_of(each) is partition]:
             del self._transactions[transactional_id]
             self._pending_markers.pop(transactional_id, None)
@@ -440,8 +437,7 @@ class TransactionCoordinator:
                 timer.cancel()
 
     def _load(self, partition: Partition) -> None:
-        # The partition counts as loaded from the start: nothing awaits from here on, so no request can see a part of
-        # the load.
+        # The partition counts as loaded already: there is no await below, so no request can see a partial load.
         self._loading.pop(partition, None)
         found = _Found()
         for offset, record in internal_topic_records(partition):
@@ -451,14 +447,14 @@ class TransactionCoordinator:
     def _restore(self, found: _Found) -> None:
         for transaction in found.transactions.values():
             self._cache(transaction)
-        # The previous coordinator may have written some of the markers. They are written again to all partitions.
+        # The previous coordinator may have written some of the markers. Write them to all partitions again.
         for transaction in found.transactions.values():
             if transaction.ending:
                 self._write_pending_markers(transaction.transactional_id)
 
 
 class _Found:
-    """What was read of the transactions in ``__transaction_state`` so far."""
+    """The transactions that have been read from ``__transaction_state`` so far."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}

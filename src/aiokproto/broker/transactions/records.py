@@ -23,7 +23,7 @@ def encode_key(transactional_id: str) -> bytes:
 def encode_value(transaction: TransactionMetadata) -> bytes:
     """Encode the value of a transactional id's record."""
     topics: dict[str, list[int]] = {}
-    # The order makes the same state the same bytes.
+    # Sorted, so that equal states encode to the same bytes.
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
     value = TransactionLogValue(
@@ -46,13 +46,14 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
 
 
 def decode_key(key: bytes) -> str:
-    """Decode the transactional id of a record's key."""
+    """Decode the transactional id in a record's key."""
     return TransactionLogKey.decode(key[_INT16.size :], _KEY_VERSION).transactional_id
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     """Decode the value of a transactional id's record."""
-    # The value has its own version: a copied topic may have been written by a broker before transaction version 1.
+    # The value contains its own version: a copied topic may have been written by a broker from before transaction
+    # version 1.
     (version,) = _INT16.unpack_from(value)
     read = TransactionLogValue.decode(value[_INT16.size :], version)
     return TransactionMetadata(

@@ -1,8 +1,8 @@
 """The state machine of one transactional id (Kafka's TransactionMetadata). It is pure.
 
 A :class:`TransactionMetadata` is immutable. Each step validates the producer and the current status, and returns the
-next value, which takes effect once the coordinator has appended it to the log. A new coordinator, which reads that log,
-therefore has every state that a producer got a response about.
+next value, which takes effect once the coordinator has appended it to the log. So a new coordinator finds every state
+in the log that a producer may have seen in a response.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import NamedTuple
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-# Kafka's RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH, which requests and stored values have too.
+# Kafka's RecordBatch.NO_PRODUCER_ID and NO_PRODUCER_EPOCH, also used in requests and stored values.
 NO_PRODUCER_ID = NO_EPOCH = -1
 
 MAX_EPOCH = 0x7FFF
 LAST_EPOCH = MAX_EPOCH - 1
-"""The last epoch that a producer gets. The one after it is reserved for fencing this producer."""
+"""The last epoch that a producer can get. The next one is reserved for fencing this producer."""
 
 EPOCH_BUMP = 2
 """The first transaction version in which every transaction increments the epoch (KIP-890)."""
 
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of transactions with two-phase commit, which nothing but a decision ends (KIP-939)."""
+"""The timeout of transactions with two-phase commit, which never time out (KIP-939)."""
 
 NewId = Callable[[], int]
 
@@ -34,7 +34,7 @@ TopicPartition = tuple[str, int]
 
 
 class TransactionStatus(Enum):
-    """Kafka's transaction states: the number in the log, and the name in ListTransactions."""
+    """Kafka's transaction states. Each value is the number in the log and the name in ListTransactions."""
 
     EMPTY = (0, "Empty")
     ONGOING = (1, "Ongoing")
@@ -43,8 +43,8 @@ class TransactionStatus(Enum):
     COMPLETE_COMMIT = (4, "CompleteCommit")
     COMPLETE_ABORT = (5, "CompleteAbort")
     DEAD = (6, "Dead")
-    # Dead and PrepareEpochFence are states in Kafka's memory only. They are here because ListTransactions can filter by
-    # them.
+    # In Kafka, Dead and PrepareEpochFence exist only in memory. They are listed here because ListTransactions can
+    # filter by them.
     PREPARE_EPOCH_FENCE = (7, "PrepareEpochFence")
 
     @property
@@ -79,13 +79,13 @@ class TransactionMetadata:
         timeout_ms: How long a transaction can stay ongoing before it is aborted.
         status: The transaction state.
         partitions: The partitions of the ongoing or ending transaction.
-        updated: When it changed last (ms).
-        started: When the transaction started (ms); -1 without one.
-        last_epoch: The previous epoch. A producer that retries with it has missed the response with the current one.
+        updated: When the state last changed (ms).
+        started: When the transaction started (ms); -1 if there is none.
+        last_epoch: The previous epoch. If a producer retries with it, the response with the current epoch was lost.
         previous_producer_id: The previous producer id, for the same reason.
         next_producer_id: The producer id after this transaction, if the epochs of the current one are exhausted; or the
-            id of the producer which has found the transaction and decides about it (KIP-939). -1 otherwise.
-        next_producer_epoch: The epoch that belongs to it; -1 for the first one.
+            id of the producer that has found the transaction and will commit or abort it (KIP-939). -1 otherwise.
+        next_producer_epoch: The epoch that belongs to ``next_producer_id``; -1 means that the id's first epoch is next.
         client_version: The transaction version of its last request.
     """
 
@@ -112,14 +112,14 @@ class TransactionMetadata:
 
     @property
     def ongoing(self) -> ProducerIdAndEpoch | None:
-        """The producer id and epoch of the ongoing transaction's records; None if none is ongoing."""
+        """The producer id and epoch of the ongoing transaction's records; None if no transaction is ongoing."""
         if self.status is not TransactionStatus.ONGOING:
             return None
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def ending(self) -> bool:
-        """Whether it is decided, but some partitions have no marker yet."""
+        """Whether the transaction is decided, but some partitions don't have a marker yet."""
         return self.status in _ENDING
 
     @property
@@ -129,7 +129,7 @@ class TransactionMetadata:
 
     @property
     def deadline(self) -> int | None:
-        """When it times out (ms); None unless it is ongoing, and for two-phase commit."""
+        """When the transaction times out (ms); None if none is ongoing, or for two-phase commit."""
         times_out = self.status is TransactionStatus.ONGOING and self.timeout_ms != NO_TIMEOUT_MS
         return self.started + self.timeout_ms if times_out else None
 
@@ -140,32 +140,33 @@ class TransactionMetadata:
     ) -> TransactionMetadata:
         """Assign the next epoch, which fences the previous user of the id.
 
-        An ongoing transaction is aborted first: the result is then ending, and the producer must retry. With ``keep``
-        it is kept, and the producer with the next epoch decides about it.
+        An ongoing transaction is aborted first. If so, the result is in an ending state, and the producer must retry.
+        If ``keep`` is set, the transaction is kept, and the producer with the next epoch commits or aborts it.
 
         Args:
             timeout_ms: The timeout of its transactions.
             known: The producer's current id and epoch, if it recovers from an error (KIP-360); None for a new producer.
             new_id: Returns an unused producer id.
-            now: The time (ms).
+            now: The current time (ms).
             keep: Whether an ongoing transaction is kept (KIP-939).
 
         Raises:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
-        # This is checked before the ids, as in Kafka, where an ending transaction has a pending transition: even a
+        # As in Kafka, where an ending transaction has a pending transition, this is checked before the ids: even a
         # producer that will be fenced has to retry first.
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)
-        # The previous user may be alive and writing. Its transaction is aborted under an epoch that no producer gets.
+        # The previous user may be alive and writing. Its transaction is aborted with an epoch that isn't given to any
+        # producer.
         if self.status is TransactionStatus.ONGOING:
             return self._kept(new_id, now) if keep else self.fenced(now)
         fresh = replace(
             self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
-        # The epochs are exhausted, so there is a new producer id. A retry that carries the previous epoch doesn't need
-        # another one.
+        # The epochs are exhausted, so a new producer id is needed. A retry with the previous epoch doesn't need another
+        # id.
         if self.producer_epoch >= LAST_EPOCH and (known is None or known.epoch == self.producer_epoch):
             last = NO_EPOCH if known is None else self.producer_epoch
             return replace(
@@ -175,15 +176,15 @@ class TransactionMetadata:
                 last_epoch=last,
                 previous_producer_id=self.producer_id,
             )
-        # A new producer gets no last epoch: a producer that this fences must not continue as if its response had been
+        # A new producer doesn't get a last epoch: the fenced producer must not continue as if its response had been
         # lost.
         if known is None:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
-        # NO_EPOCH means that the id had expired, so no other producer can have used it since (KIP-360).
+        # NO_EPOCH means that the id had expired and that no other producer has used it since (KIP-360).
         if known.epoch == self.producer_epoch or self.producer_epoch == NO_EPOCH:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=self.producer_epoch)
         if known.epoch == self.last_epoch:
-            # This is a retry: the epoch was incremented before, and the response was lost.
+            # This is a retry: the epoch has been incremented already, and the response was lost.
             return fresh
         raise self._fenced(known)
 
@@ -197,14 +198,14 @@ class TransactionMetadata:
 
     def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
-            # This very request created the id, which had expired. There is no other producer to protect.
+            # The id had expired, and this request has just created it. There is no other producer to protect.
             self.producer_epoch == NO_EPOCH
             or known.producer_id == self.producer_id
-            # The id was replaced because its epochs were exhausted, and the response with the new one was lost.
+            # The id was replaced because its epochs were exhausted, and the response with the new id was lost.
             or (known.producer_id == self.previous_producer_id and known.epoch >= LAST_EPOCH)
         )
 
-    # ---- AddPartitionsToTxn, AddOffsetsToTxn, and Produce from transaction version 2 on
+    #     # ---- AddPartitionsToTxn, AddOffsetsToTxn, and Produce (since transaction version 2)
 
     def with_partitions(
         self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], client_version: int, now: int
@@ -212,7 +213,7 @@ class TransactionMetadata:
         """Add partitions to the transaction. The first ones start it.
 
         Returns:
-            The next value; ``self`` if all partitions were added before.
+            The next value, or ``self`` if all partitions had been added already.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -222,7 +223,7 @@ class TransactionMetadata:
         new = self.partitions.union(partitions) if self.status is TransactionStatus.ONGOING else frozenset(partitions)
         if self.status is TransactionStatus.ONGOING and new == self.partitions:
             return self
-        # The timeout runs from the first partition; adding others does not prolong it.
+        # The timeout starts with the first partition. Adding more doesn't extend it.
         started = self.started if self.status is TransactionStatus.ONGOING else now
         return replace(
             self,
@@ -237,7 +238,7 @@ class TransactionMetadata:
         """Return the partitions that are not part of the transaction (KIP-890, part 1).
 
         Raises:
-            BrokerError: As :meth:`with_partitions`.
+            BrokerError: The same errors as :meth:`with_partitions`.
         """
         self._check(producer)
         return [partition for partition in partitions if partition not in self.partitions]
@@ -266,19 +267,19 @@ class TransactionMetadata:
         Args:
             producer: The producer.
             commit: Whether to commit.
-            client_version: The transaction version of the request. The epoch is incremented from 2 on.
+            client_version: The transaction version of the request. The epoch is incremented in version 2 and higher.
             new_id: Returns an unused producer id.
-            now: The time (ms).
+            now: The current time (ms).
 
         Returns:
-            The ending transaction; ``self`` for a retry of a transaction that has already ended.
+            The ending transaction, or ``self`` if this is a retry and the transaction has already ended.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
         """
         bumps = client_version >= EPOCH_BUMP
-        # This is checked before the ids: a Prepare state already has the next epoch, and the retry of an EndTxn whose
-        # response was lost carries the previous one. It must be retried, not fenced.
+        # This is checked before the ids: a Prepare state already contains the next epoch. If the response was lost, the
+        # retry of EndTxn carries the previous epoch, and must be retried again, not fenced.
         if bumps:
             self._check_complete()
         again = self._ended_before(producer, bumps)
@@ -302,11 +303,11 @@ class TransactionMetadata:
         )
 
     def _ended_before(self, producer: ProducerIdAndEpoch, bumps: bool) -> bool:
-        """Return whether this is the retry of an EndTxn request that was applied, but whose response was lost."""
+        """Return whether this is a retry: the EndTxn was applied, but the response was lost."""
         if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
-            # A retry looks like the request itself if there is no new epoch.
+            # If there is no new epoch, a retry looks like the original request.
             return producer == (self.producer_id, self.producer_epoch)
         # The epoch was incremented when the transaction ended, so the retry carries the previous one.
         bumped = producer == (self.producer_id, self.producer_epoch - 1)
@@ -320,7 +321,7 @@ class TransactionMetadata:
         ending = replace(self, status=status, client_version=client_version, updated=now)
         # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
         if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
-            # The producer that decides has another id: the epochs of this one are exhausted.
+            # The producer that commits or aborts has a different id, because the epochs of this one are exhausted.
             return replace(
                 ending,
                 producer_epoch=self.producer_epoch + 1,
@@ -328,7 +329,7 @@ class TransactionMetadata:
                 next_producer_epoch=self.next_producer_epoch + 1 if bumps else self.next_producer_epoch,
             )
         epoch = self.identity.epoch
-        # The marker may use the reserved epoch. The next transaction then has a new producer id, with epoch 0.
+        # The marker may use the reserved epoch. If so, the next transaction uses a new producer id with epoch 0.
         exhausted = bumps and epoch >= LAST_EPOCH
         return replace(
             ending,
@@ -339,10 +340,10 @@ class TransactionMetadata:
         )
 
     def fenced(self, now: int) -> TransactionMetadata:
-        """Abort the ongoing transaction with an incremented epoch, which fences its producer: a timeout, or a new
+        """Abort the ongoing transaction and fence its producer with an incremented epoch, because of a timeout or a new
         producer."""
         assert self.status is TransactionStatus.ONGOING
-        # There is no last epoch: the producer that is fenced here must not continue with it as if it retried.
+        # There is no last epoch: the fenced producer must not be able to continue with it as if this were a retry.
         ending = replace(self, status=TransactionStatus.PREPARE_ABORT, last_epoch=NO_EPOCH, updated=now)
         if self.next_producer_id not in (NO_PRODUCER_ID, self.producer_id):
             return replace(
@@ -364,8 +365,8 @@ class TransactionMetadata:
             self,
             status=TransactionStatus.COMPLETE_COMMIT if self.commits else TransactionStatus.COMPLETE_ABORT,
             partitions=frozenset(),
-            # The next id is set only now: the markers of this transaction had to carry the one under which it has
-            # written.
+            # The next id takes effect only now: the markers had to carry the id that the transaction's records were
+            # written with.
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             previous_producer_id=self.producer_id if rotated else self.previous_producer_id,
@@ -375,8 +376,8 @@ class TransactionMetadata:
         )
 
     def expired(self, before: int) -> bool:
-        """Return whether no transaction is open, and the id wasn't used since ``before`` (ms)."""
-        # ``updated`` counts, not the last request: the producer of an id in use writes a state with each transaction.
+        """Return whether no transaction is open and the id hasn't been used since ``before`` (ms)."""
+        # ``updated`` is enough: if the id is in use, each transaction writes a state.
         return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 
     def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:
@@ -388,5 +389,6 @@ class TransactionMetadata:
 
 
 def fencing_code(code: ErrorCode, known: bool) -> ErrorCode:
-    """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED unless the client knows it (KIP-588); other codes unchanged."""
+    """Replace PRODUCER_FENCED with INVALID_PRODUCER_EPOCH unless the client knows it (KIP-588). Other codes stay as
+    they are."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not known else code

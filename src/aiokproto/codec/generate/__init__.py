@@ -1,4 +1,4 @@
-"""Write the source of decoders and encoders, as text only; ``compiler`` turns it into functions."""
+"""Generates the source code of decoders and encoders, which ``compiler`` turns into functions."""
 
 from aiokproto.codec.generate.decoder import DecoderWriter
 from aiokproto.codec.generate.encoder import EncoderWriter

@@ -1,4 +1,4 @@
-"""Write the source of a decoder."""
+"""Generates the source code of a decoder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class DecoderWriter(Writer):
     """``decode(data, pos)``: reads from front to back; ``pos`` is the current position.
 
-    A length that follows fixed-size fields is read together with them, and ``ahead`` then has its name.
+    A length that follows fixed-size fields is read together with them. If so, ``ahead`` is the name of its variable.
 
-    If ``careful`` is set, the decoder counts memory, and is a generator that yields after each item. It serves for long
-    messages from strangers.
+    If ``careful`` is set, the decoder counts memory, and is a generator that yields after each item. It's used for long
+    messages from untrusted peers.
     """
 
     def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
@@ -30,7 +30,7 @@ class DecoderWriter(Writer):
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``decode``."""
         self.lines = ["def decode(data, pos, memory):" if self.careful else "def decode(data, pos):"]
-        # A message without items is a generator, too.
+        # Without items, the function must be a generator too.
         self.pause()
         if message.in_place(self.version):
             self.line("view = memoryview(data)")
@@ -41,7 +41,8 @@ class DecoderWriter(Writer):
         return self.lines
 
     def struct(self, struct: type[Struct], target: str) -> None:
-        """Read a struct into a new instance named ``target``: absent fields, then the others in order, then tags."""
+        """Read a struct into a new instance named ``target``: absent fields, then present fields in order, then
+        tags."""
         self.line(f"{target} = {self.new(struct)}")
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
@@ -57,13 +58,13 @@ class DecoderWriter(Writer):
             self.tag_section(struct, target)
 
     def behind(self, following: list[list[FieldSpec]]) -> str:
-        """Return the format of the length that comes next; empty if none does."""
+        """Return the format of the length that comes next, or an empty string if none does."""
         if not following:
             return "B" if self.flexible else ""
         return self.length_format(following[0][0]) if is_counted(following[0][0]) else ""
 
     def absent(self, spec: FieldSpec, target: str) -> None:
-        """Give a missing field its default. A struct is made inline, because its ``__init__`` would cost a call."""
+        """Set a missing field to its default. A struct is created inline, to save the call of its ``__init__``."""
         if is_made_of_fields(spec):
             assert spec.struct is not None
             item = self.fresh("s")
@@ -79,7 +80,7 @@ class DecoderWriter(Writer):
             self.line(f"{target} = {'ZERO_UUID' if value == ZERO_UUID else repr(value)}")
 
     def fixed(self, run: list[FieldSpec], target: str, ahead: str) -> None:
-        """Read fixed-size fields, and the length of format ``ahead`` after them."""
+        """Read fixed-size fields, and the length after them, whose format is ``ahead``."""
         formats = "".join(FORMATS[spec.kind] for spec in run) + ahead
         names = [f"{target}.{spec.name}" for spec in run]
         if ahead:
@@ -91,8 +92,8 @@ class DecoderWriter(Writer):
     def length(self, spec: FieldSpec) -> str:
         """Read a length, so that ``pos`` + length is the end of what follows.
 
-        If it isn't compact, null is -1 and ``pos`` is after the length. A compact length is 0 for null and otherwise
-        one more than the real one, and ``pos`` is at its last byte.
+        If it isn't compact, null is -1 and ``pos`` is after the length. A compact length is 0 for null, and otherwise
+        one more than the real length, and ``pos`` is at its last byte.
         """
         if self.compact(spec):
             name = self.first_byte()
@@ -106,7 +107,7 @@ class DecoderWriter(Writer):
         return name
 
     def first_byte(self) -> str:
-        """Read a varint's first byte, and stay there."""
+        """Read a varint's first byte, without advancing ``pos``."""
         name, self.ahead = self.ahead, ""
         if not name:
             name = self.fresh("n")
@@ -114,7 +115,7 @@ class DecoderWriter(Writer):
         return name
 
     def rest_of_varint(self, name: str, limit: int = 0) -> None:
-        """Read the rest of a varint whose first byte is in ``name``; ``limit`` is its greatest value, 0 for any."""
+        """Read the rest of a varint whose first byte is in ``name``. ``limit`` is its maximum, or 0 for no limit."""
         with self.block(f"if {name} > 127:"):
             self.line(f"{name}, pos = read_uvarint(data, pos)")
             if limit:
@@ -122,7 +123,7 @@ class DecoderWriter(Writer):
             self.line("pos -= 1")
 
     def spend(self, cost: str) -> None:
-        """Count memory (an expression, in bytes) before it is allocated."""
+        """Count memory before it's allocated. ``cost`` is an expression, in bytes."""
         if self.careful:
             self.line(f"memory -= {cost}")
             self.line("if memory < 0: raise OverLimit")
@@ -142,7 +143,7 @@ class DecoderWriter(Writer):
             self.variable(spec, target)
 
     def null(self, spec: FieldSpec, length: str, target: str) -> AbstractContextManager[None]:
-        """Deal with the length of null; what follows is for all others."""
+        """Handle null. The returned block is for all other lengths."""
         null = f"not {length}" if self.compact(spec) else f"{length} < 0"
         if not (self.nullable(spec) or spec.kind == "recordset"):
             self.line(f"if {null}: raise ValueError")
@@ -183,14 +184,14 @@ class DecoderWriter(Writer):
             self.items(spec, count, target)
 
     def compact_numbers(self, spec: FieldSpec, target: str) -> None:
-        """Read the most frequent kind of array in the fewest steps."""
+        """Read the most common kind of array in as few steps as possible."""
         code = FORMATS[spec.kind]
         width = packer(code).size
         few, many = f"unpack_few_{letters(code)}", f"unpack_many_{letters(code)}"
         self.names[few] = few_readers(code)
         self.names[many] = array_readers("x", code)
         count = self.first_byte()
-        # Mostly there are none, for example no replicas that are offline.
+        # Usually there are no items: no offline replicas, for example.
         with self.block(f"if {count} == 1:"):
             self.line(f"{target} = []")
             self.line("pos += 1")
@@ -202,12 +203,13 @@ class DecoderWriter(Writer):
                 self.line(f"{target} = [*{many}[{count} - 1](data, pos)]")
             with self.block("else:"):
                 self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
-                # The items and the last byte of the count are read together, so a count of 0 has no reader.
+                # The items are read together with the last byte of the count. There is no reader for a count of 0
+                # (null).
                 self.line(f"{target} = [*{few}[{count}](data, pos)]")
             self.line(f"pos += {width} * {count} - {width - 1}" if width > 1 else f"pos += {count}")
 
     def items(self, spec: FieldSpec, count: str, target: str) -> None:
-        """Read ``count`` items, after a check that the frame can hold as many."""
+        """Read ``count`` items, after checking that the frame can contain that many."""
         if spec.kind == "uuid":
             self.spend(f"{count} * {limits.item_cost(spec)}")
             self.line(f"end = pos + 16 * {count}")
@@ -245,7 +247,7 @@ class DecoderWriter(Writer):
             self.struct(spec.struct, item)
             self.line(f"{target} = {item}")
             return
-        # One signed byte, -1, marks a null struct; in a tagged field an unsigned varint, 0, does.
+        # A null struct is marked by a signed byte, -1. In a tagged field, it's an unsigned varint, 0.
         present = self.fresh("n")
         self.line(f"{present} = data[pos]")
         self.line("pos += 1")
@@ -273,7 +275,7 @@ class DecoderWriter(Writer):
         self.line("else: pos += 1")
 
     def known_tags(self, specs: list[FieldSpec], target: str, count: str) -> None:
-        """Read ``count`` tagged fields: declared ones into their attributes, others into ``unknown_tags``."""
+        """Read ``count`` tagged fields: declared fields into their attributes, unknown ones into ``unknown_tags``."""
         tag, last, stop = (self.fresh(x) for x in ("tag", "last", "stop"))
         self.line(f"{last} = -1")
         with self.block(f"for _ in range({count}):"):

@@ -1,4 +1,4 @@
-"""Write the source of an encoder."""
+"""Generates the source code of an encoder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class EncoderWriter(Writer):
     """``encode(m, out)``: appends to ``out``.
 
-    Fixed-size fields wait, so that they are packed together with a length after them.
+    Fixed-size fields are held back, to pack them together with a length that follows.
 
-    If ``careful`` is set, the encoder is a generator that yields after each item. It serves for long messages.
+    If ``careful`` is set, the encoder is a generator that yields after each item. It's used for long messages.
     """
 
     def __init__(self, version: int, flexible: bool, *, careful: bool = False) -> None:
@@ -27,7 +27,7 @@ class EncoderWriter(Writer):
     def function(self, message: type[Message]) -> list[str]:
         """Return the lines of a message's ``encode``."""
         self.lines = ["def encode(m, out):"]
-        # A message without items is a generator, too.
+        # Without items, the function must be a generator too.
         if self.careful:
             self.line("yield")
         self.struct(message, "m", "out")
@@ -69,14 +69,14 @@ class EncoderWriter(Writer):
         return f"{source} != {value!r}"
 
     def fixed(self, run: list[FieldSpec], source: str) -> None:
-        """Let fixed-size fields be written together with what comes next."""
+        """Hold back fixed-size fields, to write them together with what comes next."""
         for spec in run:
             if spec.kind == "uuid":
                 self.line(f"if len({source}.{spec.name}) != 16: raise ValueError")
         self.waiting = [(FORMATS[spec.kind], f"{source}.{spec.name}") for spec in run]
 
     def flush(self, out: str, *more: tuple[str, str]) -> None:
-        """Write the fixed-size fields that wait, and ``more``, each a format and a value."""
+        """Write the fixed-size fields that were held back, and ``more``. Each is a format and a value."""
         parts = [*self.waiting, *more]
         self.waiting = []
         if [form for form, _ in parts] == ["B"]:
@@ -86,7 +86,7 @@ class EncoderWriter(Writer):
             self.line(f"{out} += {self.pack(formats)}({', '.join(value for _, value in parts)})")
 
     def length(self, spec: FieldSpec, name: str, out: str) -> None:
-        """Write the length ``name``, as it is on the wire."""
+        """Write a length. The variable ``name`` contains its value on the wire."""
         if not self.compact(spec):
             self.flush(out, (self.length_format(spec), name))
             return
@@ -101,7 +101,7 @@ class EncoderWriter(Writer):
             self.line(f"write_uvarint({out}, {name})")
 
     def can_be_null(self, spec: FieldSpec) -> bool:
-        """Return whether None is a value. A null record set is written in every version."""
+        """Return whether the value can be None. A null record set can be written in every version."""
         return self.nullable(spec) or spec.kind == "recordset"
 
     def value(self, spec: FieldSpec, source: str, out: str) -> None:
@@ -153,7 +153,7 @@ class EncoderWriter(Writer):
             self.line(f"{out} += {self.packers('', spec, False)}[len({items})](*{items})")
         else:
             if spec.kind == "string":
-                # A str is iterable, too.
+                # A str would be iterable too.
                 self.line(f"if type({items}) is str: raise TypeError")
             item = self.fresh("s")
             with self.block(f"for {item} in {items}:"):
@@ -165,7 +165,8 @@ class EncoderWriter(Writer):
                     self.line("yield")
 
     def integers(self, spec: FieldSpec, items: str, count: str, out: str) -> None:
-        """Write fixed-size fields that wait, the count, and the items with one pack; many items with another."""
+        """Write the fields that were held back, the count, and the items with one pack call. If there are many items,
+        they need a second call."""
         waiting = self.waiting
         before = "".join(form for form, _ in waiting) + self.length_format(spec)
         values = [value for _, value in waiting]
@@ -182,7 +183,8 @@ class EncoderWriter(Writer):
             self.line(f"{out} += {self.packers('', spec, compact)}[{count}](*{items})")
 
     def packers(self, before: str, spec: FieldSpec, compact: bool) -> str:
-        """Return the name of functions, by number of items, that pack waiting formats, the count and the items."""
+        """Return the name of pack functions, by the items' count. They pack values of the formats ``before``, then the
+        items."""
         code = FORMATS[spec.kind]
         name = f"pack_{letters(before)}{'m' if compact else 'n'}{letters(code)}"
         self.names[name] = array_packers(before, code, compact)
@@ -203,7 +205,7 @@ class EncoderWriter(Writer):
             self.struct(spec.struct, item, out)
 
     def tag_section(self, struct: type[Struct], source: str, out: str) -> None:
-        """Write tagged fields that differ from their defaults, and unknown ones, in order of their tags."""
+        """Write tagged fields that differ from their defaults, and unknown ones, in order of tag."""
         specs = self.tagged(struct)
         unknown = f"{source}.unknown_tags"
         if not specs:

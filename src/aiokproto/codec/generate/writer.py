@@ -1,4 +1,4 @@
-"""What the writers of decoders and encoders have in common."""
+"""The base of the decoder and encoder writers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_made_of_fields(spec: FieldSpec) -> bool:
 
 
 class Writer:
-    """Lines with indentation, and the names the code refers to."""
+    """Collects indented lines, and the names that the code refers to."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -66,7 +66,7 @@ class Writer:
         return "h" if spec.kind == "string" and not spec.array else "i"
 
     def present(self, spec: FieldSpec) -> bool:
-        """Return whether this version has the field."""
+        """Return whether this version contains the field."""
         return self.version in spec.versions
 
     def nullable(self, spec: FieldSpec) -> bool:
@@ -78,7 +78,7 @@ class Writer:
         return self.flexible and spec.flexible
 
     def runs(self, struct: type[Struct]) -> list[list[FieldSpec]]:
-        """Return the untagged fields of this version; adjacent fixed-size ones together."""
+        """Return the untagged fields of this version. Adjacent fixed-size fields are grouped together."""
         runs: list[list[FieldSpec]] = []
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
@@ -90,7 +90,7 @@ class Writer:
         return runs
 
     def tagged(self, struct: type[Struct]) -> list[FieldSpec]:
-        """Return the tagged fields of this version, in order of their tags."""
+        """Return the tagged fields of this version, in order of tag."""
         found = [spec for spec in struct.fields() if self.present(spec) and spec.tag is not None]
         return sorted(found, key=lambda spec: spec.tag or 0)
 
@@ -107,7 +107,7 @@ class _Block:
 
 
 def letters(formats: str) -> str:
-    """Return a part of a name: U for a uuid, T for a bool."""
+    """Return formats as part of a name: U for a uuid, T for a bool."""
     return formats.replace("16s", "U").replace("?", "T")
 
 

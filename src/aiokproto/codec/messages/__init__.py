@@ -1,1 +1,1 @@
-"""One module an ApiKey: its request and response, every version in one class each."""
+"""One module per ApiKey, with its request and response. Each is one class for all versions."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (ApiKey 25): a group whose offsets a transaction commits."""
+"""AddOffsetsToTxn (ApiKey 25): add a group whose offsets a transaction will commit."""
 
 from __future__ import annotations
 

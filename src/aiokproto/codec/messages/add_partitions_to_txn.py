@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (ApiKey 24): partitions that a transaction writes to."""
+"""AddPartitionsToTxn (ApiKey 24): add partitions that a transaction writes to."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AddPartitionsToTxnRequest(
     """Add partitions to an open transaction before writing to them (KIP-98). Since version 4, add or verify the
     partitions of several transactions (KIP-890).
 
-    Sent by transactional producers up to version 3, by partition leaders from version 4 on, to the coordinator of
+    Sent by transactional producers (up to version 3) or partition leaders (version 4 and later) to the coordinator of
     the transactional id.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED (version 4 and later); per partition: TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -31,7 +31,7 @@ class AddRaftVoterRequest(Request[AddRaftVoterResponse], key=80, versions="0-1",
     Sent by admin tools, and by controllers that join on their own, to the leader of the quorum; brokers forward it.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE (the
-    leader shuts down), INVALID_REQUEST, DUPLICATE_VOTER, UNSUPPORTED_VERSION, REQUEST_TIMED_OUT,
+    leader is shutting down), INVALID_REQUEST, DUPLICATE_VOTER, UNSUPPORTED_VERSION, REQUEST_TIMED_OUT,
     UNKNOWN_SERVER_ERROR.
     """
 

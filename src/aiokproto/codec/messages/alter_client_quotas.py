@@ -37,7 +37,7 @@ class OpData(Struct):
     value: float64 = 0.0
     """New value, in the quota's own unit (bytes/s, percent, requests/s); ignored when `remove` is true."""
     remove: bool = False
-    """True: remove the quota, so that the default applies; false: set it."""
+    """True: remove the quota, so the default applies; false: set it."""
 
 
 class AlterClientQuotasRequestEntryData(Struct):
@@ -59,4 +59,4 @@ class AlterClientQuotasRequest(
 
     entries: list[AlterClientQuotasRequestEntryData] = field(factory=list)
     validate_only: bool = False
-    """True: check the request, and change nothing."""
+    """True: only check the request, without changing anything."""

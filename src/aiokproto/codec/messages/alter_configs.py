@@ -1,4 +1,4 @@
-"""AlterConfigs (ApiKey 33): replace whole configurations; IncrementalAlterConfigs is what to use."""
+"""AlterConfigs (ApiKey 33): replace whole configurations. Use IncrementalAlterConfigs instead."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class AlterableConfig(Struct):
     name: string = ""
     """Configuration name."""
     value: string | None = field(default="", secret=holds_secret)
-    """New value; null: remove the configuration, so that the default applies."""
+    """New value; null: remove the configuration, so the default applies."""
 
 
 class AlterConfigsResource(Struct):
-    """A resource, and all its configurations from now on."""
+    """A resource, and its complete new configuration."""
 
     resource_type: int8 = field(default=0, key=True)
     """Kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
@@ -44,8 +44,8 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2", flexible="2+", route=Route.CONFIGURED):
-    """Replace the configurations of resources: what the request does not name returns to its default.
-    IncrementalAlterConfigs (KIP-339) changes single ones.
+    """Replace the configurations of resources: whatever the request doesn't list returns to its default.
+    IncrementalAlterConfigs (KIP-339) changes individual values.
 
     Sent by admin tools to the broker that a broker resource names, and to any broker (which forwards it to the
     controller) for other resources.
@@ -57,4 +57,4 @@ class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2",
 
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: bool = False
-    """True: check the request, and change nothing."""
+    """True: only check the request, without changing anything."""

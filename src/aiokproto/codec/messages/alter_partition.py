@@ -74,7 +74,7 @@ class AlterPartitionRequestPartitionData(Struct):
     leader_recovery_state: int8 = field("1+", default=0)
     """0: the leader has recovered; 1: it is recovering from an unclean election (KIP-704)."""
     partition_epoch: int32 = 0
-    """Epoch of the state that the leader knows; the controller refuses the change if its own is newer."""
+    """Epoch of the state that the leader knows; the controller rejects the change if its own epoch is newer."""
 
 
 class AlterPartitionRequestTopicData(Struct):

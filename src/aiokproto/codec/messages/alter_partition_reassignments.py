@@ -33,19 +33,19 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response, key=45, versions="0-1", flexible="0+"):
-    """One result per partition. They say that the reassignment was started, not that it is complete;
-    ListPartitionReassignments shows those in progress. Errors: see `AlterPartitionReassignmentsRequest`."""
+    """One result per partition. A result means that the reassignment was started, not that it is complete;
+    ListPartitionReassignments shows reassignments in progress. Errors: see `AlterPartitionReassignmentsRequest`."""
 
     throttle_time_ms: int32 = 0
     allow_replication_factor_change: bool = field("1+", default=True, ignorable=True)
-    """The value of the request."""
+    """The value from the request."""
     error_code: int16 = 0
     error_message: string | None = ""
     responses: list[ReassignableTopicResponse] = field(factory=list)
 
 
 class ReassignablePartition(Struct):
-    """The replicas that one partition is to have."""
+    """The replicas that one partition should have."""
 
     partition_index: PartitionIndex = 0
     replicas: list[BrokerId] | None = None

@@ -31,7 +31,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Response, key=34, versions="0-2", flexible="2+", client_throttles="1+"):
-    """One result per partition. DescribeLogDirs shows how far the move has got. Errors: see
+    """One result per partition. DescribeLogDirs shows the progress of the move. Errors: see
     `AlterReplicaLogDirsRequest`."""
 
     throttle_time_ms: int32 = 0

@@ -63,7 +63,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 class AlterShareGroupOffsetsRequest(
     Request[AlterShareGroupOffsetsResponse], key=91, versions="0", flexible="0+", route=Route.GROUP
 ):
-    """Set the start offsets of a share group that has no members (KIP-932).
+    """Set the start offsets of a share group without members (KIP-932).
 
     Sent by admin tools to the group's coordinator.
 

@@ -33,13 +33,13 @@ class FinalizedFeatureKey(Struct):
     name: string = ""
     """Feature name, such as `metadata.version`."""
     max_version_level: int16 = 0
-    """Finalized level: the one in use."""
+    """Finalized level, which is in use."""
     min_version_level: int16 = 0
     """Lowest finalized level."""
 
 
 class ApiVersionsResponse(Response, key=18, versions="0-5", flexible="3+", header_tags="none", client_throttles="2+"):
-    """The APIs and versions of the broker. The response header has no tagged fields in any version, so that a client
+    """The APIs and versions of the broker. The response header doesn't have tagged fields in any version, so a client
     can read it before it knows what the broker supports. Errors: see `ApiVersionsRequest`."""
 
     error_code: int16 = 0
@@ -54,8 +54,8 @@ class ApiVersionsResponse(Response, key=18, versions="0-5", flexible="3+", heade
 
 
 class ApiVersionsRequest(Request[ApiVersionsResponse], key=18, versions="0-5", flexible="3+", route=Route.BROKER):
-    """List the APIs and versions that the broker serves. A broker that does not know the request's version responds
-    UNSUPPORTED_VERSION in version 0, with its own range (KIP-511).
+    """List the APIs and versions that the broker serves. A broker that doesn't know the request's version responds with
+    UNSUPPORTED_VERSION in version 0, and its own range (KIP-511).
 
     Sent by clients, brokers and controllers as the first request of a connection, before SASL authentication.
 

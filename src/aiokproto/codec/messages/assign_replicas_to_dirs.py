@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (ApiKey 73): a broker says in which log directories its replicas are."""
+"""AssignReplicasToDirs (ApiKey 73): a broker reports which log directories its replicas are in."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AssignReplicasToDirsRequestDirectoryData(Struct):
 class AssignReplicasToDirsRequest(
     Request[AssignReplicasToDirsResponse], key=73, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
-    """Report which log directory holds which replica, so that the controller can move leaders off a failed directory
+    """Report which log directory holds which replica, so the controller can move leaders off a failed directory
     (KIP-858).
 
     Sent by brokers to the controller.

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (ApiKey 53): a new KRaft leader says so to the voters."""
+"""BeginQuorumEpoch (ApiKey 53): a new KRaft leader announces itself to the voters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class BeginQuorumEpochResponsePartitionData(Struct):
-    """What the voter knows of the leader."""
+    """What the voter knows about the leader."""
 
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
@@ -39,7 +39,7 @@ class BeginQuorumEpochResponseTopicData(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Address of a leader that the response names."""
+    """Address of a leader mentioned in the response."""
 
     node_id: BrokerId = 0
     """Node id."""
@@ -50,7 +50,7 @@ class NodeEndpoint(Struct):
 
 
 class BeginQuorumEpochResponse(Response, key=53, versions="0-1", flexible="1+"):
-    """What each voter knows of the leader. Errors: see `BeginQuorumEpochRequest`."""
+    """What each voter knows about the leader. Errors: see `BeginQuorumEpochRequest`."""
 
     error_code: int16 = 0
     topics: list[BeginQuorumEpochResponseTopicData] = field(factory=list)

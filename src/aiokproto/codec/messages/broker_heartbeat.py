@@ -25,7 +25,7 @@ class BrokerHeartbeatRequest(
 
     Sent by brokers to the controller.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH (also without a registration).
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH (also if the broker isn't registered).
     """
 
     broker_id: BrokerId = 0
@@ -37,8 +37,8 @@ class BrokerHeartbeatRequest(
     want_fence: bool = False
     """True: the broker asks to be, or to stay, fenced."""
     want_shut_down: bool = False
-    """True: the broker asks for its leaderships to be moved, so that it can stop."""
+    """True: the broker asks for its leaderships to be moved, so it can stop."""
     offline_log_dirs: list[uuid] = field("1+", tag=0, factory=list)
     """Ids of log directories that failed (KIP-858)."""
     cordoned_log_dirs: list[uuid] | None = field("2+", tag=1, default=None)
-    """Ids of log directories that receive no new replicas (KIP-1066); null: unchanged."""
+    """Ids of log directories that don't receive new replicas (KIP-1066); null: unchanged."""

@@ -67,7 +67,7 @@ class BrokerRegistrationRequest(
     broker_id: BrokerId = 0
     """Node id of the broker."""
     cluster_id: string = ""
-    """Cluster id of the broker; the controller refuses a broker of another cluster."""
+    """Cluster id of the broker; the controller rejects brokers of other clusters."""
     incarnation_id: uuid = ZERO_UUID
     """Random id of the process, new at each start."""
     listeners: list[Listener] = field(factory=list)
@@ -75,7 +75,7 @@ class BrokerRegistrationRequest(
     rack: string | None = ""
     """Rack of the broker (`broker.rack`); null: none configured."""
     is_migrating_zk_broker: bool = field("1+", default=False)
-    """True: a ZooKeeper broker in a cluster that migrates to KRaft (KIP-866)."""
+    """True: a ZooKeeper broker in a cluster that is migrating to KRaft (KIP-866)."""
     log_dirs: list[uuid] = field("2+", factory=list, ignorable=True)
     """Ids of the broker's available log directories (KIP-858)."""
     previous_broker_epoch: int64 = field("3+", default=-1, ignorable=True)

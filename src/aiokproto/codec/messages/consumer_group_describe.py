@@ -44,7 +44,8 @@ class Member(Struct):
     rack_id: string | None = None
     """Rack of the member; null: none."""
     member_epoch: int32 = 0
-    """Epoch of the member's current assignment; it reaches the group's when the rebalance is complete for it."""
+    """Epoch of the member's current assignment; it reaches the group epoch when the rebalance is complete for this
+    member."""
     client_id: string = ""
     """Client id of the member's requests."""
     client_host: string = ""
@@ -62,7 +63,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group, or the error of describing it."""
+    """A group, or the error from describing it."""
 
     error_code: int16 = 0
     error_message: string | None = None
@@ -91,7 +92,7 @@ class ConsumerGroupDescribeResponse(Response, key=69, versions="0-1", flexible="
 class ConsumerGroupDescribeRequest(
     Request[ConsumerGroupDescribeResponse], key=69, versions="0-1", flexible="0+", route=Route.GROUP
 ):
-    """Describe consumer groups that use the protocol of KIP-848. DescribeGroups describes classic ones.
+    """Describe consumer groups that use the protocol of KIP-848. DescribeGroups describes classic groups.
 
     Sent by admin tools to the groups' coordinators.
 

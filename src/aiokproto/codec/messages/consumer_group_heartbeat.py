@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat (ApiKey 68): join, stay in and leave a consumer group of the broker-side kind (KIP-848)."""
+"""ConsumerGroupHeartbeat (ApiKey 68): join, stay in and leave a consumer group that uses the consumer protocol
+(KIP-848)."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ class ConsumerGroupHeartbeatResponse(Response, key=68, versions="0-1", flexible=
     error_code: int16 = 0
     error_message: string | None = None
     member_id: string | None = None
-    """Id of the member; null: an error, or the coordinator does not repeat it."""
+    """Id of the member; null: an error, or the coordinator doesn't repeat the id."""
     member_epoch: int32 = 0
-    """Epoch that the member must send from now on."""
+    """Epoch that the member must use in its next requests."""
     heartbeat_interval_ms: int32 = 0
     """Time until the next heartbeat is due, in ms."""
     assignment: Assignment | None = None
@@ -64,9 +65,10 @@ class ConsumerGroupHeartbeatRequest(
     group_id: GroupId = ""
     """The group."""
     member_id: string = ""
-    """UUID that the member chose (since version 1); empty when joining in version 0, where the coordinator chooses."""
+    """UUID that the member chose (version 1 and later); empty when joining in version 0, where the coordinator chooses
+    it."""
     member_epoch: int32 = 0
-    """Epoch of the last response; 0: join; -1: leave; -2: a static member leaves for a while."""
+    """Epoch of the last response; 0: join; -1: leave; -2: a static member leaves temporarily."""
     instance_id: string | None = None
     """Static member id (`group.instance.id`, KIP-345); null: a dynamic member."""
     rack_id: string | None = None

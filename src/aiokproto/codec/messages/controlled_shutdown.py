@@ -1,4 +1,4 @@
-"""ControlledShutdown (ApiKey 7): a ZooKeeper-era broker asks to hand its leaderships over before it stops."""
+"""ControlledShutdown (ApiKey 7): a ZooKeeper-era broker asks to hand over its leaderships before it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration (ApiKey 70): a controller enters the quorum's records."""
+"""ControllerRegistration (ApiKey 70): a controller registers with the quorum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ControllerRegistrationRequest(
 ):
     """Register a controller's listeners and features with the active controller (KIP-919).
 
-    Sent by KRaft controllers to the active one.
+    Sent by KRaft controllers to the active controller.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, UNSUPPORTED_VERSION (the metadata version is too low, or a
     feature).

@@ -57,4 +57,4 @@ class CreateDelegationTokenRequest(
     """Name of the owner; null or empty: the principal that sends the request."""
     renewers: list[CreatableRenewers] = field(factory=list)
     max_lifetime_ms: int64 = 0
-    """Longest lifetime of the token, in ms; -1: the broker's `delegation.token.max.lifetime.ms`."""
+    """Maximum lifetime of the token, in ms; -1: the broker's `delegation.token.max.lifetime.ms`."""

@@ -54,4 +54,4 @@ class CreatePartitionsRequest(
     timeout_ms: int32 = 0
     """How long the receiver may take, in ms."""
     validate_only: bool = False
-    """True: check the request, and change nothing."""
+    """True: only check the request, without changing anything."""

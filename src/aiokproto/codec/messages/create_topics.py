@@ -1,4 +1,4 @@
-"""CreateTopics (ApiKey 19): make topics, with partitions, replicas and configuration."""
+"""CreateTopics (ApiKey 19): create topics, with partitions, replicas and configuration."""
 
 from __future__ import annotations
 
@@ -104,4 +104,4 @@ class CreateTopicsRequest(Request[CreateTopicsResponse], key=19, versions="0-7",
     timeout_ms: int32 = 60000
     """How long the receiver may take, in ms."""
     validate_only: bool = field("1+", default=False)
-    """True: check the request, and change nothing."""
+    """True: only check the request, without changing anything."""

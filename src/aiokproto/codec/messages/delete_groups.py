@@ -1,4 +1,4 @@
-"""DeleteGroups (ApiKey 42): remove empty groups with their offsets."""
+"""DeleteGroups (ApiKey 42): delete empty groups and their offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DeleteGroupsResponse(Response, key=42, versions="0-3", flexible="2+", clie
 
 
 class DeleteGroupsRequest(Request[DeleteGroupsResponse], key=42, versions="0-3", flexible="2+", route=Route.GROUP):
-    """Delete groups of any type that have no members, with their offsets (KIP-229).
+    """Delete groups without members, of any type, and their offsets (KIP-229).
 
     Sent by admin tools to the groups' coordinators.
 

@@ -1,4 +1,4 @@
-"""DeleteRecords (ApiKey 21): move the start of partitions forward, dropping what lies before."""
+"""DeleteRecords (ApiKey 21): move the start of partitions forward, dropping everything before it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeleteRecordsPartition(Struct):
 
     partition_index: PartitionIndex = 0
     offset: int64 = 0
-    """Offset before which records are deleted; -1: the high watermark, so all committed records."""
+    """Delete the records before this offset; -1: the high watermark, which deletes all committed records."""
 
 
 class DeleteRecordsTopic(Struct):

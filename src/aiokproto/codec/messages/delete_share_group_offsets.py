@@ -45,7 +45,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 class DeleteShareGroupOffsetsRequest(
     Request[DeleteShareGroupOffsetsResponse], key=92, versions="0", flexible="0+", route=Route.GROUP
 ):
-    """Delete the offsets of a share group in topics, while it has no members (KIP-932).
+    """Delete a share group's offsets for topics. The group must not have members (KIP-932).
 
     Sent by admin tools to the group's coordinator.
 

@@ -54,7 +54,7 @@ class DescribeAclsRequest(Request[DescribeAclsResponse], key=29, versions="0-3",
     resource_name_filter: string | None = ""
     """Name of the resource; null: any."""
     pattern_type_filter: int8 = field("1+", default=3)
-    """1: any; 2: every pattern that applies to the name; 3: literal; 4: prefixed (KIP-290)."""
+    """1: any; 2: every pattern that matches the name; 3: literal; 4: prefixed (KIP-290)."""
     principal_filter: string | None = ""
     """Principal, such as `User:alice`; null: any."""
     host_filter: string | None = ""

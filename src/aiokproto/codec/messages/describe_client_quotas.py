@@ -62,4 +62,4 @@ class DescribeClientQuotasRequest(
 
     components: list[ComponentData] = field(factory=list)
     strict: bool = False
-    """True: exclude entities that have other types than the components."""
+    """True: exclude entities with types that aren't among the components."""

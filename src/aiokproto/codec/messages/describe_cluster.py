@@ -31,7 +31,7 @@ class DescribeClusterResponse(Response, key=60, versions="0-2", flexible="0+"):
     cluster_id: string = ""
     """Id of the cluster."""
     controller_id: BrokerId = -1
-    """Node id of the controller. A KRaft broker returns a random live broker, which forwards to it; -1: unknown."""
+    """Node id of the controller. A KRaft broker returns a random live broker, which forwards requests; -1: unknown."""
     brokers: list[DescribeClusterBroker] = field(factory=list)
     cluster_authorized_operations: int32 = -2147483648
     """Bit field of operations that the caller is authorized for; -2147483648: not requested."""
@@ -42,9 +42,9 @@ class DescribeClusterRequest(Request[DescribeClusterResponse], key=60, versions=
 
     Sent by admin tools to any broker, or to a controller for the controllers (KIP-919).
 
-    Errors: MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE (INVALID_REQUEST in version 0),
-    UNSUPPORTED_VERSION (a controller whose metadata version is too low). Without the right to describe the cluster,
-    its authorized operations are 0.
+    Errors: MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE (INVALID_REQUEST in version 0), UNSUPPORTED_VERSION
+    (a controller whose metadata version is too low). If the caller isn't allowed to describe the cluster, its
+    authorized operations are 0.
     """
 
     include_cluster_authorized_operations: bool = False

@@ -14,7 +14,7 @@ class DescribeConfigsSynonym(Struct):
     value: string | None = ""
     """Value in that place; null: unset or sensitive."""
     source: int8 = 0
-    """Kind of place, with the numbers of `config_source`."""
+    """Kind of place, as in `config_source`."""
 
 
 class DescribeConfigsResourceResult(Struct):
@@ -27,7 +27,7 @@ class DescribeConfigsResourceResult(Struct):
     read_only: bool = False
     """True: it cannot be changed at run time."""
     is_default: bool = field("0", default=False)
-    """True: the value is the default. Later versions have `config_source`."""
+    """True: the value is the default. Later versions use `config_source` instead."""
     config_source: int8 = field("1+", default=-1, ignorable=True)
     """Where the value comes from: 1 topic, 2 dynamic broker, 3 dynamic default of all brokers, 4 static broker file,
     5 default, 6 dynamic broker logger, 7 client metrics, 8 group; -1: not sent; 0: unknown."""
@@ -75,7 +75,7 @@ class DescribeConfigsRequest(
 ):
     """Read the configurations of topics, brokers, broker loggers, groups and client metrics.
 
-    Sent by admin tools to the broker that a broker resource names, to any broker for other resources.
+    Sent by admin tools to the broker that a broker resource names, or to any broker for other resources.
 
     Errors: per resource: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.

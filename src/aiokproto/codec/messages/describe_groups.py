@@ -23,7 +23,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group, or the error of describing it."""
+    """A group, or the error from describing it."""
 
     error_code: int16 = 0
     error_message: string | None = field("6+", default=None)

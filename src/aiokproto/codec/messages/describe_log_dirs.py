@@ -24,8 +24,8 @@ class DescribeLogDirsPartition(Struct):
     partition_size: int64 = 0
     """Size of the replica's segments, in bytes."""
     offset_lag: int64 = 0
-    """Records that the replica is behind: for a current replica from its log end to the high watermark, for a future
-    one to the current replica's log end."""
+    """How many records the replica is behind. A current replica: from its log end to the high watermark; a future
+    replica: to the current replica's log end."""
     is_future_key: bool = False
     """True: the copy that AlterReplicaLogDirs is filling, which will replace the current replica."""
 
@@ -49,7 +49,7 @@ class DescribeLogDirsResult(Struct):
     usable_bytes: int64 = field("4+", default=-1, ignorable=True)
     """Free space of the volume, in bytes; -1: unknown."""
     is_cordoned: bool = field("5+", default=False, ignorable=True)
-    """True: the directory receives no new replicas (KIP-1066)."""
+    """True: the directory doesn't receive new replicas (KIP-1066)."""
 
 
 class DescribeLogDirsResponse(Response, key=35, versions="0-5", flexible="2+", client_throttles="1+"):

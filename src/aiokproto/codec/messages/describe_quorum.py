@@ -1,4 +1,4 @@
-"""DescribeQuorum (ApiKey 55): leader, voters and observers of the metadata quorum, and how far each is."""
+"""DescribeQuorum (ApiKey 55): leader, voters and observers of the metadata quorum, and the progress of each."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ReplicaState(Struct):
     log_end_offset: int64 = 0
     """Offset after the replica's last record; -1: unknown."""
     last_fetch_timestamp: int64 = field("1+", default=-1, ignorable=True)
-    """Leader's time of the replica's last fetch, in ms since 1970; -1: unknown (KIP-836)."""
+    """Time of the replica's last fetch by the leader's clock, in ms since 1970; -1: unknown (KIP-836)."""
     last_caught_up_timestamp: int64 = field("1+", default=-1, ignorable=True)
-    """Leader's time when the replica last had all records, in ms since 1970; -1: unknown."""
+    """Time when the replica was last caught up by the leader's clock, in ms since 1970; -1: unknown."""
 
 
 class DescribeQuorumResponsePartitionData(Struct):

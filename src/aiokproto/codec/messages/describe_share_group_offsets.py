@@ -25,7 +25,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
 
     partition_index: PartitionIndex = 0
     start_offset: int64 = 0
-    """Share-partition start offset: records below it are done; -1: not initialized."""
+    """Share-partition start offset: earlier records are done; -1: not initialized."""
     leader_epoch: int32 = field(default=0, refused=-1)
     """Leader epoch of the partition."""
     lag: int64 = field("1+", default=-1, ignorable=True)

@@ -40,13 +40,13 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """A topic, or the part of it that fits."""
+    """A topic, or as many of its partitions as fit."""
 
     error_code: int16 = 0
     name: TopicName | None = ""
     topic_id: TopicId = ZERO_UUID
     is_internal: bool = False
-    """True: a topic of Kafka itself, such as `__consumer_offsets`."""
+    """True: an internal topic of Kafka, such as `__consumer_offsets`."""
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(factory=list)
     topic_authorized_operations: int32 = -2147483648
     """Bit field of operations that the caller is authorized for; -2147483648: not requested."""
@@ -88,6 +88,6 @@ class DescribeTopicPartitionsRequest(
     topics: list[TopicRequest] = field(factory=list)
     """Topics to describe; empty: all that the caller can see."""
     response_partition_limit: int32 = 2000
-    """Largest number of partitions in the response; the broker has a limit of its own."""
+    """Maximum number of partitions in the response; the broker has its own limit too."""
     cursor: Cursor | None = None
     """Where to start; null: at the beginning."""

@@ -27,7 +27,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """A transaction, or the error of describing it."""
+    """A transaction, or the error from describing it."""
 
     error_code: int16 = 0
     transactional_id: TransactionalId = ""

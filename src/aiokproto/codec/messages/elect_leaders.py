@@ -1,4 +1,4 @@
-"""ElectLeaders (ApiKey 43): elect the preferred leader of partitions, or an unclean one."""
+"""ElectLeaders (ApiKey 43): elect the preferred leader of partitions, or an unclean leader."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ElectLeadersRequest(Request[ElectLeadersResponse], key=43, versions="0-2",
 
     election_type: int8 = field("1+", default=0)
     """0: the preferred replica (the first of the replica list), if it is in sync; 1: unclean, the first live replica,
-    when no replica in sync is live (records can be lost). Versions without this field elect the preferred replica."""
+    if no in-sync replica is live (records can be lost). Versions without this field elect the preferred replica."""
     topic_partitions: list[TopicPartitions] | None = field(factory=list)
     """Partitions to elect a leader for; null: all partitions that need an election."""
     timeout_ms: int32 = 60000

@@ -50,7 +50,7 @@ class NodeEndpoint(Struct):
 
 
 class EndQuorumEpochResponse(Response, key=54, versions="0-1", flexible="1+"):
-    """The leader and epoch that the voter knows of. Errors: see `EndQuorumEpochRequest`."""
+    """The leader and epoch that the voter knows. Errors: see `EndQuorumEpochRequest`."""
 
     error_code: int16 = 0
     topics: list[EndQuorumEpochResponseTopicData] = field(factory=list)
@@ -68,7 +68,7 @@ class ReplicaInfo(Struct):
 
 
 class EndQuorumEpochRequestPartitionData(Struct):
-    """The leadership that ends, of one partition."""
+    """The leadership of one partition, which ends."""
 
     partition_index: PartitionIndex = 0
     leader_id: BrokerId = 0
@@ -76,7 +76,7 @@ class EndQuorumEpochRequestPartitionData(Struct):
     leader_epoch: int32 = 0
     """The epoch that ends."""
     preferred_successors: list[int32] = field("0", factory=list, ignorable=True)
-    """Node ids of voters, most up-to-date log first. The first starts an election at once, each later one waits
+    """Node ids of voters, most up-to-date log first. The first starts an election at once, and each later one waits
     longer."""
     preferred_candidates: list[ReplicaInfo] = field("1+", factory=list, ignorable=True)
     """Like `preferred_successors`, with directory ids."""
@@ -110,7 +110,7 @@ class EndQuorumEpochRequest(Request[EndQuorumEpochResponse], key=54, versions="0
     """
 
     cluster_id: string | None = None
-    """Cluster id of the sender; another cluster's voter responds INCONSISTENT_CLUSTER_ID. null: not checked."""
+    """Cluster id of the sender; a voter of another cluster responds with INCONSISTENT_CLUSTER_ID. null: not checked."""
     topics: list[EndQuorumEpochRequestTopicData] = field(factory=list)
     leader_endpoints: list[LeaderEndpoint] = field("1+", factory=list, ignorable=True)
     """Listeners of the resigning leader."""

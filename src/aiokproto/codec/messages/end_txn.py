@@ -11,7 +11,8 @@ class EndTxnResponse(Response, key=26, versions="0-5", flexible="3+", client_thr
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     producer_id: ProducerId = field("5+", default=-1, ignorable=True)
-    """Producer id for the next transaction; differs from the request's when its epochs are used up. -1: an error."""
+    """Producer id for the next transaction; differs from the one in the request if its epochs are exhausted. -1: an
+    error."""
     producer_epoch: int16 = field("5+", default=-1, ignorable=True)
     """Epoch for the next transaction (KIP-890: one higher after each transaction); -1: an error."""
 

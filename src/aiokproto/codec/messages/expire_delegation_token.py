@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (ApiKey 40): expire a delegation token now, or at a set time."""
+"""ExpireDelegationToken (ApiKey 40): expire a delegation token now, or at a given time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class ExpireDelegationTokenResponse(Response, key=40, versions="0-2", flexible="
 
     error_code: int16 = 0
     expiry_timestamp_ms: int64 = 0
-    """New expiry time, in ms since the Unix epoch; now, if the token was removed."""
+    """New expiry time, in ms since the Unix epoch; the current time if the token was removed."""
     throttle_time_ms: int32 = 0
 
 

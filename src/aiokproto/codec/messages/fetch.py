@@ -28,7 +28,7 @@ class EpochEndOffset(Struct):
     """The last leader epoch that follower and leader share, and where it ends in the leader's log (KIP-595)."""
 
     epoch: int32 = -1
-    """Largest epoch of the leader's log that is not above `last_fetched_epoch`; -1: the logs do not diverge."""
+    """Highest epoch in the leader's log that isn't above `last_fetched_epoch`; -1: the logs do not diverge."""
     end_offset: int64 = -1
     """Offset after the last record of that epoch; the follower truncates to it. -1: the logs do not diverge."""
 
@@ -52,7 +52,7 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    """A transaction whose records a READ_COMMITTED consumer drops, from `first_offset` to its ABORT marker."""
+    """A transaction whose records, from `first_offset` to its ABORT marker, READ_COMMITTED consumers drop."""
 
     producer_id: ProducerId = 0
     """Producer whose transaction was aborted."""
@@ -68,7 +68,7 @@ class PartitionData(Struct):
     high_watermark: int64 = field(default=0, refused=-1)
     """Offset after the last record that all in-sync replicas have; -1: an error."""
     last_stable_offset: int64 = field("4+", default=-1, ignorable=True)
-    """First offset that may belong to an open transaction: READ_COMMITTED reads below it. -1: unknown."""
+    """First offset that may belong to an open transaction: READ_COMMITTED reads only earlier records. -1: unknown."""
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     """First offset of the log; -1: unknown."""
     diverging_epoch: EpochEndOffset = field("12+", tag=0, factory=EpochEndOffset)
@@ -76,14 +76,15 @@ class PartitionData(Struct):
     current_leader: LeaderIdAndEpoch = field("12+", tag=1, factory=LeaderIdAndEpoch)
     """Set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. The leader's address is in `node_endpoints`."""
     snapshot_id: SnapshotId = field("12+", tag=2, factory=SnapshotId)
-    """The snapshot to fetch with FetchSnapshot, because the fetch offset is below the log start (metadata log only)."""
+    """The snapshot to fetch with FetchSnapshot, because the fetch offset is before the log start (metadata log
+    only)."""
     aborted_transactions: list[AbortedTransaction] | None = field("4+", factory=list, ignorable=True)
     """Aborted transactions in the range of `records`, for READ_COMMITTED; null: none, or READ_UNCOMMITTED."""
     preferred_read_replica: BrokerId = field("11+", default=-1)
     """Replica to fetch from instead (KIP-392); `records` is then empty. -1: keep fetching from this broker."""
     records: recordset | None = None
-    """Record batches from the one that holds the fetch offset on, so the first may begin below it; the last batch can
-    be cut short. null: none."""
+    """Record batches, starting with the one that contains the fetch offset, so the first may start before it; the last
+    batch can be cut short. null: none."""
 
 
 class FetchableTopicResponse(Struct):
@@ -95,7 +96,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Address of a broker that a `current_leader` names."""
+    """Address of a broker mentioned in a `current_leader`."""
 
     node_id: BrokerId = 0
     """Id of the broker."""
@@ -108,7 +109,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, key=1, versions="0-18", flexible="12+", client_throttles="8+"):
-    """The record batches of each partition. In an incremental fetch, only partitions with news.
+    """The record batches of each partition. In an incremental fetch, only partitions with changes.
 
     Errors: see `FetchRequest`.
     """
@@ -128,7 +129,7 @@ class ReplicaState(Struct):
     replica_id: BrokerId = -1
     """Broker id of the follower; -1: a consumer."""
     replica_epoch: int64 = -1
-    """Broker epoch of the follower (KIP-903), so that a restarted broker is not taken for the old one; -1: unknown."""
+    """Broker epoch of the follower (KIP-903), to distinguish a restarted broker from its predecessor; -1: unknown."""
 
 
 class FetchPartition(Struct):
@@ -145,13 +146,13 @@ class FetchPartition(Struct):
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     """First offset of the follower's log; -1: a consumer."""
     partition_max_bytes: int32 = 0
-    """Bytes to return for this partition at most. As with `max_bytes`, a first batch that is larger is returned
-    whole."""
+    """Maximum number of bytes to return for this partition. As with `max_bytes`, the first batch is returned whole even
+    if it is larger."""
     replica_directory_id: uuid = field("17+", tag=0, default=ZERO_UUID, ignorable=True)
     """Id of the log directory that the follower fetches into (KIP-853, metadata log); zero: not given."""
     high_watermark: int64 = field("18+", tag=1, default=9223372036854775807, ignorable=True)
-    """High watermark the replica knows (KIP-1166): the leader responds at once if its own is higher. -1: unknown to the
-    replica; 2^63 - 1: the replica does not support this."""
+    """High watermark the replica knows (KIP-1166): the leader responds at once if its own is higher. -1: the replica
+    doesn't know it; 2^63 - 1: the replica doesn't support this."""
 
 
 class FetchTopic(Struct):
@@ -184,26 +185,25 @@ class FetchRequest(Request[FetchResponse], key=1, versions="0-18", flexible="12+
     """
 
     cluster_id: string | None = field("12+", tag=0, default=None, ignorable=True)
-    """Cluster id the replica expects, for the metadata log; another one is INCONSISTENT_CLUSTER_ID. null: not
-    checked."""
+    """Cluster id the replica expects, for the metadata log; otherwise INCONSISTENT_CLUSTER_ID. null: not checked."""
     replica_id: BrokerId = field("0-14", default=-1)
-    """Broker id of the follower; -1: a consumer. Version 15+ has `replica_state` instead."""
+    """Broker id of the follower; -1: a consumer. Replaced by `replica_state` in version 15."""
     replica_state: ReplicaState = field("15+", tag=1, factory=ReplicaState)
     """The follower that fetches (version 15+)."""
     max_wait_ms: int32 = 0
     """How long the broker may wait for `min_bytes`, in ms."""
     min_bytes: int32 = 0
-    """Bytes of records to wait for before responding; 0: respond at once."""
+    """Number of bytes of records to wait for before responding; 0: respond at once."""
     max_bytes: int32 = field("3+", default=2147483647, ignorable=True)
-    """Bytes of records to return at most. The first batch of the first partition with data is returned even if it is
-    larger, so that a reader never gets stuck (KIP-74)."""
+    """Maximum number of bytes of records to return. The first batch of the first partition with data is returned even
+    if it is larger, so a reader never gets stuck (KIP-74)."""
     isolation_level: int8 = field("4+", default=0, ignorable=True)
     """0: READ_UNCOMMITTED, up to the high watermark; 1: READ_COMMITTED, up to the last stable offset."""
     session_id: int32 = field("7+", default=0, ignorable=True)
     """Fetch session of the previous response; 0: none."""
     session_epoch: int32 = field("7+", default=-1, ignorable=True)
-    """0: full fetch that asks for a new session; -1: full fetch without a session, closing `session_id`; 1 and above:
-    incremental fetch, one higher each time."""
+    """0: full fetch that requests a new session; -1: full fetch without a session, closing `session_id`; 1 and above:
+    incremental fetch, incremented each time."""
     topics: list[FetchTopic] = field(factory=list)
     """Partitions to read, in the order they are served. In an incremental fetch, only those added or changed."""
     forgotten_topics_data: list[ForgottenTopic] = field("7+", factory=list, mentioned=True)

@@ -1,4 +1,4 @@
-"""FetchSnapshot (ApiKey 59): read a part of a snapshot of the metadata log."""
+"""FetchSnapshot (ApiKey 59): read part of a snapshot of the metadata log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
-    """A part of the snapshot."""
+    """Part of a snapshot."""
 
     index: PartitionIndex = 0
     error_code: int16 = 0
@@ -110,7 +110,7 @@ class FetchSnapshotRequestTopicSnapshot(Struct):
 class FetchSnapshotRequest(Request[FetchSnapshotResponse], key=59, versions="0-1", flexible="0+", route=Route.QUORUM):
     """Read a snapshot of the metadata log piece by piece (KIP-630).
 
-    Sent by KRaft replicas to the quorum leader, when the log no longer has the offset they need.
+    Sent by KRaft replicas to the quorum leader, when the offset they need is no longer in the log.
 
     Errors: INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition:
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
@@ -118,9 +118,9 @@ class FetchSnapshotRequest(Request[FetchSnapshotResponse], key=59, versions="0-1
     """
 
     cluster_id: string | None = field(tag=0, default=None)
-    """Cluster id the replica expects; another one is INCONSISTENT_CLUSTER_ID. null: not checked."""
+    """Cluster id the replica expects; otherwise INCONSISTENT_CLUSTER_ID. null: not checked."""
     replica_id: BrokerId = -1
     """Node id of the replica that fetches; -1: an observer without an id."""
     max_bytes: int32 = 2147483647
-    """Bytes of snapshots to return at most."""
+    """Maximum number of bytes of snapshots to return."""
     topics: list[FetchSnapshotRequestTopicSnapshot] = field(factory=list)

@@ -33,7 +33,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+", client_throttles="2+"):
-    """One coordinator, or, from version 4 on, one per key in `coordinators`. Errors: see `FindCoordinatorRequest`."""
+    """One coordinator, or since version 4, one per key in `coordinators`. Errors: see `FindCoordinatorRequest`."""
 
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = field("0-3", default=0)
@@ -58,8 +58,8 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse], key=10, versions=
     """
 
     key: CoordinatorKey = field("0-3", default="")
-    """Group id or transactional id, by `key_type`."""
+    """Group id or transactional id, depending on `key_type`."""
     key_type: int8 = field("1+", default=0)
-    """0: group; 1: transactional id; 2: share partition (version 6+). Version 0 finds groups only."""
+    """0: group; 1: transactional id; 2: share partition (version 6+). Version 0 only finds groups."""
     coordinator_keys: list[CoordinatorKey] = field("4+", factory=list)
     """Keys of one type (KIP-699); a share partition has the key `group:topicId:partition`."""

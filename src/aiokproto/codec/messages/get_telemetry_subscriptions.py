@@ -12,7 +12,7 @@ class GetTelemetrySubscriptionsResponse(Response, key=71, versions="0", flexible
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     client_instance_id: uuid = ZERO_UUID
-    """Id of this client instance; a new one when the request had zero."""
+    """Id of this client instance; a new id if it was zero in the request."""
     subscription_id: int32 = 0
     """Id of this set of metrics, to send with each PushTelemetry. It changes with the set."""
     accepted_compression_types: list[int8] = field(factory=list)
@@ -22,7 +22,7 @@ class GetTelemetrySubscriptionsResponse(Response, key=71, versions="0", flexible
     telemetry_max_bytes: int32 = 0
     """Size limit of the `metrics` of a PushTelemetry, in bytes."""
     delta_temporality: bool = False
-    """True: push counters as the difference to the previous push; false: as totals."""
+    """True: push counters as the difference from the previous push; false: as totals."""
     requested_metrics: list[string] = field(factory=list)
     """Prefixes of metric names to push; empty: none; one empty string: all."""
 

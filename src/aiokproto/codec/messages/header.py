@@ -11,9 +11,9 @@ class RequestHeader(Payload, versions="0-2", flexible="2+"):
     request_api_key: int16 = 0
     """ApiKey of the request."""
     request_api_version: int16 = 0
-    """Version of the request's body; the version of this header follows from it."""
+    """Version of the request's body, which determines the version of this header."""
     correlation_id: int32 = 0
-    """Number that the response repeats, chosen by the client."""
+    """Number chosen by the client, which the response repeats."""
     client_id: string | None = field("1+", default="", ignorable=True, flexible=False)
     """Name of the client, for quotas and logs; null: none."""
 

@@ -6,7 +6,7 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, field, int
 
 
 class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+", client_throttles="2+"):
-    """Whether the member is still in the group, and its generation current. Errors: see `HeartbeatRequest`."""
+    """Whether the member is still in the group, and its generation is current. Errors: see `HeartbeatRequest`."""
 
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (ApiKey 44): set, delete, append to or subtract from single configuration values."""
+"""IncrementalAlterConfigs (ApiKey 44): set, delete, append to or subtract from individual configuration values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AlterableConfig(Struct):
     config_operation: int8 = 0
     """0: set; 1: delete (back to the default); 2: append to a list; 3: subtract from a list."""
     value: string | None = field(default="", secret=holds_secret)
-    """Value to set, or list items (comma-separated) to append or subtract; null with delete."""
+    """Value to set, or list items (comma-separated) to append or subtract; null for delete."""
 
 
 class AlterConfigsResource(Struct):
@@ -42,17 +42,17 @@ class AlterConfigsResource(Struct):
     resource_type: int8 = field(default=0, key=True)
     """2: topic; 4: broker; 8: broker logger; 16: client metrics; 32: group."""
     resource_name: string = field(default="", key=True)
-    """Topic, broker id, subscription or group; empty with broker: the default of all brokers."""
+    """Topic, broker id, subscription or group; empty for a broker: the default of all brokers."""
     configs: list[AlterableConfig] = field(factory=list)
 
 
 class IncrementalAlterConfigsRequest(
     Request[IncrementalAlterConfigsResponse], key=44, versions="0-1", flexible="1+", route=Route.CONFIGURED
 ):
-    """Change single configuration values, leaving the others as they are (KIP-339).
+    """Change individual configuration values, leaving all others as they are (KIP-339).
 
-    Sent by admin tools to the controller (any broker forwards it in KRaft), or for a broker and its loggers to that
-    broker.
+    Sent by admin tools to the controller (in KRaft, any broker forwards it), or to the broker that a broker or broker
+    logger resource names.
 
     Errors: per resource: INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_TOPIC_EXCEPTION, BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED,

@@ -26,7 +26,7 @@ class InitProducerIdRequest(
     """Get a producer id and epoch.
 
     Sent by transactional producers to the transaction coordinator, which fences older producers of the transactional id
-    and aborts their open transaction; by idempotent producers without one to any broker.
+    and aborts their open transaction; or by idempotent producers without a transactional id to any broker.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST,
@@ -37,13 +37,13 @@ class InitProducerIdRequest(
     transactional_id: TransactionalId | None = ""
     """`transactional.id`; null: an idempotent producer without transactions."""
     transaction_timeout_ms: int32 = 0
-    """The coordinator aborts a transaction open for longer, in ms. Limited by the broker's
+    """The coordinator aborts a transaction that has been open for longer than this, in ms. Limited by the broker's
     `transaction.max.timeout.ms`."""
     producer_id: ProducerId = field("3+", default=-1)
-    """Id the producer has, to bump its epoch after an error (KIP-360); -1: none yet."""
+    """Current id of the producer, to bump its epoch after an error (KIP-360); -1: none yet."""
     producer_epoch: int16 = field("3+", default=-1)
-    """Epoch the producer has; -1: none yet."""
+    """Current epoch of the producer; -1: none yet."""
     enable2_pc: bool = field("6+", default=False)
-    """True: the producer uses two-phase commit (KIP-939), and its transactions have no timeout."""
+    """True: the producer uses two-phase commit (KIP-939), and its transactions don't time out."""
     keep_prepared_txn: bool = field("6+", default=False)
     """True: retain the ongoing transaction instead of aborting it (KIP-939)."""

@@ -45,9 +45,9 @@ class PartitionData(Struct):
 
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
-    """Epoch of the state; higher each time the share partition is initialized. A lower one is fenced."""
+    """Epoch of the state, which grows each time the share partition is initialized. A lower epoch is fenced."""
     start_offset: int64 = 0
-    """Share-partition start offset (SPSO); -1: not set, so the share partition leader chooses it."""
+    """Share-partition start offset (SPSO); -1: chosen by the share partition leader."""
 
 
 class InitializeStateData(Struct):

@@ -29,13 +29,14 @@ class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+", client_
     protocol_type: string | None = field("7+", default=None, ignorable=True)
     """Protocol type of the group; null: an error."""
     protocol_name: string | None = field(nullable="7+", default="")
-    """Assignor the coordinator chose: one that all members support. null (version 7+) or empty: an error."""
+    """Assignor that the coordinator chose. All members support it. null (version 7+) or empty: an error."""
     leader: string = ""
     """Member id of the leader, which assigns the partitions."""
     skip_assignment: bool = field("9+", default=False)
-    """True: the leader sends no assignment, the group retains its old one (KIP-814: a static leader rejoined)."""
+    """True: the leader doesn't send an assignment, and the group keeps its old one (KIP-814: a static leader
+    rejoined)."""
     member_id: string = ""
-    """Id of the member; with MEMBER_ID_REQUIRED, the one to join again with."""
+    """Id of the member; with MEMBER_ID_REQUIRED, the id to join again with."""
     members: list[JoinGroupResponseMember] = field(factory=list)
     """All members, for the leader; empty for the other members."""
 
@@ -46,7 +47,7 @@ class JoinGroupRequestProtocol(Struct):
     name: string = ""
     """Name of the assignor."""
     metadata: bytes = b""
-    """What the assignor needs to know of the member; for consumers, a ConsumerProtocolSubscription."""
+    """What the assignor needs to know about the member; for consumers, a ConsumerProtocolSubscription."""
 
 
 class JoinGroupRequest(Request[JoinGroupResponse], key=11, versions="0-9", flexible="6+", route=Route.GROUP):
@@ -70,7 +71,7 @@ class JoinGroupRequest(Request[JoinGroupResponse], key=11, versions="0-9", flexi
     group_instance_id: string | None = field("5+", default=None)
     """`group.instance.id` of a static member (KIP-345); null: dynamic."""
     protocol_type: string = ""
-    """Kind of group: "consumer" for consumers, "connect" for Connect workers; the same in the whole group."""
+    """Kind of group: "consumer" for consumers, "connect" for Connect workers. All members have the same."""
     protocols: list[JoinGroupRequestProtocol] = field(factory=list)
     """Assignors the member supports, preferred first."""
     reason: string | None = field("8+", default=None, ignorable=True)

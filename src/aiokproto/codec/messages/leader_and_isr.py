@@ -43,7 +43,7 @@ class LeaderAndIsrResponse(Response, key=4, versions="0-7", flexible="4+"):
     partition_errors: list[LeaderAndIsrPartitionError] = field("0-4", factory=list)
     """Results by partition, up to version 4."""
     topics: list[LeaderAndIsrTopicError] = field("5+", factory=list)
-    """Results by topic, from version 5 on."""
+    """Results by topic, since version 5."""
 
 
 class LeaderAndIsrPartitionState(Struct):
@@ -56,7 +56,7 @@ class LeaderAndIsrPartitionState(Struct):
     leader: BrokerId = 0
     """Broker that leads the partition; -1: none; -2: the topic is being deleted."""
     leader_epoch: int32 = 0
-    """Leader epoch; one that is not newer than the broker's is ignored."""
+    """Leader epoch; ignored if it isn't newer than the broker's."""
     isr: list[BrokerId] = field(factory=list)
     """In-sync replicas."""
     partition_epoch: int32 = 0
@@ -68,7 +68,7 @@ class LeaderAndIsrPartitionState(Struct):
     removing_replicas: list[BrokerId] = field("3+", factory=list, ignorable=True)
     """Replicas that a reassignment removes."""
     is_new: bool = field("1+", default=False, ignorable=True)
-    """True: the replica is new, so the broker creates its log even where a log directory is offline."""
+    """True: the replica is new, so the broker creates its log even if a log directory is offline."""
     leader_recovery_state: int8 = field("6+", default=0)
     """0: recovered; 1: recovering from an unclean election."""
 
@@ -107,14 +107,14 @@ class LeaderAndIsrRequest(Request[LeaderAndIsrResponse], key=4, versions="0-7", 
     is_kraft_controller: bool = field("7+", default=False)
     """True: a KRaft controller sends this, during a migration (KIP-866)."""
     controller_epoch: int32 = 0
-    """Epoch of the controller; an older one than the broker knows is STALE_CONTROLLER_EPOCH."""
+    """Epoch of the controller; STALE_CONTROLLER_EPOCH if the broker knows a newer one."""
     broker_epoch: int64 = field("2+", default=-1, ignorable=True)
-    """Epoch of the broker's registration; an older one is STALE_BROKER_EPOCH. -1: not checked."""
+    """Epoch of the broker's registration; STALE_BROKER_EPOCH if it's older. -1: not checked."""
     type: int8 = field("5+", default=0)
-    """0: unknown; 1: incremental; 2: full, so replicas that are missing are stray (KIP-516)."""
+    """0: unknown; 1: incremental; 2: full, so replicas that aren't listed are stray (KIP-516)."""
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field("0-1", factory=list)
     """States by partition, up to version 1."""
     topic_states: list[LeaderAndIsrTopicState] = field("2+", factory=list)
-    """States by topic, from version 2 on."""
+    """States by topic, since version 2."""
     live_leaders: list[LeaderAndIsrLiveLeader] = field(factory=list)
     """Addresses of the leaders named in the request."""

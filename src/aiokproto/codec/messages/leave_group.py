@@ -16,7 +16,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+", client_throttles="2+"):
-    """One result per member, from version 3 on. Errors: see `LeaveGroupRequest`."""
+    """One result per member, since version 3. Errors: see `LeaveGroupRequest`."""
 
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = 0
@@ -27,7 +27,7 @@ class MemberIdentity(Struct):
     """A member that leaves."""
 
     member_id: string = field(default="", key=True)
-    """Id of the member; empty for a static member that is named by its instance id alone."""
+    """Id of the member; empty for a static member that is identified by its instance id alone."""
     group_instance_id: string | None = field(default=None, key=True)
     """`group.instance.id` of a static member; null: dynamic."""
     reason: string | None = field("5+", default=None, ignorable=True)
@@ -49,4 +49,4 @@ class LeaveGroupRequest(Request[LeaveGroupResponse], key=13, versions="0-5", fle
     member_id: string = field("0-2", default="")
     """Id of the member, up to version 2."""
     members: list[MemberIdentity] = field("3+", factory=list)
-    """Members to remove, from version 3 on."""
+    """Members to remove, since version 3."""

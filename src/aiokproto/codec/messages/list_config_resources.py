@@ -6,12 +6,12 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class ConfigResource(Struct):
-    """A resource that has configuration."""
+    """A resource that has a configuration."""
 
     resource_name: string = ""
     """Name of the resource: a subscription, topic, broker id or group."""
     resource_type: int8 = field("1+", default=16, ignorable=True)
-    """2: topic; 4: broker; 8: broker logger; 16: client metrics; 32: group. Version 0 lists client metrics only."""
+    """2: topic; 4: broker; 8: broker logger; 16: client metrics; 32: group. Version 0 only lists client metrics."""
 
 
 class ListConfigResourcesResponse(Response, key=74, versions="0-1", flexible="0+"):

@@ -30,9 +30,9 @@ class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+", client
 class ListGroupsRequest(Request[ListGroupsResponse], key=16, versions="0-5", flexible="3+", route=Route.EVERY):
     """List groups.
 
-    Sent by admin tools to every broker, as each lists only those that it coordinates.
+    Sent by admin tools to every broker, as each lists only the groups that it coordinates.
 
-    Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (list again: groups are missing until they are
+    Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (list again: groups are missing until they have been
     loaded).
     """
 

@@ -53,14 +53,14 @@ class ListOffsetsPartition(Struct):
 
     partition_index: PartitionIndex = 0
     current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
-    """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
-    UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
+    """Leader epoch the caller knows; FENCED_LEADER_EPOCH if it's lower than the broker's, UNKNOWN_LEADER_EPOCH if it's
+    higher (KIP-320). -1: not checked."""
     timestamp: int64 = 0
-    """Find the first record at or after this time, in ms since the Unix epoch. Or: -1: the end (see `isolation_level`);
-    -2: the start; -3: the record with the largest timestamp (version 7+); -4: the start of the local log (8+); -5: the
-    last offset in tiered storage (9+); -6: the first offset not yet uploaded to it (11+)."""
+    """Find the first record at or after this time, in ms since the Unix epoch. Special values: -1: the end (see
+    `isolation_level`); -2: the start; -3: the record with the largest timestamp (version 7+); -4: the start of the
+    local log (8+); -5: the last offset in tiered storage (9+); -6: the first offset not yet uploaded to it (11+)."""
     max_num_offsets: int32 = field("0", default=1)
-    """Offsets to return at most (version 0)."""
+    """Maximum number of offsets to return (version 0)."""
 
 
 class ListOffsetsTopic(Struct):
@@ -85,7 +85,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse], key=2, versions="0-11", f
     replica_id: BrokerId = 0
     """Broker id of the follower; -1: a client; -2: a debugging client, which reads a follower."""
     isolation_level: int8 = field("2+", default=0)
-    """What the end of a partition is. 0: READ_UNCOMMITTED, the high watermark; 1: READ_COMMITTED, the last stable
+    """Defines the end of a partition. 0: READ_UNCOMMITTED, the high watermark; 1: READ_COMMITTED, the last stable
     offset."""
     topics: list[ListOffsetsTopic] = field(factory=list)
     timeout_ms: int32 = field("10+", default=0, ignorable=True)

@@ -37,7 +37,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexible="0+"):
-    """The ongoing reassignments; partitions without one are left out.
+    """The ongoing reassignments. Other partitions are left out.
 
     Errors: see `ListPartitionReassignmentsRequest`.
     """

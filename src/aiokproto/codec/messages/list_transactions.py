@@ -44,7 +44,7 @@ class ListTransactionsRequest(
 ):
     """List transactional ids and their states.
 
-    Sent by admin tools to every broker, as each lists only those that it coordinates.
+    Sent by admin tools to every broker, as each lists only the transactions that it coordinates.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION (version 2+).
     """
@@ -54,6 +54,6 @@ class ListTransactionsRequest(
     producer_id_filters: list[ProducerId] = field(factory=list)
     """Producer ids to list; empty: all."""
     duration_filter: int64 = field("1+", default=-1)
-    """List transactions open for longer than this, in ms; negative: all (KIP-994)."""
+    """List transactions that have been open for longer than this, in ms; negative: all (KIP-994)."""
     transactional_id_pattern: string | None = field("2+", default=None)
-    """Regular expression (RE2) the transactional id matches; null or empty: all (KIP-1152)."""
+    """Regular expression (RE2) that the transactional id must match; null or empty: all (KIP-1152)."""

@@ -38,7 +38,7 @@ class MetadataResponsePartition(Struct):
     error_code: int16 = 0
     partition_index: PartitionIndex = 0
     leader_id: BrokerId = field(default=0, refused=-1)
-    """Broker that leads the partition; -1: none at the moment."""
+    """Broker that leads the partition; -1: none currently."""
     leader_epoch: int32 = field("7+", default=-1, ignorable=True)
     """Epoch of that leader. It orders metadata from different brokers: lower is older. -1: unknown."""
     replica_nodes: list[BrokerId] = field(factory=list)
@@ -54,11 +54,11 @@ class MetadataResponseTopic(Struct):
 
     error_code: int16 = 0
     name: TopicName | None = field(nullable="12+", default="")
-    """Name of the topic; null: requested by an id that is unknown."""
+    """Name of the topic; null: requested by an unknown id."""
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
-    """Id of the topic; zero: requested by a name that is unknown."""
+    """Id of the topic; zero: requested by an unknown name."""
     is_internal: bool = field("1+", default=False, ignorable=True)
-    """True for topics of Kafka itself, such as `__consumer_offsets`."""
+    """True: an internal topic of Kafka, such as `__consumer_offsets`."""
     partitions: list[MetadataResponsePartition] = field(factory=list)
     topic_authorized_operations: int32 = field("8+", default=-2147483648)
     """Bit n is set if the caller is allowed AclOperation n on the topic; -2147483648: not requested."""
@@ -84,7 +84,7 @@ class MetadataRequestTopic(Struct):
     """A topic, by name or id."""
 
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
-    """Id of the topic; zero: requested by name. Ids work from version 12 on."""
+    """Id of the topic; zero: requested by name. Ids work since version 12."""
     name: TopicName | None = field(nullable="10+", default="")
     """Name of the topic; null: requested by id."""
 
@@ -102,9 +102,9 @@ class MetadataRequest(Request[MetadataResponse], key=3, versions="0-13", flexibl
     """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+", factory=list)
-    """Topics to describe; null (version 1+): all; empty: none, in version 0 all."""
+    """Topics to describe; null (version 1+): all; empty: none, or all in version 0."""
     allow_auto_topic_creation: bool = field("4+", default=True)
-    """False: create no missing topic, even if the broker has `auto.create.topics.enable`."""
+    """False: don't create missing topics, even if `auto.create.topics.enable` is set."""
     include_cluster_authorized_operations: bool = field("8-10", default=False)
     """True: return `cluster_authorized_operations` (KIP-430)."""
     include_topic_authorized_operations: bool = field("8+", default=False)

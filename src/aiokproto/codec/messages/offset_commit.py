@@ -53,7 +53,8 @@ class OffsetCommitRequestPartition(Struct):
     commit_timestamp: int64 = field("1", default=-1)
     """Time of the commit, in ms since the Unix epoch; -1: when the broker receives it (version 1)."""
     committed_metadata: string | None = ""
-    """Text of the caller, stored with the offset; limited by `offset.metadata.max.bytes`. null is stored as empty."""
+    """Arbitrary string from the caller, stored with the offset; limited by `offset.metadata.max.bytes`. null is stored
+    as empty."""
 
 
 class OffsetCommitRequestTopic(Struct):
@@ -77,7 +78,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse], key=8, versions="0-10",
     """
 
     group_id: GroupId = ""
-    """Group whose offsets are committed; it is created if it does not exist and no member commits."""
+    """Group whose offsets are committed. If it doesn't exist and the caller isn't a member, it's created."""
     generation_id_or_member_epoch: int32 = field("1+", default=-1, ignorable=True)
     """Generation of a classic member, member epoch of a member of a consumer group (KIP-848); -1: not a member, which
     the coordinator accepts only while the group has no members."""
@@ -86,5 +87,5 @@ class OffsetCommitRequest(Request[OffsetCommitResponse], key=8, versions="0-10",
     group_instance_id: string | None = field("7+", default=None)
     """`group.instance.id` of a static member; null: dynamic."""
     retention_time_ms: int64 = field("2-4", default=-1, ignorable=True)
-    """How long to retain the offsets, in ms; -1: as the broker's `offsets.retention.minutes` says (versions 2-4)."""
+    """How long to retain the offsets, in ms; -1: the broker's `offsets.retention.minutes` (versions 2-4)."""
     topics: list[OffsetCommitRequestTopic] = field(factory=list)

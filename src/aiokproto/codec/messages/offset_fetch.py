@@ -25,11 +25,11 @@ class OffsetFetchResponsePartition(Struct):
 
     partition_index: PartitionIndex = 0
     committed_offset: int64 = field(default=0, refused=-1)
-    """Offset of the next record to read; -1: none committed, which is no error."""
+    """Offset of the next record to read; -1: none committed, which isn't an error."""
     committed_leader_epoch: int32 = field("5-7", default=-1, ignorable=True)
     """Leader epoch of the last processed record; -1: unknown."""
     metadata: string | None = ""
-    """Text stored with the commit; empty: none."""
+    """String stored with the commit; empty: none."""
     error_code: int16 = 0
 
 
@@ -41,20 +41,20 @@ class OffsetFetchResponseTopic(Struct):
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """Committed offset of a partition, from version 8 on."""
+    """Committed offset of a partition, since version 8."""
 
     partition_index: PartitionIndex = 0
     committed_offset: int64 = field(default=0, refused=-1)
-    """Offset of the next record to read; -1: none committed, which is no error."""
+    """Offset of the next record to read; -1: none committed, which isn't an error."""
     committed_leader_epoch: int32 = -1
     """Leader epoch of the last processed record; -1: unknown."""
     metadata: string | None = ""
-    """Text stored with the commit; empty: none."""
+    """String stored with the commit; empty: none."""
     error_code: int16 = 0
 
 
 class OffsetFetchResponseTopics(Struct):
-    """Committed offsets of a topic, from version 8 on."""
+    """Committed offsets of a topic, since version 8."""
 
     name: TopicName = field("8-9", default="", ignorable=True)
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
@@ -71,7 +71,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, key=9, versions="0-10", flexible="6+", client_throttles="4+"):
-    """Committed offsets: of one group in `topics` up to version 7, of several in `groups` from version 8 on.
+    """Committed offsets: of one group in `topics` up to version 7, or of several groups in `groups` since version 8.
 
     Errors: see `OffsetFetchRequest`.
     """
@@ -81,7 +81,7 @@ class OffsetFetchResponse(Response, key=9, versions="0-10", flexible="6+", clien
     """Offsets of the requested group, up to version 7."""
     error_code: int16 = field("2-7", default=0, ignorable=True)
     groups: list[OffsetFetchResponseGroup] = field("8+", factory=list)
-    """Offsets of each requested group, from version 8 on."""
+    """Offsets of each requested group, since version 8."""
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -92,7 +92,7 @@ class OffsetFetchRequestTopic(Struct):
 
 
 class OffsetFetchRequestTopics(Struct):
-    """Partitions of a topic, from version 8 on."""
+    """Partitions of a topic, since version 8."""
 
     name: TopicName = field("8-9", default="", ignorable=True)
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
@@ -128,7 +128,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse], key=9, versions="0-10", f
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7", factory=list)
     """Partitions to read, up to version 7; null (version 2+): all with a committed offset."""
     groups: list[OffsetFetchRequestGroup] = field("8+", factory=list)
-    """Groups to read, from version 8 on (KIP-709)."""
+    """Groups to read, since version 8 (KIP-709)."""
     require_stable: bool = field("7+", default=False)
     """True: for a partition with offsets of an open transaction, return UNSTABLE_OFFSET_COMMIT instead of the older
     offset (KIP-447)."""

@@ -23,7 +23,7 @@ class EpochEndOffset(Struct):
     error_code: int16 = 0
     partition: PartitionIndex = 0
     leader_epoch: int32 = field("1+", default=-1, ignorable=True)
-    """Largest epoch in the log that is not above the requested one; -1: none."""
+    """Highest epoch in the log that isn't above the requested one; -1: none."""
     end_offset: int64 = -1
     """Offset after the last record of that epoch; -1: unknown. A reader with a higher position has read records that
     were truncated."""
@@ -48,10 +48,10 @@ class OffsetForLeaderPartition(Struct):
 
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
-    """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
-    UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
+    """Leader epoch the caller knows; FENCED_LEADER_EPOCH if it's lower than the broker's, UNKNOWN_LEADER_EPOCH if it's
+    higher (KIP-320). -1: not checked."""
     leader_epoch: int32 = 0
-    """Epoch to look up: the last record read has it."""
+    """Epoch to look up, from the last record read."""
 
 
 class OffsetForLeaderTopic(Struct):

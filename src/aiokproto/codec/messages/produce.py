@@ -67,7 +67,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Address of a broker that a `current_leader` names."""
+    """Address of a broker mentioned in a `current_leader`."""
 
     node_id: BrokerId = 0
     """Id of the broker."""
@@ -93,7 +93,7 @@ class PartitionProduceData(Struct):
 
     index: PartitionIndex = 0
     records: recordset | None = None
-    """Record batches to append; from version 3 on exactly one, of format 2."""
+    """Record batches to append. Since version 3, exactly one batch of format 2."""
 
 
 class TopicProduceData(Struct):
@@ -123,8 +123,9 @@ class ProduceRequest(Request[ProduceResponse], key=0, versions="0-13", flexible=
     transactional_id: TransactionalId | None = field("3+", default=None)
     """`transactional.id` of a transactional producer; null: records outside of transactions."""
     acks: int16 = 0
-    """When the broker responds: 0: never; 1: once the leader has appended; -1: once all in-sync replicas have."""
+    """When the broker responds. 0: never; 1: once the leader has appended; -1: once all in-sync replicas have
+    appended."""
     timeout_ms: int32 = 0
-    """With `acks` -1, how long the broker may wait for the replicas, in ms. After it: REQUEST_TIMED_OUT, though the
-    records are appended."""
+    """With `acks` -1, how long the broker may wait for the replicas, in ms. After that: REQUEST_TIMED_OUT, although the
+    records have been appended."""
     topic_data: list[TopicProduceData] = field(factory=list)

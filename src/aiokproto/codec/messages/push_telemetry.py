@@ -28,7 +28,7 @@ class PushTelemetryRequest(Request[PushTelemetryResponse], key=72, versions="0",
     subscription_id: int32 = 0
     """Subscription from the same response."""
     terminating: bool = False
-    """True: the client closes and this is its last push, allowed before the interval has passed."""
+    """True: the client is closing and this is its last push, allowed before the interval has passed."""
     compression_type: int8 = 0
     """Codec of `metrics`: 0: none; 1: gzip; 2: snappy; 3: lz4; 4: zstd."""
     metrics: bytes = b""

@@ -44,7 +44,7 @@ class PartitionResult(Struct):
     start_offset: int64 = 0
     """Share-partition start offset (SPSO); -1: not initialized."""
     state_batches: list[StateBatch] = field(factory=list)
-    """States of the offsets from `start_offset` on. Offsets not named have no state yet."""
+    """States of the offsets starting at `start_offset`. Offsets that aren't listed have no state yet."""
 
 
 class ReadStateResult(Struct):
@@ -65,7 +65,7 @@ class PartitionData(Struct):
 
     partition: PartitionIndex = 0
     leader_epoch: int32 = 0
-    """Leader epoch of the reader; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
+    """Leader epoch of the reader; FENCED_LEADER_EPOCH if the coordinator has seen a higher one."""
 
 
 class ReadStateData(Struct):

@@ -32,7 +32,7 @@ class PartitionResult(Struct):
     start_offset: int64 = 0
     """Share-partition start offset (SPSO); -1: not initialized."""
     delivery_complete_count: int32 = field("1+", default=-1, ignorable=True)
-    """Offsets from `start_offset` on whose delivery is complete (acknowledged or archived), to compute the lag
+    """Number of offsets past `start_offset` whose delivery is complete (acknowledged or archived), to compute the lag
     (KIP-1226); -1: unknown."""
 
 
@@ -57,7 +57,7 @@ class PartitionData(Struct):
 
     partition: PartitionIndex = 0
     leader_epoch: int32 = 0
-    """Leader epoch the reader knows; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
+    """Leader epoch the reader knows; FENCED_LEADER_EPOCH if the coordinator has seen a higher one."""
 
 
 class ReadStateSummaryData(Struct):
@@ -73,7 +73,7 @@ class ReadShareGroupStateSummaryRequest(
     """Read the start offset of share partitions.
 
     Sent by the group coordinator (a broker), for DescribeShareGroupOffsets, to the share coordinator. Unlike
-    ReadShareGroupState it fences no leader.
+    ReadShareGroupState, it doesn't fence leaders.
 
     Errors: per partition: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_REQUEST, CLUSTER_AUTHORIZATION_FAILED,

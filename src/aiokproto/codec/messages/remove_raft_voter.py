@@ -27,8 +27,8 @@ class RemoveRaftVoterRequest(
     """
 
     cluster_id: string | None = ""
-    """Id of the cluster; another one is INCONSISTENT_CLUSTER_ID. null: not checked."""
+    """Id of the cluster; otherwise INCONSISTENT_CLUSTER_ID. null: not checked."""
     voter_id: int32 = 0
     """Node id of the voter."""
     voter_directory_id: uuid = ZERO_UUID
-    """Id of the voter's metadata log directory: the voter must have both ids."""
+    """Id of the voter's metadata log directory: both ids must match."""

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (ApiKey 39): extend the life of a delegation token."""
+"""RenewDelegationToken (ApiKey 39): extend the lifetime of a delegation token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RenewDelegationTokenResponse(Response, key=39, versions="0-2", flexible="2
 class RenewDelegationTokenRequest(
     Request[RenewDelegationTokenResponse], key=39, versions="0-2", flexible="2+", route=Route.CONTROLLER
 ):
-    """Let a delegation token expire later (KIP-48).
+    """Extend the lifetime of a delegation token (KIP-48).
 
     Sent by the token's owner or a renewer to the controller; in KRaft, any broker forwards it.
 

@@ -6,12 +6,12 @@ from aiokproto.codec.schema import Request, Response, Route, field, int16, int64
 
 
 class SaslAuthenticateResponse(Response, key=36, versions="0-2", flexible="2+"):
-    """The server's part of the step. Errors: see `SaslAuthenticateRequest`."""
+    """The server's message in this step. Errors: see `SaslAuthenticateRequest`."""
 
     error_code: int16 = 0
     error_message: string | None = ""
     auth_bytes: bytes = field(default=b"", secret=True)
-    """What the server sends in this step (defined by the mechanism); empty: nothing."""
+    """Data from the server in this step, defined by the mechanism; empty: none."""
     session_lifetime_ms: int64 = field("1+", default=0, ignorable=True)
     """Time until the client must authenticate again, in ms, or the broker closes the connection (KIP-368); 0: no limit.
     Set in the last step."""
@@ -29,4 +29,4 @@ class SaslAuthenticateRequest(
     """
 
     auth_bytes: bytes = field(default=b"", secret=True)
-    """What the client sends in this step; defined by the mechanism."""
+    """Data from the client in this step, defined by the mechanism."""

@@ -16,8 +16,8 @@ class SaslHandshakeResponse(Response, key=17, versions="0-1"):
 class SaslHandshakeRequest(Request[SaslHandshakeResponse], key=17, versions="0-1", route=Route.BROKER):
     """Choose the SASL mechanism of a connection.
 
-    Sent by clients, and by brokers to each other, on each new connection and to authenticate again. After version 0 the
-    mechanism's messages follow without request headers, after version 1 in SaslAuthenticate.
+    Sent by clients, and by brokers to each other, on each new connection and to authenticate again. After version 0,
+    the mechanism's messages follow without request headers; after version 1, inside SaslAuthenticate.
 
     Errors: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE.
     """

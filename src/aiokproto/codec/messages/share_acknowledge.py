@@ -48,7 +48,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Address of a broker that a `current_leader` names."""
+    """Address of a broker mentioned in a `current_leader`."""
 
     node_id: BrokerId = 0
     """Id of the broker."""
@@ -74,7 +74,7 @@ class ShareAcknowledgeResponse(Response, key=79, versions="0-2", flexible="0+"):
 
 
 class AcknowledgementBatch(Struct):
-    """A range of acquired offsets and what became of them."""
+    """A range of acquired offsets and their outcome."""
 
     first_offset: int64 = 0
     """First offset of the range."""
@@ -117,8 +117,8 @@ class ShareAcknowledgeRequest(
     member_id: string | None = ""
     """Id of the member, a UUID."""
     share_session_epoch: int32 = 0
-    """Epoch of the share session, one higher with each request of the session; -1: close it. 0 would open a session,
-    which only ShareFetch can do."""
+    """Epoch of the share session, incremented with each request; -1: close it. 0 would open a session, which only
+    ShareFetch can do."""
     is_renew_ack: bool = field("2+", default=False)
     """True: some `acknowledge_types` are 4 (KIP-1222)."""
     topics: list[AcknowledgeTopic] = field(factory=list)

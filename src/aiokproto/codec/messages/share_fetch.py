@@ -39,7 +39,7 @@ class AcquiredRecords(Struct):
     last_offset: int64 = 0
     """Last offset of the range, inclusive."""
     delivery_count: int16 = 0
-    """How often the records have been delivered, with this time."""
+    """How often the records have been delivered, including this time."""
 
 
 class PartitionData(Struct):
@@ -55,8 +55,8 @@ class PartitionData(Struct):
     current_leader: LeaderIdAndEpoch = field(factory=LeaderIdAndEpoch)
     """Set with NOT_LEADER_OR_FOLLOWER. The leader's address is in `node_endpoints`."""
     records: recordset | None = field(nullable="0", default=None)
-    """Record batches that hold the acquired records, and others: only offsets in `acquired_records` are the member's.
-    null or empty: none."""
+    """Record batches that contain the acquired records, and possibly others: the member owns only offsets in
+    `acquired_records`. null or empty: none."""
     acquired_records: list[AcquiredRecords] = field(factory=list)
     """Ranges the member acquired, in offset order."""
 
@@ -69,7 +69,7 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Address of a broker that a `current_leader` names."""
+    """Address of a broker mentioned in a `current_leader`."""
 
     node_id: BrokerId = 0
     """Id of the broker."""
@@ -88,15 +88,15 @@ class ShareFetchResponse(Response, key=78, versions="0-2", flexible="0+"):
     error_code: int16 = 0
     error_message: string | None = None
     acquisition_lock_timeout_ms: int32 = field("1+", default=0)
-    """Time for which the acquired records are locked for the member, in ms. Afterwards they can be delivered to
-    another."""
+    """Time for which the acquired records are locked for the member, in ms. Afterwards they can be delivered to another
+    member."""
     responses: list[ShareFetchableTopicResponse] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field(factory=list)
     """Addresses of the leaders in `current_leader`."""
 
 
 class AcknowledgementBatch(Struct):
-    """A range of acquired offsets and what became of them."""
+    """A range of acquired offsets and their outcome."""
 
     first_offset: int64 = 0
     """First offset of the range."""
@@ -112,7 +112,7 @@ class FetchPartition(Struct):
 
     partition_index: PartitionIndex = 0
     partition_max_bytes: int32 = field("0", default=0)
-    """Bytes to return for this partition at most; 0: acknowledge only (version 0)."""
+    """Maximum number of bytes to return for this partition; 0: acknowledge only (version 0)."""
     acknowledgement_batches: list[AcknowledgementBatch] = field(factory=list)
     """Acknowledgements of records acquired earlier; empty: none."""
 
@@ -148,23 +148,23 @@ class ShareFetchRequest(Request[ShareFetchResponse], key=78, versions="0-2", fle
     member_id: string | None = ""
     """Id of the member, a UUID."""
     share_session_epoch: int32 = 0
-    """Epoch of the share session: 0: open a session; then one higher with each request; -1: close it, releasing all
+    """Epoch of the share session. 0: open a session; then incremented with each request; -1: close it, releasing all
     acquired records."""
     max_wait_ms: int32 = 0
     """How long the broker may wait for records, in ms."""
     min_bytes: int32 = 0
-    """Bytes of records to wait for before responding."""
+    """Number of bytes of records to wait for before responding."""
     max_bytes: int32 = 2147483647
-    """Bytes of records to return at most. A first batch that is larger is returned whole (KIP-74)."""
+    """Maximum number of bytes of records to return. The first batch is returned whole even if it is larger (KIP-74)."""
     max_records: int32 = field("1+", default=0)
-    """Records to acquire at most. With `share_acquire_mode` 0, more are acquired to complete a batch."""
+    """Maximum number of records to acquire. With `share_acquire_mode` 0, more are acquired to complete a batch."""
     batch_size: int32 = field("1+", default=0)
-    """Records per range of `acquired_records` to aim for; the broker divides where record batches end."""
+    """Target number of records per range in `acquired_records`. The broker splits ranges where record batches end."""
     share_acquire_mode: int8 = field("2+", default=0, ignorable=True)
     """0: batch-optimized, whole record batches; 1: record limit, never more than `max_records` (KIP-1206)."""
     is_renew_ack: bool = field("2+", default=False)
-    """True: some `acknowledge_types` are 4 (KIP-1222). Nothing is fetched then: `max_wait_ms`, `min_bytes`, `max_bytes`
-    and `max_records` must be 0."""
+    """True: some `acknowledge_types` are 4 (KIP-1222). If so, nothing is fetched: `max_wait_ms`, `min_bytes`,
+    `max_bytes` and `max_records` must be 0."""
     topics: list[FetchTopic] = field(factory=list)
     """Partitions to add to the session, or to acknowledge. The session's other partitions are fetched as well."""
     forgotten_topics_data: list[ForgottenTopic] = field(factory=list, mentioned=True)

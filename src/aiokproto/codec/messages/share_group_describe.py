@@ -41,14 +41,14 @@ class Member(Struct):
     rack_id: string | None = None
     """Rack of the member (`client.rack`); null: unknown."""
     member_epoch: int32 = 0
-    """Group epoch of the assignment the member has."""
+    """Group epoch of the member's current assignment."""
     client_id: string = ""
     """`client.id` of the member."""
     client_host: string = ""
     """Address the member connected from."""
     subscribed_topic_names: list[TopicName] = field(factory=list, mentioned=True)
     assignment: Assignment = field(factory=Assignment)
-    """Partitions the member has."""
+    """Partitions assigned to the member."""
 
 
 class DescribedGroup(Struct):
@@ -61,7 +61,7 @@ class DescribedGroup(Struct):
     group_state: string = ""
     """State: "Empty", "Stable" or "Dead"; empty: an error."""
     group_epoch: int32 = 0
-    """Epoch of the members and their subscriptions; it rises with each change."""
+    """Epoch of the members and their subscriptions, which grows with each change."""
     assignment_epoch: int32 = 0
     """Group epoch that the assignment was computed for; lower than `group_epoch` while a new one is pending."""
     assignor_name: string = ""

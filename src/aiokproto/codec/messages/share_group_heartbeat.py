@@ -27,13 +27,13 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """The partitions to fetch from; other members can have them too."""
+    """The partitions to fetch from. Other members can fetch from them too."""
 
     topic_partitions: list[TopicPartitions] = field(factory=list)
 
 
 class ShareGroupHeartbeatResponse(Response, key=76, versions="0-1", flexible="0+"):
-    """Epoch of the member, and its assignment when that has changed. Errors: see `ShareGroupHeartbeatRequest`."""
+    """Epoch of the member, and its assignment if that has changed. Errors: see `ShareGroupHeartbeatRequest`."""
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -54,7 +54,7 @@ class ShareGroupHeartbeatRequest(
     """Join a share group, stay in it, or leave it.
 
     Sent by share consumers to the group coordinator, every `heartbeat_interval_ms` and when their subscription changes.
-    Without heartbeats the member is removed.
+    If heartbeats stop, the member is removed.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -64,7 +64,7 @@ class ShareGroupHeartbeatRequest(
     group_id: GroupId = ""
     """Group of the member."""
     member_id: string = ""
-    """Id the member generates, a UUID, used until it closes."""
+    """UUID that the member generates and uses until it closes."""
     member_epoch: int32 = 0
     """Epoch of the previous response; 0: join; -1: leave."""
     rack_id: string | None = None

@@ -1,4 +1,4 @@
-"""StopReplica (ApiKey 5): the ZooKeeper controller stops replicas of a broker, and deletes them if needed."""
+"""StopReplica (ApiKey 5): the ZooKeeper controller stops replicas on a broker, and deletes them if needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StopReplicaPartitionState(Struct):
 
     partition_index: PartitionIndex = 0
     leader_epoch: int32 = -1
-    """Leader epoch of the decision; one lower than the broker's is FENCED_LEADER_EPOCH. -1: not checked; -2: the topic
+    """Leader epoch of the decision; FENCED_LEADER_EPOCH if it's lower than the broker's. -1: not checked; -2: the topic
     is being deleted, so not checked either."""
     delete_partition: bool = False
     """True: delete the replica's log as well."""
@@ -67,8 +67,8 @@ class StopReplicaTopicState(Struct):
 class StopReplicaRequest(Request[StopReplicaResponse], key=5, versions="0-4", flexible="2+", route=Route.BROKER):
     """Stop replicas.
 
-    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to the broker that has them. Removed in
-    Kafka 4.0.
+    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to the broker that holds them. Removed
+    in Kafka 4.0.
 
     Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED; per partition:
     FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
@@ -79,14 +79,14 @@ class StopReplicaRequest(Request[StopReplicaResponse], key=5, versions="0-4", fl
     is_kraft_controller: bool = field("4+", default=False)
     """True: a KRaft controller sends this, during a migration (KIP-866)."""
     controller_epoch: int32 = 0
-    """Epoch of the controller; an older one than the broker knows is STALE_CONTROLLER_EPOCH."""
+    """Epoch of the controller; STALE_CONTROLLER_EPOCH if the broker knows a newer one."""
     broker_epoch: int64 = field("1+", default=-1, ignorable=True)
-    """Epoch of the broker's registration; an older one is STALE_BROKER_EPOCH. -1: not checked."""
+    """Epoch of the broker's registration; STALE_BROKER_EPOCH if it's older. -1: not checked."""
     delete_partitions: bool = field("0-2", default=False)
-    """True: delete the logs of all partitions of the request (versions 0-2)."""
+    """True: delete the logs of all partitions in the request (versions 0-2)."""
     ungrouped_partitions: list[StopReplicaPartitionV0] = field("0", factory=list)
     """Partitions to stop, in version 0."""
     topics: list[StopReplicaTopicV1] = field("1-2", factory=list)
     """Partitions to stop, in versions 1-2."""
     topic_states: list[StopReplicaTopicState] = field("3+", factory=list)
-    """Partitions to stop, from version 3 on."""
+    """Partitions to stop, since version 3."""

@@ -46,7 +46,7 @@ class Subtopology(Struct):
     subtopology_id: string = ""
     """Id of the subtopology, unique in the topology."""
     source_topics: list[TopicName] = field(factory=list, mentioned=True)
-    """Topics the subtopology reads, regular expressions resolved."""
+    """Topics the subtopology reads, with regular expressions resolved."""
     repartition_sink_topics: list[TopicName] = field(factory=list, mentioned=True)
     """Repartition topics the subtopology writes to."""
     state_changelog_topics: list[TopicInfo] = field(factory=list)
@@ -56,13 +56,13 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """What the group coordinator knows of the application's topology."""
+    """What the group coordinator knows about the application's topology."""
 
     epoch: int32 = 0
-    """Epoch of the topology; it rises when the topology changes."""
+    """Epoch of the topology, which grows when the topology changes."""
     subtopologies: list[Subtopology] | None = None
-    """Subtopologies with numbers of partitions set; null: not ready, as source topics are missing or have wrong numbers
-    of partitions."""
+    """Subtopologies with their numbers of partitions; null: not ready, as source topics are missing or have wrong
+    numbers of partitions."""
 
 
 class Endpoint(Struct):
@@ -110,7 +110,7 @@ class Member(Struct):
     member_id: string = ""
     """Id of the member."""
     member_epoch: int32 = 0
-    """Group epoch of the assignment the member has."""
+    """Group epoch of the member's current assignment."""
     instance_id: string | None = None
     """`group.instance.id` of a static member; null: dynamic."""
     rack_id: string | None = None
@@ -128,11 +128,11 @@ class Member(Struct):
     client_tags: list[KeyValue] = field(factory=list)
     """Tags for the rack-aware assignment of standby tasks."""
     task_offsets: list[TaskOffset] = field(factory=list)
-    """How far the member has restored its tasks."""
+    """Progress of restoring the member's tasks."""
     task_end_offsets: list[TaskOffset] = field(factory=list)
     """Ends of the changelogs, to compare with `task_offsets`."""
     assignment: Assignment = field(factory=Assignment)
-    """Tasks the member has now."""
+    """Tasks the member currently has."""
     target_assignment: Assignment = field(factory=Assignment)
     """Tasks the member is assigned; it equals `assignment` once the member has reconciled."""
     is_classic: bool = False
@@ -190,7 +190,7 @@ class DescribedGroup(Struct):
     group_state: string = ""
     """State: "Empty", "NotReady", "Assigning", "Reconciling", "Stable" or "Dead"; empty: an error."""
     group_epoch: int32 = 0
-    """Epoch of the members, topology and topics; it rises with each change."""
+    """Epoch of the members, topology and topics, which grows with each change."""
     assignment_epoch: int32 = 0
     """Group epoch that the target assignment was computed for; lower than `group_epoch` while a new one is pending."""
     topology: Topology | None = None
@@ -203,7 +203,7 @@ class DescribedGroup(Struct):
     topology_description_status: int8 = field("1+", default=0)
     """0: not requested; 1: none stored; 2: the broker could not read it (see its log); 3: available."""
     assignor_name: string | None = field("1+", default=None, ignorable=True)
-    """Task assignor for the next assignment; the current one may have been computed by another. null: an error."""
+    """Task assignor for the next assignment; another assignor may have computed the current one. null: an error."""
 
 
 class StreamsGroupDescribeResponse(Response, key=89, versions="0-1", flexible="0+"):

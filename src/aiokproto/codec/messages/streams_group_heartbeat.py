@@ -59,7 +59,7 @@ class TopicPartition(Struct):
 class EndpointToPartitions(Struct):
     """Where a member's partitions can be queried.
 
-    An instance with several threads has several entries; the caller joins them.
+    An instance with several threads has several entries; the caller merges them.
     """
 
     user_endpoint: Endpoint = field(factory=Endpoint)
@@ -71,7 +71,7 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Response, key=88, versions="0-1", flexible="0+"):
-    """Epoch of the member, its tasks when they have changed, and the state of the group.
+    """Epoch of the member, its tasks if they have changed, and the state of the group.
 
     Errors: see `StreamsGroupHeartbeatRequest`.
     """
@@ -86,11 +86,11 @@ class StreamsGroupHeartbeatResponse(Response, key=88, versions="0-1", flexible="
     heartbeat_interval_ms: int32 = 0
     """Time until the next heartbeat, in ms."""
     acceptable_recovery_lag_legacy: int32 = field("0", default=0)
-    """Use `acceptable_recovery_lag`, which replaces it in version 1."""
+    """Replaced by `acceptable_recovery_lag` in version 1."""
     task_offset_interval_ms: int32 = 0
     """Time between two reports of `task_offsets`, in ms."""
     acceptable_recovery_lag: int64 = field("1+", default=-1, ignorable=True)
-    """Offsets a warm-up task can be behind and still become active; -1: the broker does not support this."""
+    """How many offsets a warm-up task can be behind and still become active; -1: the broker does not support this."""
     status: list[Status] | None = field(factory=list)
     """Conditions of the group; null or empty: none."""
     active_tasks: list[TaskIds] | None = None
@@ -146,7 +146,7 @@ class Subtopology(Struct):
     source_topics: list[TopicName] = field(factory=list, mentioned=True)
     """Topics the subtopology reads."""
     source_topic_regex: list[string] = field(factory=list)
-    """Regular expressions (RE2) of further topics it reads."""
+    """Regular expressions (RE2) for additional topics it reads."""
     state_changelog_topics: list[TopicInfo] = field(factory=list)
     """Changelog topics of its state stores."""
     repartition_sink_topics: list[TopicName] = field(factory=list, mentioned=True)
@@ -158,10 +158,10 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """The topology of the application, as far as the assignment depends on it."""
+    """The parts of the application's topology that the assignment depends on."""
 
     epoch: int32 = 0
-    """Epoch of the topology, set by the application; higher when the topology changes."""
+    """Epoch of the topology, set by the application; grows when the topology changes."""
     subtopologies: list[Subtopology] = field(factory=list)
 
 
@@ -180,8 +180,8 @@ class StreamsGroupHeartbeatRequest(
 ):
     """Join a Streams group, stay in it, or leave it.
 
-    Sent by Streams threads to the group coordinator, every `heartbeat_interval_ms` and when their tasks change. Without
-    heartbeats the member is removed.
+    Sent by Streams threads to the group coordinator, every `heartbeat_interval_ms` and when their tasks change. If
+    heartbeats stop, the member is removed.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
@@ -193,9 +193,9 @@ class StreamsGroupHeartbeatRequest(
     group_id: GroupId = ""
     """Group of the member (`application.id`)."""
     member_id: string = ""
-    """Id the member generates, a UUID, used until it closes."""
+    """UUID that the member generates and uses until it closes."""
     member_epoch: int32 = 0
-    """Epoch of the previous response; 0: join; -1: leave; -2: leave for a while (static member)."""
+    """Epoch of the previous response; 0: join; -1: leave; -2: leave temporarily (static member)."""
     endpoint_information_epoch: int32 = 0
     """Epoch of the `partitions_by_user_endpoint` the member has."""
     instance_id: string | None = None
@@ -219,7 +219,7 @@ class StreamsGroupHeartbeatRequest(
     client_tags: list[KeyValue] | None = None
     """Tags for the rack-aware assignment of standby tasks; null: unchanged."""
     task_offsets: list[TaskOffset] | None = None
-    """How far the member has restored its tasks; null: unchanged."""
+    """Progress of restoring the member's tasks; null: unchanged."""
     task_end_offsets: list[TaskOffset] | None = None
     """Ends of the changelogs, to compare with `task_offsets`; null: unchanged."""
     shutdown_application: bool = False

@@ -18,7 +18,7 @@ class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+", client_
     protocol_name: string | None = field("5+", default=None, ignorable=True)
     """Assignor of the generation; null: an error."""
     assignment: bytes = b""
-    """What the member is assigned; for consumers, a ConsumerProtocolAssignment. Empty: nothing, or an error."""
+    """The member's assignment; for consumers, a ConsumerProtocolAssignment. Empty: nothing assigned, or an error."""
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -27,11 +27,11 @@ class SyncGroupRequestAssignment(Struct):
     member_id: string = ""
     """Id of the member."""
     assignment: bytes = b""
-    """What the member is assigned; for consumers, a ConsumerProtocolAssignment."""
+    """The member's assignment; for consumers, a ConsumerProtocolAssignment."""
 
 
 class SyncGroupRequest(Request[SyncGroupResponse], key=14, versions="0-5", flexible="4+", route=Route.GROUP):
-    """Complete a rebalance: the leader sends the assignment, all members receive their part.
+    """Complete a rebalance: the leader sends the assignment, and all members receive their part.
 
     Sent by members of a classic group to the group coordinator, after JoinGroup.
 

@@ -53,7 +53,8 @@ class TxnOffsetCommitRequestPartition(Struct):
     committed_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
     """Leader epoch of the last processed record; -1: unknown."""
     committed_metadata: string | None = ""
-    """Text of the caller, stored with the offset; limited by `offset.metadata.max.bytes`. null is stored as empty."""
+    """Arbitrary string from the caller, stored with the offset; limited by `offset.metadata.max.bytes`. null is stored
+    as empty."""
 
 
 class TxnOffsetCommitRequestTopic(Struct):
@@ -69,14 +70,14 @@ class TxnOffsetCommitRequest(
 ):
     """Commit offsets that take effect when the transaction commits.
 
-    Sent by transactional producers to the group coordinator (not to the transaction coordinator). Below version 5, send
-    AddOffsetsToTxn first; from version 5 on (KIP-890) the coordinator adds the group to the transaction itself.
+    Sent by transactional producers to the group coordinator (not to the transaction coordinator). Before version 5,
+    send AddOffsetsToTxn first. Since version 5 (KIP-890), the coordinator adds the group to the transaction itself.
 
     Errors: per partition: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
     GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (version 6+), INVALID_PRODUCER_EPOCH, PRODUCER_FENCED,
     INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE (version 4+),
-    UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (below version 6 also for an old member epoch), STALE_MEMBER_EPOCH and
+    UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (before version 6, also for an old member epoch), STALE_MEMBER_EPOCH and
     GROUP_ID_NOT_FOUND (version 6+), FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE,
     UNSUPPORTED_FOR_MESSAGE_FORMAT, REQUEST_TIMED_OUT.
     """
@@ -90,7 +91,8 @@ class TxnOffsetCommitRequest(
     producer_epoch: int16 = 0
     """Epoch of `producer_id`. The broker rejects an epoch older than the newest it knows."""
     generation_id_or_member_epoch: int32 = field("3+", default=-1)
-    """Generation or member epoch of the consumer, to fence one that has left the group (KIP-447); -1: not checked."""
+    """Generation or member epoch of the consumer, to fence consumers that have left the group (KIP-447); -1: not
+    checked."""
     member_id: string = field("3+", default="")
     """Id of the consumer in the group; empty: not checked."""
     group_instance_id: string | None = field("3+", default=None)

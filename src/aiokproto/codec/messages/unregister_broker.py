@@ -1,4 +1,4 @@
-"""UnregisterBroker (ApiKey 64): remove the registration of a broker that has left for good."""
+"""UnregisterBroker (ApiKey 64): remove the registration of a broker that has left permanently."""
 
 from __future__ import annotations
 

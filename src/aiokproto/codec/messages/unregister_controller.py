@@ -1,4 +1,4 @@
-"""UnregisterController (ApiKey 94): remove the registration of a controller that has left for good."""
+"""UnregisterController (ApiKey 94): remove the registration of a controller that has left permanently."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):
-    """Up to version 1, one result per feature; from version 2 on, one for all. Errors: see `UpdateFeaturesRequest`."""
+    """Up to version 1, one result per feature; since version 2, one result for all. Errors: see
+    `UpdateFeaturesRequest`."""
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -42,8 +43,8 @@ class UpdateFeaturesRequest(
 ):
     """Change the finalized feature levels of the cluster (KIP-584, KIP-778).
 
-    Sent by admin tools to the controller; in KRaft, any broker forwards it. From version 2 on all updates are made, or
-    none.
+    Sent by admin tools to the controller; in KRaft, any broker forwards it. Since version 2, either all updates are
+    made or none.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, INVALID_REQUEST, INVALID_UPDATE_VERSION,
     FEATURE_UPDATE_FAILED, REQUEST_TIMED_OUT; per feature (versions 0-1): the same.

@@ -64,7 +64,7 @@ class UpdateMetadataEndpoint(Struct):
     host: string = ""
     """Host name or address to connect to."""
     listener: string = field("3+", default="", ignorable=True)
-    """Listener name; empty below version 3, where the security protocol names it."""
+    """Listener name; empty before version 3, where the security protocol is the name."""
     security_protocol: int16 = 0
     """0: PLAINTEXT; 1: SSL; 2: SASL_PLAINTEXT; 3: SASL_SSL."""
 
@@ -79,7 +79,7 @@ class UpdateMetadataBroker(Struct):
     v0_port: int32 = field("0", default=0, ignorable=True)
     """TCP port, in version 0."""
     endpoints: list[UpdateMetadataEndpoint] = field("1+", factory=list, ignorable=True)
-    """Addresses by listener, from version 1 on."""
+    """Addresses by listener, since version 1."""
     rack: string | None = field("2+", default="", ignorable=True)
     """Rack of the broker (`broker.rack`); null: none configured."""
 
@@ -99,12 +99,12 @@ class UpdateMetadataRequest(Request[UpdateMetadataResponse], key=6, versions="0-
     type: int8 = field("8+", tag=0, default=0)
     """0: unknown; 1: incremental; 2: full, which replaces all metadata (KIP-866)."""
     controller_epoch: int32 = 0
-    """Epoch of the controller; an older one than the broker knows is STALE_CONTROLLER_EPOCH."""
+    """Epoch of the controller; STALE_CONTROLLER_EPOCH if the broker knows a newer one."""
     broker_epoch: int64 = field("5+", default=-1, ignorable=True)
-    """Epoch of the broker's registration; an older one is STALE_BROKER_EPOCH. -1: not checked."""
+    """Epoch of the broker's registration; STALE_BROKER_EPOCH if it's older. -1: not checked."""
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = field("0-4", factory=list)
     """States by partition, up to version 4."""
     topic_states: list[UpdateMetadataTopicState] = field("5+", factory=list)
-    """States by topic, from version 5 on."""
+    """States by topic, since version 5."""
     live_brokers: list[UpdateMetadataBroker] = field(factory=list)
     """All brokers that are alive."""

@@ -51,9 +51,9 @@ class KRaftVersionFeature(Struct):
 class UpdateRaftVoterRequest(
     Request[UpdateRaftVoterResponse], key=82, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
-    """Update what the voter set says of a voter.
+    """Update a voter's entry in the voter set.
 
-    Sent by the voter itself, a controller, to the quorum leader, when its endpoints or supported versions have changed.
+    Sent by the voter itself (a controller) to the quorum leader, when its endpoints or supported versions have changed.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE,
     FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INVALID_REQUEST, VOTER_NOT_FOUND, UNSUPPORTED_VERSION, REQUEST_TIMED_OUT
@@ -61,10 +61,10 @@ class UpdateRaftVoterRequest(
     """
 
     cluster_id: string | None = ""
-    """Id of the cluster; another one is INCONSISTENT_CLUSTER_ID. null: not checked."""
+    """Id of the cluster; otherwise INCONSISTENT_CLUSTER_ID. null: not checked."""
     current_leader_epoch: int32 = 0
-    """Leader epoch the voter knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
-    UNKNOWN_LEADER_EPOCH. -1: unknown."""
+    """Leader epoch the voter knows; FENCED_LEADER_EPOCH if it's lower than the broker's, UNKNOWN_LEADER_EPOCH if it's
+    higher. -1: unknown."""
     voter_id: int32 = 0
     """Node id of the voter."""
     voter_directory_id: uuid = ZERO_UUID

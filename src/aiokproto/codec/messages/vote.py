@@ -31,7 +31,7 @@ class VoteResponsePartitionData(Struct):
     leader_epoch: int32 = field(default=0, refused=-1)
     """Newest epoch the responding node knows."""
     vote_granted: bool = False
-    """True: the voter votes for the replica."""
+    """True: the vote is granted to the replica."""
 
 
 class VoteResponseTopicData(Struct):
@@ -53,7 +53,7 @@ class NodeEndpoint(Struct):
 
 
 class VoteResponse(Response, key=52, versions="0-2", flexible="0+"):
-    """The voter's decision, and the leader it knows of. Errors: see `VoteRequest`."""
+    """The voter's decision, and the leader that it knows. Errors: see `VoteRequest`."""
 
     error_code: int16 = 0
     topics: list[VoteResponseTopicData] = field(factory=list)
@@ -74,11 +74,12 @@ class VoteRequestPartitionData(Struct):
     voter_directory_id: uuid = field("1+", default=ZERO_UUID, ignorable=True)
     """Id of the receiver's metadata log directory; zero: unknown."""
     last_offset_epoch: int32 = 0
-    """Leader epoch of the last record in the replica's log. A voter with a newer log refuses."""
+    """Leader epoch of the last record in the replica's log. A voter with a newer log rejects the request."""
     last_offset: int64 = 0
     """End offset of the replica's log."""
     pre_vote: bool = field("2+", default=False)
-    """True: would the voter vote for the replica? Nothing is persisted and no epoch changes (KIP-996)."""
+    """True: only find out whether the voter would grant its vote. Nothing is persisted and no epoch changes
+    (KIP-996)."""
 
 
 class VoteRequestTopicData(Struct):
@@ -91,15 +92,14 @@ class VoteRequestTopicData(Struct):
 class VoteRequest(Request[VoteResponse], key=52, versions="0-2", flexible="0+", route=Route.QUORUM):
     """Request a vote for the leadership of the metadata quorum (KIP-595).
 
-    Sent by a KRaft candidate to each other voter.
+    Sent by a KRaft candidate to all other voters.
 
     Errors: INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition: FENCED_LEADER_EPOCH,
-    INVALID_REQUEST, INVALID_VOTER_KEY (version 1+: the receiver is another voter than `voter_id` and
-    `voter_directory_id` name).
+    INVALID_REQUEST, INVALID_VOTER_KEY (version 1+: `voter_id` and `voter_directory_id` don't match the receiver).
     """
 
     cluster_id: string | None = None
-    """Cluster id of the sender; another cluster's voter responds INCONSISTENT_CLUSTER_ID. null: not checked."""
+    """Cluster id of the sender; a voter of another cluster responds with INCONSISTENT_CLUSTER_ID. null: not checked."""
     voter_id: BrokerId = field("1+", default=-1, ignorable=True)
     """Node id of the receiver; -1: not checked."""
     topics: list[VoteRequestTopicData] = field(factory=list)

@@ -55,19 +55,20 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    """The state of one partition, as far as it changed."""
+    """The changed state of one partition."""
 
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
-    """State epoch from ReadShareGroupState; a lower one than the coordinator's is FENCED_STATE_EPOCH."""
+    """State epoch from ReadShareGroupState; FENCED_STATE_EPOCH if it's lower than the coordinator's."""
     leader_epoch: int32 = 0
-    """Leader epoch of the writer; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
+    """Leader epoch of the writer; FENCED_LEADER_EPOCH if the coordinator has seen a higher one."""
     start_offset: int64 = 0
     """New share-partition start offset (SPSO); -1: unchanged."""
     delivery_complete_count: int32 = field("1+", default=-1, ignorable=True)
-    """Offsets from the start offset on whose delivery is complete (acknowledged or archived, KIP-1226); -1: unknown."""
+    """Number of offsets past the start offset whose delivery is complete (acknowledged or archived, KIP-1226); -1:
+    unknown."""
     state_batches: list[StateBatch] = field(factory=list)
-    """Ranges whose state has changed; the coordinator merges them into the stored ones."""
+    """Ranges whose state has changed; the coordinator merges them into the stored ranges."""
 
 
 class WriteStateData(Struct):
@@ -80,7 +81,7 @@ class WriteStateData(Struct):
 class WriteShareGroupStateRequest(
     Request[WriteShareGroupStateResponse], key=85, versions="0-1", flexible="0+", route=Route.SHARE
 ):
-    """Write changes of the state of share partitions.
+    """Write changes to the state of share partitions.
 
     Sent by the leader of a share partition (a broker) to its share coordinator.
 

@@ -64,8 +64,8 @@ class WritableTxnMarker(Struct):
     topics: list[WritableTxnMarkerTopic] = field(factory=list)
     """Partitions to write the marker to, all led by the receiver."""
     coordinator_epoch: int32 = 0
-    """Leader epoch of the coordinator's `__transaction_state` partition; a lower one than was seen is
-    TRANSACTION_COORDINATOR_FENCED."""
+    """Leader epoch of the coordinator's `__transaction_state` partition; TRANSACTION_COORDINATOR_FENCED if a higher one
+    has been seen."""
     transaction_version: int8 = field("2+", default=0, ignorable=True)
     """Level of `transaction.version` of the transaction: 0 or 1: legacy; 2: each transaction has its own epoch, so the
     marker's must be higher than the records' (KIP-1228)."""

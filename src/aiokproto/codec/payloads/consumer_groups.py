@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets`` that consumer groups are kept in (KIP-848)."""
+"""The records of consumer groups in ``__consumer_offsets`` (KIP-848)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConsumerGroupMetadataValue(Payload, versions="0", flexible="0+"):
     """Epoch of a consumer group."""
 
     epoch: int32 = 0
-    """Group epoch: higher when members, subscriptions or topics change."""
+    """Group epoch: grows when members, subscriptions or topics change."""
     metadata_hash: int64 = field(tag=0, default=0)
     """Hash of the subscribed topics (KIP-1101). A different one causes a rebalance."""
 
@@ -111,11 +111,11 @@ class ConsumerGroupMemberMetadataValue(Payload, versions="0", flexible="0+"):
     subscribed_topic_names: list[TopicName] = field(factory=list)
     """Topics the member subscribes to by name."""
     subscribed_topic_regex: string | None = ""
-    """Regular expression (RE2) of further topics; null or empty: none."""
+    """Regular expression (RE2) for additional topics; null or empty: none."""
     rebalance_timeout_ms: int32 = -1
     """How long the coordinator waits for the member to revoke partitions, in ms; -1: unknown."""
     server_assignor: string | None = ""
-    """Assignor of the broker that the member requests; null: none."""
+    """Server-side assignor that the member requests; null: none."""
     classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, factory=ClassicMemberMetadata)
     """Set while the member uses the classic protocol; null: it uses the consumer protocol."""
 
@@ -176,7 +176,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Payload, versions="0", flexible="
     """Target assignment of a member: what it will own once the group is reconciled."""
 
     topic_partitions: list[TopicPartition] = field(factory=list)
-    """Partitions that the member shall own."""
+    """Partitions that the member should own."""
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Payload, versions="0"):
@@ -194,17 +194,17 @@ class TopicPartitions(Struct):
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionIndex] = field(factory=list)
     assignment_epochs: list[int32] | None = field(tag=0, factory=list)
-    """Member epoch at which each of `partitions` was assigned, in the same order. The coordinator validates offset
-    commits by it (KIP-1251). Null or empty: unknown."""
+    """Member epoch at which each of `partitions` was assigned, in the same order. The coordinator uses it to validate
+    offset commits (KIP-1251). Null or empty: unknown."""
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Payload, versions="0", flexible="0+"):
-    """Current assignment of a member, and how far its reconciliation has come."""
+    """Current assignment of a member, and the progress of its reconciliation."""
 
     member_epoch: int32 = 0
     """Epoch that the member sends with its next heartbeat."""
     previous_member_epoch: int32 = 0
-    """Epoch before that, which the member may still send if it did not receive the last response."""
+    """Previous epoch, which the member may still send if it didn't receive the last response."""
     state: int8 = 0
     """0: STABLE; 1: UNREVOKED_PARTITIONS, the member has partitions to revoke; 2: UNRELEASED_PARTITIONS, it waits for
     partitions of other members."""

@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other inside JoinGroup and SyncGroup."""
+"""The data that members of a classic consumer group exchange through JoinGroup and SyncGroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and values of control records: transaction markers, and KRaft's."""
+"""Keys and values of control records: transaction markers, and the control records of KRaft."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class RegisterBrokerRecord(Payload, versions="0-4", flexible="0+"):
     fenced: bool = True
     """Whether the broker is fenced: clients do not get its address, and it leads no partition."""
     in_controlled_shutdown: bool = field("1+", default=False)
-    """Whether the broker is shutting down and hands over its leaderships."""
+    """Whether the broker is shutting down and handing over its leaderships."""
     log_dirs: list[uuid] = field("3+", tag=0, factory=list)
     """Ids of the log directories that are online (KIP-858)."""
     cordoned_log_dirs: list[uuid] | None = field("4+", tag=1, default=None)

@@ -23,7 +23,7 @@ from aiokproto.codec.wire import ZERO_UUID
 class FeatureLevelRecord(Payload, versions="0", flexible="0+"):
     """A feature was set to a level (KIP-584).
 
-    The first record of a log or snapshot sets `metadata.version`, on which the format of the others depends.
+    The first record of a log or snapshot sets `metadata.version`, which determines the format of all other records.
     """
 
     name: string = ""
@@ -33,7 +33,7 @@ class FeatureLevelRecord(Payload, versions="0", flexible="0+"):
 
 
 class RemoveFeatureLevelRecord(Payload, versions="0", flexible="0+"):
-    """A feature was disabled, in the form before a `FeatureLevelRecord` with level 0."""
+    """A feature was disabled. Replaced by a `FeatureLevelRecord` with level 0."""
 
     name: string = ""
     """Name of the feature."""
@@ -69,20 +69,20 @@ class ClientQuotaRecord(Payload, versions="0", flexible="0+"):
     key: string = ""
     """Name of the quota, such as `producer_byte_rate`."""
     value: float64 = 0.0
-    """Value of the quota; without meaning if `remove` is set."""
+    """Value of the quota; ignored if `remove` is set."""
     remove: bool = False
     """Whether the quota was removed."""
 
 
 class QuotaRecord(Payload, versions="0"):
-    """A client quota was set or removed, in the form before `ClientQuotaRecord`."""
+    """A client quota was set or removed. Replaced by `ClientQuotaRecord`."""
 
     entity: list[EntityData] = field(factory=list)
     """Parts of the entity, such as a user and a client id."""
     key: string = ""
     """Name of the quota, such as `producer_byte_rate`."""
     value: float64 = 0.0
-    """Value of the quota; without meaning if `remove` is set."""
+    """Value of the quota; ignored if `remove` is set."""
     remove: bool = False
     """Whether the quota was removed."""
 
@@ -117,7 +117,7 @@ class AbortTransactionRecord(Payload, versions="0", flexible="0+"):
 
 
 class NoOpRecord(Payload, versions="0", flexible="0+"):
-    """A record without effect, which a controller writes so that the log's high watermark advances (KIP-835)."""
+    """A record without effect, which a controller writes to advance the log's high watermark (KIP-835)."""
 
 
 class ZkMigrationStateRecord(Payload, versions="0", flexible="0+"):
@@ -151,4 +151,4 @@ class QuorumStateData(Payload, versions="0-1", flexible="0+"):
     applied_offset: int64 = field("0", default=0)
     """Always 0."""
     current_voters: list[Voter] | None = field("0", factory=list)
-    """Voters as of the last write; null: unknown. Version 1 has them in the log (`VotersRecord`)."""
+    """Voters as of the last write; null: unknown. In version 1, they are in the log (`VotersRecord`)."""

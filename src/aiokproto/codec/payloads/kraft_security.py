@@ -1,6 +1,6 @@
 """The records of ``__cluster_metadata`` about users: ACLs, SCRAM credentials, delegation tokens (KIP-500).
 
-Beside them, the principal that a broker forwards to the controller (KIP-590).
+Also contains the principal that a broker forwards to the controller (KIP-590).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RemoveAccessControlEntryRecord(Payload, versions="0", flexible="0+"):
 
 
 class AccessControlRecord(Payload, versions="0", flexible="0+"):
-    """An ACL, in the form before `AccessControlEntryRecord`, without an id."""
+    """An ACL without an id. Replaced by `AccessControlEntryRecord`."""
 
     resource_type: int8 = 0
     """Kind of resource, as in `AccessControlEntryRecord`."""

@@ -48,8 +48,8 @@ class PartitionRecord(Payload, versions="0-2", flexible="0+"):
     partition_epoch: int32 = -1
     """Counts the changes of this partition's state."""
     directories: list[uuid] = field("1+", factory=list)
-    """Log directory of each replica, in the order of `replicas` (KIP-858). Not a directory's id: 0, unknown since a
-    migration; 1, unassigned; 2, lost, on a directory that is offline."""
+    """Log directory of each replica, in the order of `replicas` (KIP-858). Reserved ids: 0, unknown since a migration;
+    1, unassigned; 2, lost, on a directory that is offline."""
     eligible_leader_replicas: list[BrokerId] | None = field("2+", tag=1, default=None)
     """Replicas outside of the ISR that have all committed records (KIP-966); null: none."""
     last_known_elr: list[int32] | None = field("2+", tag=2, default=None)
@@ -88,7 +88,7 @@ class PartitionChangeRecord(Payload, versions="0-2", flexible="0+"):
 class ClearElrRecord(Payload, versions="0", flexible="0+"):
     """The eligible leader replicas of a topic, or of all topics, were cleared (KIP-966).
 
-    Written when `min.insync.replicas` changes, on which eligibility depends. An empty `topic_name` means all topics.
+    Written when `min.insync.replicas` changes, since eligibility depends on it. An empty `topic_name` means all topics.
     """
 
     topic_name: TopicName = ""

@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets`` that classic groups and committed offsets are kept in."""
+"""The records of classic groups and committed offsets in ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OffsetCommitValue(Payload, versions="0-4", flexible="4+"):
     """A committed offset."""
 
     offset: int64 = 0
-    """Committed offset: the next record to read has it."""
+    """Committed offset: the offset of the next record to read."""
     leader_epoch: int32 = field("3+", default=-1, ignorable=True)
     """Leader epoch of the last record read; -1: unknown."""
     metadata: string = ""
@@ -71,7 +71,7 @@ class OffsetCommitValue(Payload, versions="0-4", flexible="4+"):
     commit_timestamp: int64 = 0
     """Time of the commit, in ms since 1970."""
     expire_timestamp: int64 = field("1", default=-1, ignorable=True)
-    """Time the offset expires, in ms since 1970; -1: by the broker's retention."""
+    """Time the offset expires, in ms since 1970; -1: the broker's retention applies."""
     topic_id: TopicId = field("4+", tag=0, default=ZERO_UUID, ignorable=True)
 
 
@@ -88,7 +88,7 @@ class LegacyOffsetCommitValue(Payload, versions="0"):
     """A committed offset, in the oldest version of the value."""
 
     offset: int64 = 0
-    """Committed offset: the next record to read has it."""
+    """Committed offset: the offset of the next record to read."""
     metadata: string = ""
     """Text that the client stored with the offset."""
     commit_timestamp: int64 = 0

@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets`` that share groups are kept in (KIP-932)."""
+"""The records of share groups in ``__consumer_offsets`` (KIP-932)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ShareGroupMetadataValue(Payload, versions="0", flexible="0+"):
     """Epoch of a share group."""
 
     epoch: int32 = 0
-    """Group epoch: higher when members, subscriptions or topics change."""
+    """Group epoch: grows when members, subscriptions or topics change."""
     metadata_hash: int64 = 0
     """Hash of the subscribed topics (KIP-1101). A different one causes a new assignment."""
 
@@ -128,7 +128,7 @@ class ShareGroupTargetAssignmentMemberValue(Payload, versions="0", flexible="0+"
     """Target assignment of a member."""
 
     topic_partitions: list[TopicPartition] = field(factory=list)
-    """Partitions that the member shall read."""
+    """Partitions that the member should read."""
 
 
 class ShareGroupCurrentMemberAssignmentKey(Payload, versions="0"):
@@ -153,9 +153,9 @@ class ShareGroupCurrentMemberAssignmentValue(Payload, versions="0", flexible="0+
     member_epoch: int32 = 0
     """Epoch that the member sends with its next heartbeat."""
     previous_member_epoch: int32 = 0
-    """Epoch before that, which the member may still send if it did not receive the last response."""
+    """Previous epoch, which the member may still send if it didn't receive the last response."""
     state: int8 = 0
-    """0: STABLE. Share groups revoke nothing, so members have no other state."""
+    """0: STABLE. Share groups don't revoke partitions, so there is no other state."""
     assigned_partitions: list[TopicPartitions] = field(factory=list)
     """Partitions that the member reads; other members may read them as well."""
 
@@ -188,6 +188,6 @@ class ShareGroupStatePartitionMetadataValue(Payload, versions="0", flexible="0+"
     initializing_topics: list[TopicPartitionsInfo] = field(factory=list)
     """Partitions whose state is being initialized."""
     initialized_topics: list[TopicPartitionsInfo] = field(factory=list)
-    """Partitions whose state is initialized: members can get them assigned."""
+    """Partitions whose state is initialized: they can be assigned to members."""
     deleting_topics: list[TopicInfo] = field(factory=list)
     """Topics whose state is being deleted."""

@@ -1,4 +1,4 @@
-"""The records of ``__share_group_state``: how far share groups have come in each partition (KIP-932)."""
+"""The records of ``__share_group_state``: the progress of share groups in each partition (KIP-932)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ShareSnapshotKey(Payload, versions="0"):
 
 
 class StateBatch(Struct):
-    """Records of one delivery state."""
+    """Records with the same delivery state."""
 
     first_offset: int64 = 0
     """Offset of the first record."""
@@ -38,16 +38,16 @@ class ShareSnapshotValue(Payload, versions="0", flexible="0+"):
     leader_epoch: int32 = 0
     """Leader epoch of the partition at the last write; requests with a lower one are fenced."""
     start_offset: int64 = 0
-    """Start offset of the share partition: the delivery of all records below is complete; -1: not decided yet."""
+    """Start offset of the share partition: the delivery of all earlier records is complete; -1: not decided yet."""
     delivery_complete_count: int32 = field(tag=0, default=-1)
-    """Number of offsets from the start offset on whose delivery is complete (KIP-1226); -1: unknown."""
+    """Number of offsets past the start offset whose delivery is complete (KIP-1226); -1: unknown."""
     create_timestamp: int64 = 0
     """Time the snapshot was first written, in ms since 1970."""
     write_timestamp: int64 = 0
-    """Time this record was written, in ms since 1970: later than `create_timestamp` if an old snapshot was written
-    again, so that older records can be deleted."""
+    """Time this record was written, in ms since 1970: later than `create_timestamp` if an old snapshot was rewritten to
+    allow deleting older records."""
     state_batches: list[StateBatch] = field(factory=list)
-    """Delivery states of the records from the start offset on."""
+    """Delivery states of the records, starting at the start offset."""
 
 
 class ShareUpdateKey(Payload, versions="0"):
@@ -69,6 +69,6 @@ class ShareUpdateValue(Payload, versions="0", flexible="0+"):
     start_offset: int64 = 0
     """Start offset of the share partition; -1: unchanged."""
     delivery_complete_count: int32 = field(tag=0, default=-1)
-    """Number of offsets from the start offset on whose delivery is complete (KIP-1226); -1: unknown."""
+    """Number of offsets past the start offset whose delivery is complete (KIP-1226); -1: unknown."""
     state_batches: list[StateBatch] = field(factory=list)
     """Delivery states that have changed."""

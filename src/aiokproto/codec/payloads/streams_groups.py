@@ -1,6 +1,6 @@
-"""The records of ``__consumer_offsets`` that streams groups are kept in (KIP-1071).
+"""The records of streams groups in ``__consumer_offsets`` (KIP-1071).
 
-Beside them, what Kafka Streams' members of classic groups say in their subscriptions.
+Also contains the user data in the subscriptions of Kafka Streams members in classic groups.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StreamsGroupMetadataValue(Payload, versions="0", flexible="0+"):
     """Epochs of a streams group."""
 
     epoch: int32 = 0
-    """Group epoch: higher when members, topology or topics change."""
+    """Group epoch: grows when members, topology or topics change."""
     metadata_hash: int64 = 0
     """Hash of the topics in the topology (KIP-1101). A different one causes a rebalance."""
     validated_topology_epoch: int32 = field(tag=0, default=-1)
@@ -53,7 +53,7 @@ class StreamsGroupMetadataValue(Payload, versions="0", flexible="0+"):
     stored_description_topology_epoch: int32 = field(tag=2, default=-1)
     """Topology epoch whose description the broker's plugin has stored (KIP-1331); -1: none."""
     failed_description_topology_epoch: int32 = field(tag=3, default=-1)
-    """Topology epoch whose description the plugin rejected for good (KIP-1331); -1: none."""
+    """Topology epoch whose description the plugin rejected permanently (KIP-1331); -1: none."""
 
 
 class StreamsGroupTopologyKey(Payload, versions="0"):
@@ -103,7 +103,7 @@ class Subtopology(Struct):
     source_topics: list[TopicName] = field(factory=list, mentioned=True)
     """Topics the subtopology reads."""
     source_topic_regex: list[string] = field(factory=list)
-    """Regular expressions (RE2) of further topics it reads."""
+    """Regular expressions (RE2) for additional topics it reads."""
     state_changelog_topics: list[TopicInfo] = field(factory=list)
     """Changelog topics of its state stores."""
     repartition_sink_topics: list[TopicName] = field(factory=list, mentioned=True)
@@ -233,17 +233,17 @@ class TaskIds(Struct):
     """Id of the subtopology."""
     partitions: list[PartitionIndex] = field(factory=list)
     assignment_epochs: list[int32] | None = field(tag=0, factory=list)
-    """Member epoch at which each of `partitions` was assigned, in the same order. The coordinator validates offset
-    commits by it (KIP-1251). Null or empty: unknown, or not active tasks."""
+    """Member epoch at which each of `partitions` was assigned, in the same order. The coordinator uses it to validate
+    offset commits (KIP-1251). Null or empty: unknown, or not active tasks."""
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Payload, versions="0", flexible="0+"):
-    """Current tasks of a member, and how far its reconciliation has come."""
+    """Current tasks of a member, and the progress of its reconciliation."""
 
     member_epoch: int32 = 0
     """Epoch that the member sends with its next heartbeat."""
     previous_member_epoch: int32 = 0
-    """Epoch before that, which the member may still send if it did not receive the last response."""
+    """Previous epoch, which the member may still send if it didn't receive the last response."""
     state: int8 = 0
     """1: STABLE; 2: UNREVOKED_TASKS, the member has tasks to revoke; 3: UNRELEASED_TASKS, it waits for tasks of other
     members."""
@@ -318,7 +318,7 @@ class SubscriptionInfoData(Payload, versions="1-11"):
     task_offset_sums: list[TaskOffsetSum] = field("7+", factory=list)
     """Tasks whose state the member has."""
     unique_field: int8 = field("8+", default=0)
-    """Toggled to make a subscription different from the previous one, so that the coordinator rebalances."""
+    """Toggled to make the subscription differ from the previous one, so the coordinator rebalances."""
     error_code: int32 = field("9+", default=0)
     """0: none; 1: INCOMPLETE_SOURCE_TOPIC_METADATA; 2: VERSION_PROBING; 3: ASSIGNMENT_ERROR; 4: SHUTDOWN_REQUESTED,
     all members shut down."""

@@ -66,7 +66,7 @@ class RemoteLogSegmentMetadataRecord(Payload, versions="0", flexible="0+"):
     remote_log_segment_state: int8 = 0
     """0: COPY_SEGMENT_STARTED; 1: COPY_SEGMENT_FINISHED; 2: DELETE_SEGMENT_STARTED; 3: DELETE_SEGMENT_FINISHED."""
     txn_index_empty: bool = field(tag=0, default=False)
-    """Whether the segment has no aborted transaction, so that its index need not be fetched."""
+    """Whether the segment contains no aborted transaction, so its index doesn't have to be fetched."""
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Payload, versions="0", flexible="0+"):
@@ -107,7 +107,7 @@ class RemoteLogSegmentMetadataSnapshotRecord(Payload, versions="0", flexible="0+
     remote_log_segment_state: int8 = 0
     """State of the segment, as in `RemoteLogSegmentMetadataRecord`."""
     txn_index_empty: bool = field(tag=0, default=False)
-    """Whether the segment has no aborted transaction, so that its index need not be fetched."""
+    """Whether the segment contains no aborted transaction, so its index doesn't have to be fetched."""
 
 
 class RemotePartitionDeleteMetadataRecord(Payload, versions="0", flexible="0+"):

@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``, and the files about producers beside a partition's log (KIP-98)."""
+"""The records of ``__transaction_state``, and the producer state files next to a partition's log (KIP-98)."""
 
 from __future__ import annotations
 

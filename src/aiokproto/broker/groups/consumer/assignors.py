@@ -28,9 +28,9 @@ Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, T
 def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
     """Assign as evenly as the subscriptions allow, and move as few partitions as possible (sticky).
 
-    It takes four steps: retain what is still valid of the last target; if all subscriptions are the same, take from
-    members what exceeds their share; assign the rest to the members with the fewest partitions; balance what is left
-    uneven.
+    There are four steps: keep what is still valid of the last target; if all subscriptions are the same, take from
+    members what exceeds their share; assign the free partitions to the members with the fewest; even out what is still
+    unbalanced.
     """
     targets: dict[str, set[TopicIdPartition]] = {
         member_id: {
@@ -41,7 +41,7 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
         for member_id, spec in specs.items()
     }
     subscribers = _subscribers(specs)
-    # No member has a fixed share if subscriptions differ. _balance() moves what is uneven.
+    # If subscriptions differ, members don't have a fixed share, and _balance() does the work.
     if len({spec.topics for spec in specs.values()}) == 1:
         _shrink_to_share(targets, sum(sizes.get(topic_id, 0) for topic_id in subscribers))
     taken = {partition for target in targets.values() for partition in target}
@@ -60,12 +60,13 @@ def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict
 
 
 def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -> None:
-    """Take partitions from members above their share of ``total``. The largest retain the remainder of the division."""
+    """Take partitions from members above their share of ``total``. The members with the most keep the remainder of the
+    division."""
     share, remainder = divmod(total, len(targets))
     for target in sorted(targets.values(), key=lambda each: -len(each)):
         if len(target) <= share:
             break
-        # The order is fixed so that the result doesn't depend on the order of a set.
+        # Sorted, so that the result doesn't depend on the order of a set.
         target.difference_update(sorted(target)[share + (remainder > 0) :])
         remainder -= 1
 
@@ -73,11 +74,11 @@ def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -
 def _give(
     free: Sequence[TopicIdPartition], members: Sequence[str], targets: Mapping[str, set[TopicIdPartition]]
 ) -> None:
-    """Give each partition to the member that has the fewest at that moment, and to the first of several."""
+    """Give each partition to the member that has the fewest at that moment; if several do, to the first of them."""
     left = iter(free)
     while True:
-        # All members with the fewest get one, one after the other. Searching for each partition's member would take the
-        # product of both numbers.
+        # All members with the fewest get one partition each. Searching for a member for each partition would take
+        # O(partitions * members).
         fewest = min(map(len, map(targets.__getitem__, members)))
         for member_id in members:
             if len(targets[member_id]) == fewest:
@@ -87,10 +88,10 @@ def _give(
 
 
 def _balance(targets: Mapping[str, set[TopicIdPartition]], subscribers: Mapping[bytes, Sequence[str]]) -> None:
-    """Move single partitions from the member with the most to members with at least two fewer.
+    """Move partitions one at a time from the member with the most to members with at least two fewer.
 
-    A member may have the most and nothing to give away: all other subscribers of its topics have at most one partition
-    fewer. That changes only when one of these gives a partition away, or the member is given another partition.
+    The member with the most may be unable to give any away, if all other subscribers of its topics have at most one
+    partition fewer. It stays stuck until one of them gives a partition away, or it receives another one.
     """
     held = {member_id: _Held(partitions) for member_id, partitions in targets.items()}
     count = {member_id: len(partitions) for member_id, partitions in targets.items()}
@@ -120,7 +121,7 @@ class _Held:
     """The partitions of a member by topic.
 
     Attributes:
-        topics: The topics that it has partitions of, in order.
+        topics: The topics of these partitions, in order.
     """
 
     def __init__(self, partitions: Iterable[TopicIdPartition]) -> None:
@@ -137,7 +138,7 @@ class _Held:
         insort(self._indexes[topic_id], index)
 
     def take(self, topic_id: bytes) -> TopicIdPartition:
-        """Remove a partition of a topic. Any would do; taking the highest keeps the result deterministic."""
+        """Remove a partition of a topic. Any partition would do; taking the highest keeps the result deterministic."""
         index = self._indexes[topic_id].pop()
         if not self._indexes[topic_id]:
             del self._indexes[topic_id]
@@ -149,7 +150,7 @@ def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[
     """Assign to each member a contiguous range of each topic's partitions.
 
     Topics with the same subscribers and number of partitions are co-partitioned: partition N of each has one owner.
-    Members are ordered by instance id, then those without one by member id.
+    Members with an instance id come first, in order of instance id; the others follow in order of member id.
     """
     order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
     targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
@@ -166,7 +167,8 @@ def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[
 
 
 def _subscribers(specs: Mapping[str, MemberSpec]) -> dict[bytes, list[str]]:
-    """Return the subscribers of each topic, in order. Topics that have the same share one list."""
+    """Return the subscribers of each topic, in the order of ``specs``. Topics with the same subscribers share one
+    list."""
     names = list(specs)
     # The members' numbers, grouped by subscription.
     kinds: dict[frozenset[bytes], list[int]] = {}
@@ -187,4 +189,4 @@ def _subscribers(specs: Mapping[str, MemberSpec]) -> dict[bytes, list[str]]:
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": range_}
-"""The assignors by name, as members request them. The first is the default."""
+"""The assignors by the names that members request. The first is the default."""

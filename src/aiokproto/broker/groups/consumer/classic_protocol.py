@@ -2,7 +2,7 @@
 
 To such a member the group looks like a classic group with cooperative rebalancing in which it is never the leader:
 
-- JoinGroup returns at once. It stands for a heartbeat that reports the subscription and the owned partitions. The
+- JoinGroup returns at once. It counts as a heartbeat that reports the subscription and the owned partitions. The
   generation is the member epoch.
 - SyncGroup returns the member's current assignment. Assignments in the request are ignored.
 - Heartbeat returns REBALANCE_IN_PROGRESS while a JoinGroup is needed for the next step of the reconciliation.
@@ -32,7 +32,7 @@ from aiokproto.runtime import current
 
 def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
     """Apply a JoinGroup."""
-    # The id is a UUID, as members of the consumer protocol have, because the client may be upgraded and keep it.
+    # The id is a UUID, as in the consumer protocol, because the client may be upgraded and keep it.
     member_id = request.member_id or str(current().uuid())
     try:
         group.check_not_full(member_id)
@@ -61,7 +61,8 @@ def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
         client_host=request.client_host,
     )
     group.advance(member, heartbeat, now)
-    # The deadline lasts until its SyncGroup, as in Kafka: the member must not keep an assignment that it doesn't fetch.
+    # As in Kafka, the deadline applies until the member sends SyncGroup: it must not hold an assignment without
+    # fetching it.
     member.rebalance_deadline = now + request.rebalance_timeout
     return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0][0])
 
@@ -75,8 +76,8 @@ def sync(
         name, metadata = classic_metadata.protocols[0]
         if (protocol_type or CONSUMER) != CONSUMER or (protocol or name) != name:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        # A member that has to revoke must first get the smaller assignment by this SyncGroup. It joins again afterwards
-        # anyway.
+        # If the member has to revoke partitions, this SyncGroup must return the smaller assignment first. The member
+        # joins again afterwards anyway.
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             _expect_join(member, now)
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -95,7 +96,7 @@ def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode
     except BrokerError as error:
         return error.code
     member.session_deadline = now + classic_metadata.session_timeout
-    # Its missing partitions are free by now. JoinGroup fetches them.
+    # The partitions that it was waiting for are free now. It gets them with a JoinGroup.
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     if member.epoch == group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS and not released:
         return ErrorCode.NONE
@@ -104,14 +105,13 @@ def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
+    """Apply LeaveGroup for one member. The instance id alone is enough to identify a static member."""
     known = group.static_member(instance_id)
     try:
         member = group.find(member_id or (known.member_id if known else ""), instance_id)
     except BrokerError as error:
         return error.code
-    # A member of the consumer protocol leaves with its own heartbeat, and a request of the other protocol must not
-    # remove it.
+    # A member that uses the consumer protocol leaves with a heartbeat. A classic request must not remove it.
     if member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     group.remove(member)
@@ -119,13 +119,13 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Erro
 
 
 def to_partition_ids(named: set[tuple[str, int]], topics: Topics) -> TopicIdPartitions:
-    """Replace topic names by topic ids. Topics that do not exist are left out."""
+    """Replace topic names with topic ids. Topics that do not exist are left out."""
     found = {(topics.find(name), index) for name, index in named}
     return frozenset((topic[0], index) for topic, index in found if topic is not None)
 
 
 def to_topic_names(partitions: TopicIdPartitions, topics: Topics) -> set[tuple[str, int]]:
-    """Replace topic ids by topic names. Topics that do not exist are left out."""
+    """Replace topic ids with topic names. Topics that do not exist are left out."""
     found = {(topics.name(topic_id), index) for topic_id, index in partitions}
     return {(name, index) for name, index in found if name is not None}
 
@@ -150,7 +150,8 @@ def _get_or_add_member(group: ConsumerGroup, request: JoinRequest, member_id: st
 
 
 def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerMember, ClassicProtocolMetadata]:
-    """Return a member that uses the classic protocol. Raises :class:`BrokerError` if it does not, or by its epoch."""
+    """Return a member that uses the classic protocol. Raises :class:`BrokerError` if it doesn't, or if its epoch
+    differs."""
     member = group.find(identity.member_id, identity.instance_id)
     if member.classic is None:
         raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -160,6 +161,6 @@ def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerM
 
 
 def _expect_join(member: ConsumerMember, now: float) -> None:
-    # The timeout runs from the first heartbeat that requires a JoinGroup. Further heartbeats must not prolong it.
+    # The timeout starts at the first heartbeat that requires a JoinGroup. Later heartbeats must not extend it.
     if member.rebalance_deadline is None:
         member.rebalance_deadline = now + member.rebalance_timeout

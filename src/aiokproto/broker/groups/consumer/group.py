@@ -25,7 +25,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     """A consumer group.
 
     Attributes:
-        settings: Its options; they can change at any time.
+        settings: Its options, which can change at any time.
         subscriptions: The topics that its members subscribe to.
     """
 
@@ -36,8 +36,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.topics = topics
         self.settings = settings or GroupSettings()
         self.subscriptions = Subscriptions()
-        # The owner of each partition that is assigned or pending revocation. A partition is assigned to another member
-        # only when it isn't in here. _register_owned() and _unregister_owned() maintain it.
+        # The owner of each partition that is assigned or pending revocation. Only a partition that isn't listed here
+        # can be assigned to another member. _register_owned() and _unregister_owned() maintain it.
         self._owners: dict[TopicIdPartition, str] = {}
 
     # ---- requests
@@ -47,7 +47,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION. The group is unchanged then.
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION. In that case the group is
+                unchanged.
         """
         # These checks come first: a rejected request must leave the group as it was.
         self.check_not_full(heartbeat.member_id)
@@ -58,10 +59,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             # JoinGroup or SyncGroup.
             member.classic, member.rebalance_deadline = None, None
             self._mark_dirty(member)
-        # This view stays valid: reconcile() replaces the dict, and never changes it.
+        # This view stays valid because reconcile() replaces the dict and never modifies it.
         before = member.assigned.keys()
         self.advance(member, heartbeat, now)
-        # Most heartbeats change nothing, and their responses have no assignment.
+        # Most heartbeats don't change anything, and their responses don't contain an assignment.
         changed = heartbeat.full or member.assigned.keys() != before
         return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if changed else None)
 
@@ -75,8 +76,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         return HeartbeatResult(member_id, epoch)
 
     def resolve(self) -> bool:
-        """Do one slice of resolving regular expressions. Return whether that is complete: the next heartbeat of any
-        member then computes the new target."""
+        """Do one slice of resolving regular expressions. Return whether it is complete. If so, the next heartbeat of
+        any member computes the new target."""
         complete = self.subscriptions.resolve()
         self.changed = self.changed or complete
         return complete
@@ -85,27 +86,29 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         """Check that a member can commit offsets for these partitions.
 
         An older epoch is accepted for partitions that the member has owned since that epoch: no other member can have
-        committed for them meanwhile (KIP-1251). A request without a member is accepted only by an empty group.
+        committed for them since (KIP-1251). A request without a member is accepted only if the group is empty.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION, UNSUPPORTED_VERSION.
         """
-        # An admin client, or a consumer with assigned partitions, may use the offsets of a group without members.
+        # An admin client, or a consumer with manually assigned partitions, may use the offsets of a group without
+        # members.
         if epoch < 0 and not self.members:
             return
         member = self.find(member_id)
-        # A client that uses a version before v9 takes the epoch for a generation, and doesn't know STALE_MEMBER_EPOCH.
+        # Before v9, clients treat the epoch as a generation and don't know STALE_MEMBER_EPOCH.
         if member.classic is None and version < 9:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a consumer group commits with OffsetCommit v9")
         late = epoch < member.epoch and all(
             member.assigned.get(partition, member.epoch) <= epoch for partition in partitions
         )
-        # A classic member never commits late: its generation ends when it joins again.
+        # A classic member never commits with an older epoch, because its generation ends when it joins again.
         if not (late and member.classic is None):
             _check_same_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check the member epoch of an OffsetFetch. Without a member id and epoch, as from admin clients, it passes.
+        """Check the member epoch of an OffsetFetch. A request without a member id and epoch, as admin clients send it,
+        passes.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
@@ -120,16 +123,16 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         now: float,
         matches: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        """Restore the group from records or from a classic group. Session timeouts start again.
+        """Restore the group from records or from a classic group. Session timeouts restart.
 
         Args:
             members: The members.
             targets: The target assignment.
-            now: The time (s).
+            now: The current time (s).
             matches: The topics that each regular expression matches.
         """
-        # The matches are restored before the members: looking up their topics uses them, and no client has sent its
-        # pattern yet.
+        # Restore the matches before the members: looking up the members' topics needs them, and they can't be resolved
+        # before a heartbeat arrives.
         self.subscriptions.matches.update(matches or {})
         super().restore(members, targets, now)
 
@@ -139,8 +142,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     def assignor(self) -> str:
         """The assignor that most members prefer; members without a preference don't vote."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        # If votes are equal, the assignor named first wins. It stays the same as long as the members do, because their
-        # order is the order of joining.
+        # In a tie, the assignor that comes first in joining order wins, so the result doesn't change while the members
+        # stay the same.
         return votes.most_common(1)[0][0] if votes else next(iter(ASSIGNORS))
 
     def subscribed(self, topic: str) -> bool:
@@ -172,7 +175,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.subscriptions.update(self.members.values(), self.topics)
 
     def _is_replaceable(self, member: ConsumerMember) -> bool:
-        # A static member of the classic protocol sends no LeaveGroup when it restarts, so it never has epoch -2.
+        # A static member that uses the classic protocol doesn't send LeaveGroup when it restarts, so its epoch is never
+        # -2.
         return member.classic is not None or super()._is_replaceable(member)
 
     def _rebalance_timeout_applies(self, member: ConsumerMember) -> bool:
@@ -203,10 +207,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
-        # The member is reconciled after the target was computed, so one heartbeat is enough for a member that has
-        # nothing to wait for.
+        # Reconcile after computing the target: a member that doesn't have to wait for anything then needs only one
+        # heartbeat.
         self._reconcile(member, heartbeat.owned, now)
-        # This comes last so that a request that fails doesn't prolong the session.
+        # This comes last: a request that fails must not extend the session.
         member.session_deadline = now + self._session_timeout(member)
 
     def _check_pattern(self, regex: str | None) -> None:
@@ -222,7 +226,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id
-        # None means unchanged in all of these: a client sends a field again only after an error (KIP-848).
+        # In all of these, None means unchanged: clients repeat unchanged fields only after an error (KIP-848).
         member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
         member.regex = member.regex if heartbeat.regex is None else heartbeat.regex
         member.assignor = heartbeat.assignor or member.assignor

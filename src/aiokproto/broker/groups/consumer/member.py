@@ -12,7 +12,7 @@ from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, Reco
 
 @dataclass(frozen=True)
 class ClassicProtocolMetadata:
-    """What a member that uses the classic protocol sent in JoinGroup. The session timeout is in seconds."""
+    """The data that a member sent in JoinGroup if it uses the classic protocol. The session timeout is in seconds."""
 
     session_timeout: float
     protocols: Protocols
@@ -20,7 +20,7 @@ class ClassicProtocolMetadata:
 
 @dataclass(frozen=True)
 class ConsumerHeartbeat:
-    """A ConsumerGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts are in
+    """A ConsumerGroupHeartbeat request. A field that is None hasn't changed since the last heartbeat. Timeouts are in
     seconds.
 
     Attributes:
@@ -43,7 +43,7 @@ class ConsumerHeartbeat:
 
     @property
     def full(self) -> bool:
-        """Whether all fields are set, as a client does after an error. The response has the assignment then."""
+        """Whether all fields are set, as they are after an error. If so, the response contains the assignment."""
         all_given = self.rebalance_timeout is not None and self.topics is not None and self.owned is not None
         return self.epoch == JOIN_GROUP_MEMBER_EPOCH or all_given
 
@@ -54,8 +54,8 @@ class ConsumerMember(ReconciledMember[TopicIdPartition]):
 
     Attributes:
         topics: The topic names it subscribes to.
-        regex: The regular expression it subscribes to; empty for none.
-        assignor: The server-side assignor it prefers; None for no preference.
+        regex: The regular expression it subscribes to, or an empty string.
+        assignor: The server-side assignor it prefers, if any.
         classic: Set while the member uses the classic protocol.
     """
 

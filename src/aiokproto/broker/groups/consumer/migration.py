@@ -1,7 +1,7 @@
-"""Conversion between classic and consumer groups while their members stay (KIP-848, online migration).
+"""Conversion between classic and consumer groups while they have members (KIP-848, online migration).
 
-Generation and group epoch are one sequence. A member's generation therefore becomes its member epoch in the upgrade,
-and no fenced member becomes valid again.
+Generations and group epochs form one sequence: an upgrade turns a member's generation into its member epoch, and a
+fenced member never becomes valid again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
     """Return a consumer group with the members of a classic group and their assignments.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: a subscription or assignment is malformed.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL if a subscription or assignment is malformed.
     """
     upgraded = ConsumerGroup(group.group_id, topics, settings)
-    # Both epochs are equal because the classic assignment is the target, until the member that causes the upgrade bumps
+    # Both epochs are equal because the classic assignment is the target until the member that causes the upgrade bumps
     # the epoch.
     upgraded.epoch = upgraded.assignment_epoch = group.generation
     taken: set[tuple[bytes, int]] = set()
     members: list[ConsumerMember] = []
     for member in group.members.values():
-        # A group without protocol has not completed a rebalance yet.
+        # A group without a protocol hasn't completed a rebalance yet.
         metadata = member.metadata(group.protocol) or member.protocols[0][1]
         subscription = decode_subscription(metadata)
         # A classic leader can assign a partition to two members, but in a consumer group a partition has one owner.
@@ -67,10 +67,10 @@ def can_downgrade(group: ConsumerGroup) -> bool:
 
 
 def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: float) -> None:
-    """Restore a new classic group, in a generation, with the members of a consumer group and their target assignments.
+    """Restore a new classic group with the members of a consumer group and their target assignments.
 
-    The members get their targets rather than their current assignments: the classic group has no reconciliation that
-    would finish it.
+    The members get their targets rather than their current assignments, because a classic group can't finish the
+    reconciliation.
     """
     members = []
     for member in group.members.values():
@@ -95,8 +95,8 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, generation: int, now: fl
         generation=generation,
         protocol_type=CONSUMER,
         protocol=select_protocol(members),
-        # Any leader will do: the rebalance after this, or the next one, elects again.
+        # Any leader will do: the next rebalance elects one.
         leader=members[0].member_id,
     )
-    # The consumer group's tombstones are already written. This record makes the members survive a crash.
+    # The consumer group's tombstones are already written: without this record, a crash would lose the members.
     into.changed = True

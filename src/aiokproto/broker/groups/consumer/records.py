@@ -116,14 +116,13 @@ def _pattern_records(group: ConsumerGroup, written: Image, wall_ms: int) -> Iter
         key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
         topics = sorted(names)
         before = written.get(key)
-        # Only the topics are compared: the value has a timestamp, so comparing it would write a record at each
-        # heartbeat.
+        # Only the topics are compared, because the value contains a timestamp and would differ at each heartbeat.
         if before is not None and decode_value(ConsumerGroupRegularExpressionValue, before).topics == topics:
             patterns[key] = before
         else:
             value = ConsumerGroupRegularExpressionValue(topics=topics, version=group.epoch, timestamp=wall_ms)
             patterns[key] = encode_value(value)
-    # Patterns that no member uses any more get a tombstone.
+    # Patterns that are no longer used get a tombstone.
     yield from [(key, None) for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns]
     yield from patterns.items()
 
@@ -209,8 +208,8 @@ def _encode_partitions(partitions: Mapping[TopicIdPartition, int]) -> list[Assig
 
 
 def _partition_epochs(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
-    """Return partitions with their assignment epochs. Records from before KIP-1251 have none; the member epoch takes
-    their place."""
+    """Return partitions with their assignment epochs. Records from before KIP-1251 don't contain them; the member epoch
+    takes their place."""
     found: dict[TopicIdPartition, int] = {}
     for topic in topics:
         epochs = with_epochs(topic.partitions, topic.assignment_epochs, epoch)

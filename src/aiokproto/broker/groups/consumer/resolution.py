@@ -1,7 +1,7 @@
-"""Resolves the regular expressions of a group to topics, in slices of bounded work.
+"""Resolves a group's regular expressions to topics, in slices of limited work.
 
-A pattern of the worst kind takes a quarter of a second for each topic name, and members may have as many patterns as
-they like. No other connection may wait for that. The matches of a pattern are kept, so that a new topic costs one name.
+A worst-case pattern takes a quarter of a second for each topic name, and each member can have its own pattern. Other
+connections must not wait for that. The matches of each pattern are cached, so a new topic costs only one more name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import NamedTuple
 from aiokproto.broker.patterns import compile_pattern
 
 MAX_PATTERNS = 100
-"""The most regular expressions of a group: each has a list of topics, in memory and in the group's records."""
+"""Maximum number of regular expressions in a group: each comes with a list of topics, in memory and in the group's
+records."""
 
 SLICE = 20_000
-"""The work of one slice, in the units of :meth:`Pattern.matching`: some milliseconds. It's enough for 1000 topics with
-names of 20 characters."""
+"""The size of a slice, in the units of :meth:`Pattern.matching`. It takes a few milliseconds, and is enough for 1000
+topics with names of 20 characters."""
 
 _PERMISSION_COST = 50
 _NAME_COST = 2
@@ -25,7 +26,7 @@ _Matches = dict[str, frozenset[str]]
 
 
 class _Known(NamedTuple):
-    """The result of a pattern so far: the topics that were tried, and those that match."""
+    """A pattern's result so far: the topics that were tried, and those that matched."""
 
     tried: frozenset[str]
     matched: frozenset[str]
@@ -35,7 +36,7 @@ _NOTHING = _Known(frozenset(), frozenset())
 
 
 class Resolution:
-    """The results of a group's patterns, and the resolution that is under way."""
+    """The results of a group's patterns, and the resolution in progress."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
@@ -47,7 +48,7 @@ class Resolution:
         return self._steps is not None
 
     def knows(self, pattern: str) -> bool:
-        """Return whether a pattern was resolved."""
+        """Return whether a pattern has been resolved."""
         return pattern in self._known
 
     def keep(self, patterns: Iterable[str]) -> None:
@@ -55,17 +56,17 @@ class Resolution:
         self._known = {pattern: self._known[pattern] for pattern in patterns if pattern in self._known}
 
     def start(self, patterns: Iterable[str], existing: frozenset[str], describable: Callable[[str], bool]) -> None:
-        """Start to resolve patterns. The caller has checked that they compile.
+        """Start resolving patterns. The caller has checked that they compile.
 
         Args:
             patterns: The patterns.
             existing: The names of all topics.
-            describable: Returns whether a topic that matches may be named.
+            describable: Returns whether a matching topic may be disclosed.
         """
         self._steps = self._resolve(sorted(patterns), existing, describable)
 
     def advance(self) -> Mapping[str, frozenset[str]] | None:
-        """Do one slice. Return the topics of each pattern after the last slice, and None before."""
+        """Do one slice. After the last slice, return the topics of each pattern; before that, None."""
         assert self._steps is not None, "start() was called"
         left = SLICE
         try:

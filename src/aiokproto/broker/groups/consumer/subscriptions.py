@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from aiokproto.broker.metadata.cluster_state import ClusterState
 
 REFRESH_SECONDS = 600.0
-"""How often regular expressions are resolved again even if no topic was created or deleted, because permissions change
-too."""
+"""How often regular expressions are resolved again even if no topic was created or deleted, because permissions may
+have changed."""
 
 PAUSE_SECONDS = 10.0
-"""The shortest pause after a resolution that took more than one slice. Kafka pauses after each resolution."""
+"""Minimum pause after a resolution that took more than one slice. Kafka pauses after each resolution."""
 
 
 class Topics:
@@ -45,8 +45,8 @@ class Subscriptions:
     """The subscribed topics of a group's members, as of the last :meth:`update`.
 
     Attributes:
-        matches: The topics that each regular expression matches, without those that the member which sent the resolving
-            heartbeat is not permitted to describe. An expression that wasn't resolved yet is missing.
+        matches: The topics that each regular expression matches, except those that the member whose heartbeat started
+            the resolution isn't permitted to describe. Expressions that haven't been resolved yet are missing.
         sizes: The number of partitions of each subscribed topic that exists, by topic id.
         hash: A hash of these topics, to detect changes; 0 if there are none.
     """
@@ -63,25 +63,25 @@ class Subscriptions:
 
     @property
     def resolving(self) -> bool:
-        """Whether a resolution is under way, which :meth:`resolve` must continue."""
+        """Whether a resolution is in progress. If so, :meth:`resolve` must be called to continue it."""
         return self._resolution.under_way
 
     def match(
         self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
     ) -> None:
-        """Start to resolve regular expressions if one is new, topics were created or deleted, or after 10 minutes.
+        """Start resolving regular expressions if one is new, if topics were created or deleted, or after 10 minutes.
 
-        The usual patterns are resolved when this returns. Others take more slices (:meth:`resolve`), and the members
-        get their topics with a later heartbeat, as all do in Kafka.
+        Most patterns are resolved when this returns. Expensive ones take more slices (:meth:`resolve`), and their
+        members get the topics at a later heartbeat, as always in Kafka.
 
         Args:
             members: The members.
             topics: The cluster's topics.
-            now: The time (s).
+            now: The current time (s).
             describable: Returns whether the member that sent this heartbeat is permitted to describe a topic. As in
-                Kafka, its permissions decide for all members with the same expression.
+                Kafka, its permissions apply to all members with the same expression.
         """
-        # This doesn't happen at each heartbeat: with thousands of topics it takes much longer than the rest of a
+        # This isn't done at each heartbeat. With thousands of topics, it takes much longer than the rest of a
         # heartbeat.
         patterns = {member.regex for member in members if member.regex}
         if not patterns or self.resolving or now < self._pause_until:
@@ -98,11 +98,11 @@ class Subscriptions:
             self._pause_until = now + PAUSE_SECONDS
 
     def resolve(self) -> bool:
-        """Do one slice of the resolution, which takes some milliseconds. Return whether the resolution is complete."""
+        """Do one slice of the resolution, which takes a few milliseconds. Return whether the resolution is complete."""
         found = self._resolution.advance()
         if found is None:
             return False
-        # All matches change at once, so that they cause one rebalance.
+        # All matches change at once, so they cause only one rebalance.
         self.matches.update(found)
         return True
 
@@ -115,7 +115,7 @@ class Subscriptions:
             names |= member.topics
             if member.regex:
                 patterns.add(member.regex)
-        # Patterns that no member uses any more are dropped, together with their records.
+        # Patterns that are no longer used are dropped, together with their records.
         self.matches = {pattern: names for pattern, names in self.matches.items() if pattern in patterns}
         self._resolution.keep(patterns)
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}
@@ -125,7 +125,7 @@ class Subscriptions:
         self.hash = metadata_hash(existing_topics)
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the names of the topics that a member subscribes to, whether they exist or not."""
+        """Return the names of the topics that a member subscribes to, including topics that don't exist."""
         return member.topics | self.matches.get(member.regex, frozenset())
 
     def ids_of(self, member: ConsumerMember) -> frozenset[bytes]:

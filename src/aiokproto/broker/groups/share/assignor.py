@@ -1,8 +1,8 @@
 """The "simple" assignor of share groups: which members should read which partition.
 
-Several members can read a partition, unlike in consumer groups. Two rules decide: every partition that a member
-subscribes to has a reader, and both the partitions of each member and the readers of each partition are as even as
-possible. Within these rules, assignments stay as they were.
+Unlike in consumer groups, several members can read the same partition. There are two rules: every partition that a
+member subscribes to has a reader, and both the partitions of each member and the readers of each partition are as even
+as possible. Within these rules, assignments change as little as possible.
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ def simple(
 def _distribute(
     members: Sequence[str], partitions: Sequence[TopicIdPartition], previous: Mapping[str, TopicIdPartitions]
 ) -> dict[str, set[TopicIdPartition]]:
-    # The number is rounded up so that no member is left without a partition.
+    # Rounded up, so that no member is left without a partition.
     members_per_partition = -(-len(members) // len(partitions))
     quota = _quotas(members_per_partition * len(partitions), members)
     assigned_count: Counter[TopicIdPartition] = Counter()
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for member_id, own in assigned.items():
         for partition in sorted(previous.get(member_id, frozenset()).intersection(partitions)):
-            # A partition stays only within both limits, because an assignment that was even may be uneven after a
-            # member joined.
+            # A partition stays only within both limits: after a member joined, the previous assignment may be uneven.
             if len(own) < quota[member_id] and assigned_count[partition] < members_per_partition:
                 own.add(partition)
                 assigned_count[partition] += 1
@@ -70,7 +69,7 @@ def _distribute(
     for partition in partitions:
         for _ in range(members_per_partition - assigned_count[partition]):
             chosen = _next_member(unfilled, assigned, partition)
-            # All members below their quota already have this partition. One reader fewer does no harm.
+            # All members below their quota already have this partition, and can do with one reader fewer.
             if chosen is None:
                 break
             assigned[chosen].add(partition)
@@ -81,7 +80,7 @@ def _distribute(
 
 
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
-    """Return a quota for each member: they add up to ``total`` and differ by at most one."""
+    """Return a quota for each member. The quotas add up to ``total`` and differ by at most one."""
     ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
     return {member_id: ends[index + 1] - ends[index] for index, member_id in enumerate(members)}
 
@@ -89,7 +88,7 @@ def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
 def _next_member(
     unfilled: deque[str], assigned: Mapping[str, set[TopicIdPartition]], partition: TopicIdPartition
 ) -> str | None:
-    """Rotate to the next member that does not have this partition, and return it; None if all have it."""
+    """Rotate to the next member that doesn't have this partition, and return it. Return None if all members have it."""
     for _ in range(len(unfilled)):
         unfilled.rotate(-1)
         if partition not in assigned[unfilled[-1]]:

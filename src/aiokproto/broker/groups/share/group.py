@@ -2,7 +2,7 @@
 
 There are a group epoch, an assignment epoch and member epochs as in a consumer group
 (:mod:`aiokproto.broker.groups.epoch_group`), but no reconciliation: several members can read a partition, so a member
-gets its whole target assignment with its next heartbeat.
+gets its whole target assignment at its next heartbeat.
 
 A partition needs a state at the share coordinator before it is assigned. A heartbeat therefore has three parts:
 
@@ -10,7 +10,7 @@ A partition needs a state at the share coordinator before it is assigned. A hear
 2. the caller initializes the states that :meth:`ShareGroup.missing` returns;
 3. :meth:`ShareGroup.advance` computes a new target if needed, and returns the member's assignment.
 
-The group does no I/O and has no clock: the caller passes requests with the time, and errors are raised.
+The group does no I/O and has no clock: the caller passes each request together with the time. Errors are raised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from aiokproto.texts import counted
 
 @dataclass(frozen=True)
 class ShareHeartbeat:
-    """A ShareGroupHeartbeat request. None in a field means unchanged since the last heartbeat."""
+    """A ShareGroupHeartbeat request. A field that is None hasn't changed since the last heartbeat."""
 
     member_id: str
     epoch: int
@@ -49,8 +49,8 @@ class ShareMember:
     Attributes:
         topics: The topic names it subscribes to.
         epoch: The assignment epoch of ``assigned``.
-        previous_epoch: The epoch before that. A heartbeat with it is accepted, because the response with the new one
-            may have been lost.
+        previous_epoch: The epoch before that. A heartbeat with it is accepted: the response with the new epoch may have
+            been lost.
         assigned: The partitions it reads: its target assignment as of its last heartbeat.
         session_deadline: When it is removed unless it sends a heartbeat (s).
     """
@@ -72,7 +72,7 @@ class ShareGroup:
     Attributes:
         group_id: Its id.
         topics: The cluster's topics.
-        settings: Its options; they can change at any time.
+        settings: Its options, which can change at any time.
         epoch: The group epoch: it grows when members, subscriptions or topics change.
         assignment_epoch: The group epoch for which ``targets`` was computed.
         members: The members by id, in the order in which they joined.
@@ -81,7 +81,7 @@ class ShareGroup:
         metadata_hash: Hash of the subscribed topics as of ``epoch``.
         changed: Whether something has to be written to the offsets topic. The store resets it after writing, and clears
             ``dirty``.
-        dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
+        dirty: Ids of members whose records changed. Removed members are included: they need tombstones.
     """
 
     type: ClassVar = "share"
@@ -102,48 +102,50 @@ class ShareGroup:
     # ---- a heartbeat
 
     def update_member(self, heartbeat: ShareHeartbeat, now: float) -> None:
-        """Update the member of a heartbeat that joins or stays. ``now`` is in seconds, on the group's clock.
+        """Update the member that sent a heartbeat to join or stay. ``now`` is in seconds, on the group's clock.
 
         Raises:
-            BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
+            BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. In that case the group is
+                unchanged.
         """
         member = self._get_or_add_member(heartbeat)
         before = replace(member)
         member.rack_id = heartbeat.rack_id or member.rack_id
         member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
         member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
-        # The members are compared before the session deadline is set: no record contains it.
+        # Compare before setting the session deadline, which isn't stored in any record.
         if vars(before) != vars(member):
             self._mark_dirty(member.member_id)
         member.session_deadline = now + self.settings.session_timeout
         self._refresh_topics()
         found = metadata_hash(self._subscribed_topics)
-        # Joining counts as a change of topics: a new member had none before.
+        # Joining counts as a change of topics: a new member didn't have any before.
         if before.topics != member.topics or found != self.metadata_hash:
             self._bump(found)
 
     def missing(self) -> dict[bytes, frozenset[int]]:
-        """Return the subscribed partitions that have no state yet, by topic id."""
+        """Return the subscribed partitions that don't have a state yet, by topic id."""
         return self.states.missing(dict(self._subscribed_topics.values()))
 
     def advance(self, heartbeat: ShareHeartbeat) -> HeartbeatResult:
-        """Compute a new target assignment if needed, and return the member's assignment; None if it has it already."""
+        """Compute a new target assignment if needed, and return the member's assignment, or None if the member has it
+        already."""
         member = self.members[heartbeat.member_id]
-        # States were initialized since the last assignment, perhaps by another member's heartbeat, while neither the
+        # States have been initialized since the last assignment, perhaps by another member's heartbeat. Neither the
         # subscriptions nor the topics have changed.
         if self.epoch == self.assignment_epoch and self._readable() != frozenset().union(*self.targets.values()):
             self._bump(self.metadata_hash)
         if self.epoch > self.assignment_epoch:
             self._assign()
         before = member.assigned
-        # The member enters the new epoch with its whole target, because there is nothing to revoke. In a consumer
-        # group, a member that revokes partitions is held back.
+        # The member enters the new epoch with its whole target: nothing has to be revoked first, unlike in a consumer
+        # group.
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
             member.assigned = self.targets[member.member_id]
             self._mark_dirty(member.member_id)
         joins = heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH
-        # A client that sends its subscription again has lost its state, or wants to see the effect.
+        # A client that sends its subscription again has lost its state or is changing the subscription.
         send = joins or heartbeat.topics is not None or member.assigned != before
         return HeartbeatResult(member.member_id, member.epoch, member.assigned if send else None)
 
@@ -170,7 +172,7 @@ class ShareGroup:
                 self._remove(member)
 
     def restore(self, members: Iterable[ShareMember], targets: dict[str, TopicIdPartitions], now: float) -> None:
-        """Restore members and target assignment from records. Session timeouts start again."""
+        """Restore members and target assignment from records. Session timeouts restart."""
         for member in members:
             self.members[member.member_id] = member
             member.session_deadline = now + self.settings.session_timeout
@@ -201,8 +203,8 @@ class ShareGroup:
             raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail=full)
         if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
             member = self._find(heartbeat.member_id)
-            # The response with the new epoch may have been lost. What the member owns doesn't matter, unlike in
-            # consumer groups, because a partition can have several readers.
+            # The response with the new epoch may have been lost. Unlike in consumer groups, it doesn't matter what the
+            # member owns, because a partition can have several readers.
             if heartbeat.epoch not in (member.epoch, member.previous_epoch):
                 raise BrokerError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -221,7 +223,7 @@ class ShareGroup:
         self._mark_dirty(member.member_id)
         self._refresh_topics()
         self._bump(metadata_hash(self._subscribed_topics))
-        # No heartbeat will follow that computes a target.
+        # No heartbeat will follow to compute a target.
         if not self.members:
             self.assignment_epoch = self.epoch
 
@@ -245,8 +247,7 @@ class ShareGroup:
 
     def _assignable(self) -> dict[bytes, frozenset[int]]:
         return {
-            # There can be more states than partitions if the topic was deleted and created again while the group was
-            # empty.
+            # There can be more states than partitions if the topic was deleted and recreated while the group was empty.
             topic_id: self.states.partitions_of(topic_id).intersection(range(size))
             for topic_id, size in self._subscribed_topics.values()
         }

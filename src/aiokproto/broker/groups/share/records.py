@@ -46,7 +46,7 @@ _MEMBER_KEYS = (
 )
 
 _STABLE = 0
-"""The only state of a share member in its record."""
+"""The state in the record of a share member: there is only this one."""
 
 
 def changes(group: ShareGroup, written: Image, wall_ms: int) -> list[Record]:

@@ -1,7 +1,7 @@
-"""Which partitions of a share group have a state at the share coordinator. Members get only these.
+"""Which partitions of a share group have a state at the share coordinator. Only these are assigned to members.
 
-A partition's state goes through three stages. Each is written to the group's records before the share coordinator is
-called, and after the call has succeeded, so that another coordinator can continue::
+A partition's state goes through three stages. The stage is written to the group's records before the share coordinator
+is called and again when the call has succeeded, so another coordinator can continue::
 
     start_initializing ──▶ initializing
     mark_initialized   ──▶ initialized
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class StateTopic(NamedTuple):
-    """Partitions of a topic, and the topic's name when they were added."""
+    """Partitions of a topic, and the topic's name at the time they were added."""
 
     name: str
     partitions: frozenset[int]
@@ -35,7 +35,7 @@ class StatePartitionMetadata:
         initializing: Partitions whose states have to be initialized.
         initialized: Partitions that have a state.
         deleting: Topics whose states have to be deleted: name by topic id.
-        recorded: Whether there was ever anything to write. Before that, the group has no such record.
+        recorded: Whether there was ever anything to write. If not, the group has no such record.
     """
 
     initializing: Topics = field(default_factory=dict)
@@ -44,7 +44,7 @@ class StatePartitionMetadata:
     recorded: bool = False
 
     def missing(self, sizes: Mapping[bytes, int]) -> dict[bytes, frozenset[int]]:
-        """Return the partitions without a state, of topics given by id and number of partitions."""
+        """Return the partitions without a state. ``sizes`` is the number of partitions of each topic, by topic id."""
         found = {topic_id: frozenset(range(size)) - self.partitions_of(topic_id) for topic_id, size in sizes.items()}
         return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
@@ -55,7 +55,7 @@ class StatePartitionMetadata:
     def start_initializing(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
         """Add partitions whose states have to be initialized, or reset."""
         self.recorded = True
-        # An interrupted deletion is over: the state is about to be reset, which deletes it as well.
+        # An interrupted deletion doesn't have to be finished: the state is about to be reset.
         self.deleting.pop(topic_id, None)
         _add(self.initializing, topic_id, name, partitions)
 

@@ -1,7 +1,7 @@
-"""The "sticky" assignor of streams groups: which member should have which task in which role.
+"""The "sticky" assignor of streams groups: which member gets which task in which role.
 
 It balances by process first and by thread second, because a process's threads share its memory and disk. Tasks stay
-where they are or go where their state is, as far as no member gets more than its share: moving a stateful task means
+where they are or go where their state is, unless a member would get more than its share: moving a stateful task means
 restoring its state from the changelog.
 """
 
@@ -35,7 +35,7 @@ def sticky(
         sizes: The number of tasks of each subtopology.
         stateful: The subtopologies that have state. Their tasks are assigned first, so that they are balanced among
             themselves.
-        standbys: The number of standby tasks for each stateful task, each in another process. If there are too few
+        standbys: The number of standby tasks for each stateful task, each in a different process. With too few
             processes, there are fewer standby tasks.
     """
     builder = _AssignmentBuilder(specs)
@@ -44,7 +44,7 @@ def sticky(
     task_ids = [(subtopology, index) for subtopology, size in sorted(sizes.items()) for index in range(size)]
     with_state = [task_id for task_id in task_ids if task_id[0] in stateful]
     without = [task_id for task_id in task_ids if task_id[0] not in stateful]
-    # Stateful tasks are assigned first, against their own total, because their load is what processes differ by.
+    # Stateful tasks are assigned first and with their own total, to spread their load evenly over the processes.
     builder.assign(with_state, TaskRole.ACTIVE, len(with_state))
     builder.assign(without, TaskRole.ACTIVE, len(task_ids))
     for _ in range(standbys):
@@ -67,7 +67,8 @@ class _AssignmentBuilder:
                 self._previous.setdefault(task, []).append(member_id)
 
     def assign(self, task_ids: Iterable[TaskId], role: TaskRole, total: int) -> None:
-        """Assign tasks in a role: to members that had them, up to each member's share of ``total``; then to others."""
+        """Assign tasks in a role. Members that had them come first, up to their share of ``total``; other members get
+        the rest."""
         share, remainder = divmod(total, len(self.targets))
         remaining = list(task_ids)
         for previous_role in _PREFERRED_ROLES[role]:
@@ -82,10 +83,11 @@ class _AssignmentBuilder:
     def _assign_to_previous(
         self, task_id: TaskId, role: TaskRole, previous_role: TaskRole, share: int, remainder: int
     ) -> bool:
-        """Assign a task to a member that had it in a role before, if one is below its share. False if none is."""
-        # This is counted for each task, because earlier ones may have used up the remainder.
+        """Assign a task to a member that had it in ``previous_role`` and is below its share. Return False if there is
+        none."""
+        # This is counted for each task, because earlier tasks may have used up the remainder.
         above = sum(len(tasks) > share for tasks in self.targets.values())
-        # The remainder of the division gives that many members one task more.
+        # With a remainder of N, N members get one more task.
         most = share + (above < remainder)
         candidates = [
             each for each in self._previous.get(Task(previous_role, *task_id), ()) if self._can_take(each, task_id)
@@ -97,12 +99,12 @@ class _AssignmentBuilder:
 
     def _assign_to_least_loaded(self, task_id: TaskId, role: TaskRole) -> None:
         candidates = [each for each in self.targets if self._can_take(each, task_id)]
-        # A standby has no candidate if every process already has the task.
+        # There is no candidate for a standby if every process already has the task.
         if candidates:
             self._assign_task(min(candidates, key=self._load), task_id, role)
 
     def _can_take(self, member_id: str, task_id: TaskId) -> bool:
-        """Return whether a task isn't assigned yet in this member's process."""
+        """Return whether a task isn't assigned to this member's process yet."""
         return self._process[member_id] not in self._processes.get(task_id, ())
 
     def _assign_task(self, member_id: str, task_id: TaskId, role: TaskRole) -> None:
@@ -127,4 +129,4 @@ _PREFERRED_ROLES = {
     TaskRole.STANDBY: (TaskRole.STANDBY, TaskRole.WARMUP, TaskRole.ACTIVE),
     TaskRole.WARMUP: (TaskRole.WARMUP,),
 }
-"""The previous roles that make a member preferred for each role: it has the task's state."""
+"""For each role, the previous roles to prefer members by: such a member already has the task's state."""

@@ -1,7 +1,7 @@
 """The streams group: members, topology and tasks of a Kafka Streams application.
 
-See :mod:`aiokproto.broker.groups.epoch_group` for the epochs, which count tasks here instead of partitions. The first
-member to join gives the topology; tasks are assigned once the topics that it needs exist.
+See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. Members own tasks here instead of partitions. The first
+member to join provides the topology; tasks are assigned once the topics that it needs exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StreamsGroupSettings(GroupSettings):
 
 
 class StreamsHeartbeatResult(NamedTuple):
-    """The result of a StreamsGroupHeartbeat. ``assigned`` is None if the member has its assignment already."""
+    """The result of a StreamsGroupHeartbeat. ``assigned`` is None if the member already has its assignment."""
 
     member_id: str
     epoch: int
@@ -51,13 +51,13 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     """A streams group.
 
     Attributes:
-        settings: Its options; they can change at any time.
-        topology: The topology that the first member gave; None before that.
+        settings: Its options, which can change at any time.
+        topology: The topology that the first member provided; None before that.
         configured: The topology with the numbers of partitions, as of the last heartbeat or change of members.
         validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then; otherwise -1.
         last_assignment_configs: The options that the assignor uses, as of ``epoch``.
         endpoint_epoch: Grows when the tasks of a member with an endpoint for interactive queries change.
-        shutdown_requested_by: The member that requested that the application shut down; None without one.
+        shutdown_requested_by: The member that requested a shutdown of the application, if any.
     """
 
     type: ClassVar = "streams"
@@ -80,10 +80,10 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. In that case the group is unchanged.
         """
         self.check_not_full(heartbeat.member_id)
-        # All checks come before the member is added: a rejected request must leave the group as it was.
+        # All checks are done before the member is added: a rejected request must leave the group as it was.
         self._check_topology(heartbeat.topology)
         self._check_owned(heartbeat.owned)
         member = self._get_or_add_member(heartbeat)
@@ -92,9 +92,9 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         # No record stores the request: a new coordinator starts without it.
         if heartbeat.shutdown:
             self.shutdown_requested_by = member.member_id
-        # A member that joins again may have lost its state, so it gets its assignment even if that is the same.
+        # A member that joins again may have lost its state, so it gets its assignment even if it's the same.
         changed = heartbeat.joins or member.assigned.keys() != before
-        # Other members route interactive queries by the endpoints, which responses contain only when this number has
+        # Other members route interactive queries by the endpoints. Responses contain these only when this number has
         # grown.
         if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
@@ -110,7 +110,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         """Check that a member can commit offsets for these partitions.
 
         An older epoch is accepted for the inputs of active tasks that the member has owned since that epoch. A request
-        without a member is accepted only by an empty group.
+        without a member is accepted only if the group is empty.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
@@ -125,7 +125,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         self._check_same_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check the member epoch of an OffsetFetch. Without a member id and epoch, as from admin clients, it passes.
+        """Check the member epoch of an OffsetFetch. A request without a member id and epoch, as admin clients send it,
+        passes.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
@@ -138,7 +139,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     @property
     def state(self) -> str:
         """The group's state, as StreamsGroupDescribe reports it."""
-        # This state precedes all others: a topology without its topics has no tasks to be stable with.
+        # This state takes precedence: as long as topics are missing, there are no tasks to be stable with.
         return "NotReady" if self.members and not self.configured.ready else super().state
 
     def subscribed(self, topic: str) -> bool:
@@ -191,9 +192,10 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.configured = configure(self.topology, self.topics)
 
     def remove(self, member: StreamsMember) -> None:
-        """Remove a member. The shutdown request ends with the last member, so that the application can start again."""
+        """Remove a member. Removing the last one also clears the shutdown request, so the application can start
+        again."""
         super().remove(member)
-        # Other members must not send it queries any more.
+        # Other members must stop sending it queries.
         if member.endpoint is not None:
             self.endpoint_epoch += 1
         if not self.members:
@@ -202,7 +204,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     # ---- internals
 
     def _check_topology(self, topology: Topology | None) -> None:
-        # An older topology isn't an error: the member gets status STALE_TOPOLOGY, and tasks of the group's topology.
+        # An older topology isn't an error: the member gets the status STALE_TOPOLOGY, and tasks from the group's
+        # topology.
         if (
             topology is not None
             and self.topology is not None
@@ -231,7 +234,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             # The first member's topology becomes the group's.
             self.topology, changed = heartbeat.topology, True
         self._refresh_topics()
-        # The group epoch counts this as well: tasks are assigned, or taken away, when topics appear or disappear.
+        # These change the group epoch as well: tasks are assigned or taken away when topics appear or disappear.
         validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
         inputs_now = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
         if changed or inputs_now != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):
@@ -256,7 +259,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         if heartbeat.rebalance_timeout is not None:
             member.rebalance_timeout = heartbeat.rebalance_timeout
         member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
-        # A member without a session deadline has just been added, which changes the group whatever its heartbeat says.
+        # A member without a session deadline has just been added, which always changes the group.
         changed = vars(before) != vars(member) or member.session_deadline is None
         if changed:
             self._mark_dirty(member)
@@ -270,7 +273,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             member_id: MemberSpec(member.process_id, self.targets[member_id])
             for member_id, member in self.members.items()
         }
-        # The group has no tasks while a topic is missing, so that members revoke them rather than process an incomplete
+        # While a topic is missing, the group has no tasks: members must revoke them rather than process incomplete
         # input.
         tasks = self.configured.tasks if self.configured.ready else {}
         self._set_targets(sticky(specs, tasks, stateful, self.settings.standbys))
@@ -286,8 +289,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             yield Status(StatusCode.SHUTDOWN_APPLICATION, detail)
 
     def _assignment_epoch(self, member: StreamsMember, partition: TopicIdPartition) -> int:
-        """Return the assignment epoch of the member's active task that reads a partition; without one the member
-        epoch."""
+        """Return the assignment epoch of the member's active task that reads a partition, or the member epoch if there
+        is no such task."""
         name = self.topics.name(partition[0])
         for subtopology in self._subtopologies:
             if name in inputs(subtopology):

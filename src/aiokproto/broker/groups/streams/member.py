@@ -23,7 +23,7 @@ class TaskRole(IntEnum):
 
 
 class Task(NamedTuple):
-    """A task, which is a partition of a subtopology's inputs, in a role."""
+    """A task (a partition of a subtopology's inputs) in a role."""
 
     role: TaskRole
     subtopology: str
@@ -47,14 +47,14 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamsHeartbeat:
-    """A StreamsGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts are in
+    """A StreamsGroupHeartbeat request. A field that is None hasn't changed since the last heartbeat. Timeouts are in
     seconds.
 
     Attributes:
-        topology: The topology; only in the heartbeat that joins.
+        topology: The topology; set only in the heartbeat that joins.
         process_id: The process that the member is a thread of.
         endpoint_epoch: The endpoint epoch that the member knows.
-        shutdown: Whether the member requests that the whole application shut down.
+        shutdown: Whether the member requests a shutdown of the whole application.
     """
 
     member_id: str
@@ -80,7 +80,7 @@ class StreamsHeartbeat:
 
 @dataclass(eq=False)
 class StreamsMember(ReconciledMember[Task]):
-    """A member of a streams group. ``topology_epoch`` is the epoch of the topology with which it joined."""
+    """A member of a streams group. ``topology_epoch`` is the epoch of the topology that it joined with."""
 
     topology_epoch: int = 0
     process_id: str = ""

@@ -47,7 +47,7 @@ _MEMBER_KEYS = (
 )
 
 _FIRST_STATE = 1
-"""The records of streams members number the states from 1, the records of consumer members from 0."""
+"""Records of streams members number the states from 1; records of consumer members, from 0."""
 
 
 def changes(group: StreamsGroup, written: Image, wall_ms: int) -> list[Record]:
@@ -229,7 +229,8 @@ def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
 
 
 def _decode_tasks(by_role: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
-    """Return tasks with their assignment epochs. For records without them, the member epoch takes their place."""
+    """Return tasks with their assignment epochs. If a record doesn't contain them, the member epoch takes their
+    place."""
     found: dict[Task, int] = {}
     for role, of_role in zip(TaskRole, by_role, strict=True):
         for ids in of_role:

@@ -1,13 +1,14 @@
-"""Configuring a topology (KIP-1071): the number of its tasks, and the internal topics that it needs.
+"""Configuring a topology (KIP-1071): how many tasks it has, and which internal topics it needs.
 
 Kafka Streams names its internal topics, and the coordinator determines their numbers of partitions, in this order:
 
-1. A repartition topic has the number that the topology requires, or else the maximum of the inputs of the subtopologies
-   that write to it. These can be repartition topics themselves, so this is repeated until none is left.
+1. A repartition topic has the number that the topology requires, or else the maximum over the inputs of the
+   subtopologies that write to it. These inputs can be repartition topics themselves, so this is repeated until all are
+   known.
 2. Copartitioned topics, which are joined, get the same number.
 3. A changelog topic has one partition for each task of its subtopology.
 
-The result, with the missing topics, is a pure function of the topology and the cluster's topics.
+The result, including the missing topics, is a pure function of the topology and the cluster's topics.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """A status code with its detail text."""
+    """A status code with a detail message."""
 
     code: StatusCode
     detail: str
@@ -51,7 +52,7 @@ class ConfiguredTopology:
         sizes: The number of partitions of each source topic and internal topic, by name.
         tasks: The number of tasks by subtopology.
         missing: The internal topics to create.
-        error: Why the topology cannot run; None if it can.
+        error: Why the topology can't run, or None if it can.
     """
 
     hash: int = 0
@@ -75,7 +76,7 @@ class _TopicConfigurationError(Exception):
 
 
 def check(topology: Topology) -> None:
-    """Validate a topology by itself, without the cluster's topics.
+    """Validate a topology on its own, without looking at the cluster's topics.
 
     Raises:
         BrokerError: STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for regular expressions, which Kafka rejects too.
@@ -117,8 +118,8 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     found = {name: topics.find(name) for name in sorted(needed)}
     known = {name: topic for name, topic in found.items() if topic is not None}
     existing = {name: size for name, (_, size) in known.items()}
-    # The hash contains the existing topics even if the topology is invalid: the group must notice the topic that makes
-    # it valid.
+    # The hash covers the existing topics even if the topology is invalid: the group must notice the topic that makes it
+    # valid.
     digest = metadata_hash(known)
     try:
         sizes = _partition_counts(topology, existing)
@@ -169,14 +170,14 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
 
 
 def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[str]:
-    """Add the sizes of repartition topics. Return the topics whose size the topology doesn't fix."""
+    """Add the sizes of repartition topics. Return the topics whose size isn't fixed by the topology."""
     infos = {info.name: info for each in topology.subtopologies for info in each.repartition_source_topics}
     sizes.update((name, info.partitions) for name, info in infos.items() if info.partitions)
     resizable = {name for name, info in infos.items() if not info.partitions}
     writers = {
         name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in resizable
     }
-    # Sizes follow the flow of records. Each iteration resolves at least one topic, or the topology has a cycle or a
+    # Sizes follow the flow of records. Each iteration resolves at least one topic, unless the topology has a cycle or a
     # gap.
     unsized = set(resizable)
     while unsized:
