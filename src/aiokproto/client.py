@@ -1,4 +1,4 @@
-"""The protocol client: typed requests to the right broker, and nothing on top."""
+"""The protocol client: sends typed requests to the right broker, and does nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Response)
 
 @gated(CLIENT)
 class Client(AsyncContext, Hints, hints=METHODS["Client"]):
-    """Sends any request of the protocol, and returns its response.
+    """Sends any Kafka request and returns the response.
 
     ::
 
@@ -40,10 +40,11 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
             print([group.group_id for group in response.groups])
 
     It finds the broker, negotiates the version, and retries retriable errors; other error codes are left in the
-    response. It belongs to the event loop that started it: in any other loop its calls raise ``ConfigurationError``.
+    response. A client belongs to the event loop that started it: in any other loop its calls raise
+    ``ConfigurationError``.
 
-    After a broker rejected this client every call raises ``AuthenticationError``, pending ones included; after an
-    internal task failed or was cancelled, ``ClientClosedError`` with the cause.
+    If a broker rejects the client, every call raises ``AuthenticationError``, pending calls included. If an internal
+    task fails or is cancelled, every call raises ``ClientClosedError`` with the cause.
 
     Args:
         options: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
@@ -60,7 +61,7 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
 
     @property
     def snapshot(self) -> ClusterSnapshot:
-        """The newest cluster metadata; its topics are those requested by name."""
+        """The newest cluster metadata. It includes the topics that were requested by name."""
         return self._cluster.snapshot
 
     @property
@@ -75,9 +76,9 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
             timeout_ms: By default ``bootstrap_resolve_timeout_ms``.
 
         Raises:
-            BootstrapError: No bootstrap address could be used. The text has each with its cause.
-            NotKafkaError, AuthenticationError: The same, if that is the cause at every address.
-            ClientClosedError: The client was started or closed before, or is closed meanwhile.
+            BootstrapError: No bootstrap address could be used. The message lists each address and its error.
+            NotKafkaError, AuthenticationError: Every address failed that way. The message lists the same.
+            ClientClosedError: The client was already started or closed, or it's closed during the start.
         """
         await self._cluster.start(_seconds(timeout_ms))
         self._cluster.push_metrics(MetricSource("admin.client", self._cluster.observer))
@@ -108,54 +109,57 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
     ) -> R:
         """Send a request to the broker that serves it, and retry retriable errors until the deadline.
 
-        A request for several brokers is divided among them, and the responses are joined: partitions among their
-        leaders (ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers), groups and transactional ids
-        among their coordinators, brokers' configurations among these (DescribeConfigs, AlterConfigs,
-        IncrementalAlterConfigs), ListGroups and ListTransactions to every broker. All parts have the
-        call's deadline. If a broker does not respond, its items are in the response with an error code:
-        ``REQUEST_TIMED_OUT``, ``NETWORK_EXCEPTION``, or that of the failure. Not divided are Produce, Fetch,
-        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and DescribeLogDirs, whose
-        responses do not name the broker: pass each ``node``.
+        A request for several brokers is divided among them, and the responses are joined. Partitions go to their
+        leaders (ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers), groups and transactional ids to
+        their coordinators, and brokers' configurations to those brokers (DescribeConfigs, AlterConfigs,
+        IncrementalAlterConfigs). ListGroups and ListTransactions go to every broker. All parts share the call's
+        deadline. If a broker does not respond, its items are in the response with an error code: ``REQUEST_TIMED_OUT``,
+        ``NETWORK_EXCEPTION``, or the code for the failure. Some requests are not divided: Produce, Fetch, ShareFetch
+        and ShareAcknowledge belong to a session with one leader, and DescribeLogDirs responses do not name the broker.
+        Send these to each ``node`` yourself.
 
-        Topics can be given by name or by id. Where the later versions of an API have ids only (Fetch, Produce,
-        OffsetCommit, OffsetFetch), a request by name goes in an earlier one, and so does a request for all topics
-        (OffsetFetch with null): its response names them.
+        Topics can be given by name or by id. If later versions of an API only support ids (Fetch, Produce,
+        OffsetCommit, OffsetFetch), a request by name is sent in an earlier version. So is a request for all topics
+        (OffsetFetch with null), so that its response includes their names.
 
         Cancelling stops the wait; the broker may still execute what was sent.
 
         Args:
             request: Any request of :mod:`aiokproto.codec.messages`.
-            node: The broker's node id. By default the request's ``route`` determines it: the controller, the
-                coordinator of its group or transactional id, the leader of its partitions, every broker, or any. A
-                request to a given node is not divided.
+            node: The broker's node id. By default the request's ``route`` determines the broker: the controller, the
+                coordinator of its group or transactional id, the leader of its partitions, every broker, or any broker.
+                A request to a given node is not divided.
             key: The group or transactional id, if the request does not contain it.
-            timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
-            max_version: Highest version to use; by default the highest that both sides support, and that can carry
-                topic names if the request has no topic ids.
+            timeout_ms: Time limit for all attempts; by default ``default_api_timeout_ms``.
+            max_version: Highest version to use. By default the highest that both sides support. If the request contains
+                no topic ids, it's also limited to versions that can carry topic names.
 
         Returns:
-            The response, with any error codes except retriable ones for the whole response: these are retried. It is
-            the broker's response even if it has items that weren't requested, or lacks requested ones. Only if parts of
-            the request go to several brokers, items that no broker answers for are added, with an error code.
+            The response. It can contain any error code, except a retriable one for the whole response, which is
+            retried. It is what the broker sent, even if that includes items that weren't requested, or leaves some out.
+            Only if the request was divided among several brokers, items that no broker answered for are added, with an
+            error code.
 
         Raises:
-            DeadlineError: With the number of attempts and the last failure. For a divided request: all parts timed out.
+            DeadlineError: The call timed out; if the request was divided, all of its parts. The message includes the
+                number of attempts and the last failure.
             PartialResponseError: Some brokers did not respond, and the response has no field for an error (ListGroups,
-                ListTransactions). It has the response of the others.
+                ListTransactions). It contains the response of the other brokers.
             UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
-            ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` or ``node``
-                is not one.
+            ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` isn't a
+                request, or ``node`` isn't a node id.
             BrokerError: The coordinator lookup failed with an error that is not retried.
         """
-        # A dict or a response would fail deep inside the request, with an error about its attributes.
+        # Without this check a dict or a response would fail deep inside the call, with an error about missing
+        # attributes.
         if not isinstance(request, Request):
             raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
         if node is not None and (isinstance(node, bool) or not isinstance(node, int)):
             raise ConfigurationError(
                 f"node={node!r}: must be the node id of a broker; without it the request's route decides"
             )
-        # The division among brokers walks the request before an encoder sees it.
+        # Check the structs here: dividing the request among brokers walks through it before it's encoded.
         check_structs(request)
         return await self._cluster.request(
             request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version, raw=True
@@ -164,7 +168,7 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
     async def metadata(
         self, topics: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> Mapping[str, TopicInfo]:
-        """Return topics by name, from the snapshot if it has them. None requests all topics, with every call.
+        """Return topics by name, from the snapshot if they are in it. With None, every call requests all topics.
 
         Topics requested by name stay in the snapshot for ``metadata_max_idle_ms`` after the last call.
 
@@ -190,7 +194,7 @@ class Client(AsyncContext, Hints, hints=METHODS["Client"]):
         return {api_name(api_key): versions for api_key, versions in ranges.items()}
 
     async def version(self, request_type: type[Request[Any]], node: int, timeout_ms: float | None = None) -> int:
-        """Return the version that a request to this broker would have.
+        """Return the version that a request to this broker would use.
 
         Args:
             request_type: The class of the request.

@@ -1,6 +1,6 @@
-"""Hooks: calls about the events inside a client. Pure.
+"""Hooks: methods that are called when something happens inside a client. Pure.
 
-The granularity is franz-go's (``kgo.Hook``): a request, a batch or an event, but never a record.
+The granularity is the same as in franz-go (``kgo.Hook``): requests, batches or events, but never individual records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConnectionFailed(NamedTuple):
         node: The broker's id.
         address: Broker and address.
         channel: The purpose of the connection.
-        attempts: Failures in a row.
+        attempts: Number of consecutive failures.
         error: The reason.
     """
 
@@ -76,7 +76,7 @@ class RequestSent(NamedTuple):
         api: The API, as in ``"Produce"``.
         version: Its version.
         size: Bytes of the request.
-        queue_time: Seconds that the client held it back for a throttle (KIP-219).
+        queue_time: Seconds that the client held the request back because of a throttle (KIP-219).
     """
 
     node: int
@@ -87,15 +87,15 @@ class RequestSent(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """A request has its response, or will not get one.
+    """A request got its response, or won't get one.
 
     Attributes:
         node: The broker's id.
         api: The API.
         version: Its version.
-        size: Bytes of the response; 0 without one.
-        queue_time: Seconds before the request was written.
-        latency: Seconds from then to the response.
+        size: Bytes of the response; 0 if there is none.
+        queue_time: Seconds that the request was held back before it was written.
+        latency: Seconds from writing the request to the response.
         error: Why there is no response; None if there is one. Error codes in responses don't count.
     """
 
@@ -113,8 +113,8 @@ class Throttled(NamedTuple):
 
     Attributes:
         node: The broker's id.
-        api: The API whose response had the throttle time.
-        pause: Seconds during which nothing is sent on that connection.
+        api: The API whose response contained the throttle time.
+        pause: Seconds during which nothing is sent over that connection.
     """
 
     node: int
@@ -128,7 +128,7 @@ class MetadataRefreshed(NamedTuple):
     Attributes:
         brokers: Number of brokers.
         topics: Number of topics that the client tracks.
-        latency: Seconds for the request.
+        latency: Seconds that the request took.
         error: Why it failed; None if it didn't.
     """
 
@@ -139,13 +139,13 @@ class MetadataRefreshed(NamedTuple):
 
 
 class RequestRetried(NamedTuple):
-    """A call sends its request again.
+    """A request is being retried.
 
     Attributes:
         api: The API, or what is looked up.
-        attempt: Attempts so far.
-        pause: Seconds until the next one.
-        error: Why the last one failed.
+        attempt: Number of attempts so far.
+        pause: Seconds until the next attempt.
+        error: Why the last attempt failed.
     """
 
     api: str
@@ -162,7 +162,7 @@ class BatchWritten(NamedTuple):
         partition: The partition.
         base_offset: Offset of the first record; -1 if unknown.
         records: Number of records.
-        size: Bytes, as they were sent.
+        size: Bytes, as sent.
         uncompressed_size: Bytes before compression.
         attempts: How often it was sent.
         latency: Seconds since its first record was buffered.
@@ -179,7 +179,7 @@ class BatchWritten(NamedTuple):
 
 
 class BatchFailed(NamedTuple):
-    """A batch was given up. It may be in the log if it was sent.
+    """The client gave up on a batch. If it was sent, it may still be in the log.
 
     Attributes:
         topic: The topic.
@@ -205,8 +205,8 @@ class BatchRetried(NamedTuple):
         topic: The topic.
         partition: The partition.
         records: Number of records.
-        attempts: Attempts so far.
-        error: Why the last one failed.
+        attempts: Number of attempts so far.
+        error: Why the last attempt failed.
     """
 
     topic: str
@@ -217,15 +217,16 @@ class BatchRetried(NamedTuple):
 
 
 class BatchFetched(NamedTuple):
-    """Records of a partition have arrived, and are buffered.
+    """Records of a partition have arrived and were buffered.
 
     Attributes:
         node: The broker's id.
         topic: The topic.
         partition: The partition.
         offset: The first offset.
-        records: Number of records, from the batches' headers. In a compressed set of magic 0 or 1 offsets are counted.
-        size: Bytes, as they were received.
+        records: Number of records, according to the batches' headers. For a compressed message set of magic 0 or 1 it's
+            computed from the offsets.
+        size: Bytes, as received.
     """
 
     node: int
@@ -237,13 +238,13 @@ class BatchFetched(NamedTuple):
 
 
 class RecordsDelivered(NamedTuple):
-    """The application has received records of a partition, which were decoded together.
+    """The application has received records of a partition that were decoded together.
 
     Attributes:
         topic: The topic.
         partition: The partition.
         records: Number of records; 0 for a batch of ``batches()``, which isn't decoded.
-        next_offset: The offset after them.
+        next_offset: The offset after the last of them.
     """
 
     topic: str
@@ -258,7 +259,7 @@ class Rebalanced(NamedTuple):
     Attributes:
         kind: ``"assigned"``, ``"revoked"`` or ``"lost"``.
         partitions: The partitions.
-        latency: Seconds for processing, commit and callback.
+        latency: Seconds that processing, commit and callback took.
     """
 
     kind: RebalanceKind
@@ -271,8 +272,8 @@ class Committed(NamedTuple):
 
     Attributes:
         partitions: Number of partitions.
-        latency: Seconds.
-        error: Why a partition wasn't committed; None if all were.
+        latency: Seconds that the commit took.
+        error: Why a partition wasn't committed; None if all partitions were.
     """
 
     partitions: int
@@ -281,9 +282,9 @@ class Committed(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """The acknowledgement of consecutive records of a share group has an outcome.
+    """The outcome of acknowledging consecutive records of a share group is known.
 
-    This includes records that the consumer itself acknowledges.
+    This includes records that the consumer acknowledges by itself.
 
     Attributes:
         topic: The topic.
@@ -291,7 +292,7 @@ class Acknowledged(NamedTuple):
         first_offset: The first offset.
         last_offset: The last offset, inclusive.
         acknowledgement: ``"accept"``, ``"release"``, ``"reject"``, ``"renew"`` or ``"gap"``.
-        error: Why it had no effect, or an unknown one; None if it took effect.
+        error: Why it failed, or may have failed; None if it took effect.
     """
 
     topic: str
@@ -303,13 +304,13 @@ class Acknowledged(NamedTuple):
 
 
 class OffsetReset(NamedTuple):
-    """A position was no longer in the log, and the consumer has moved it.
+    """A position was no longer in the log, and the consumer moved it.
 
     Attributes:
         topic: The topic.
         partition: The partition.
-        reason: Out of range, the topic was created again, or the log was truncated.
-        position: The position before.
+        reason: What happened: the position is out of range, the topic was recreated, or the log was truncated.
+        position: The previous position.
         offset: Where the consumer continues.
         leader_epoch: The leader epoch of the record before ``position``; -1 if unknown.
     """
@@ -338,7 +339,7 @@ class TransactionEnded(NamedTuple):
     Attributes:
         transactional_id: The transactional id.
         committed: Whether it was committed.
-        latency: Seconds since its start.
+        latency: Seconds since it started.
     """
 
     transactional_id: str
@@ -347,19 +348,19 @@ class TransactionEnded(NamedTuple):
 
 
 class RunProgressed(NamedTuple):
-    """``run()`` of a consumer has handled records of a topic. Each number is the change since the run's last event.
+    """A consumer's ``run()`` has handled records of a topic. Each number is the change since the run's last event.
 
-    Events come every five seconds, and when the run ends. Their sums are the totals, and the current numbers of pending
-    records and running calls.
+    There's an event every five seconds, and one when the run ends. Adding up all events gives the totals, and the
+    current numbers of pending records and running calls.
 
     Attributes:
         topic: The topic.
-        processed: Records that the handler has finished.
-        retried: Failed calls that were, or will be, made again; with a share consumer, released records.
-        dead_lettered: Records written to the dead-letter topic; with a share consumer, rejected records.
+        processed: Records that the handler finished.
+        retried: Failed calls that were or will be repeated; for a share consumer, released records.
+        dead_lettered: Records written to the dead-letter topic; for a share consumer, rejected records.
         failed: Calls of the handler that raised or took too long.
-        pending: Records that were taken and aren't finished.
-        running: Calls of the handler that are running.
+        pending: Records that were taken but aren't finished.
+        running: Calls of the handler in progress.
     """
 
     topic: str
@@ -372,7 +373,7 @@ class RunProgressed(NamedTuple):
 
 
 class Hooks:
-    """A base class. Override the methods of the events that you want.
+    """A base class. Override the methods for the events you're interested in.
 
     ::
 
@@ -383,8 +384,8 @@ class Hooks:
 
         producer = Producer(bootstrap_servers=bootstrap, hooks=Slow())
 
-    Methods are called in the event loop, in the middle of the client's work, so return soon, and call no method of the
-    client but ``stats()``. An exception is logged (the first, the tenth, the hundredth...), and has no other effect.
+    Methods are called in the event loop, in the middle of the client's work, so return quickly, and don't call any
+    method of the client except ``stats()``. Exceptions are only logged (the first, the tenth, the hundredth...).
     """
 
     def on_connection_opened(self, event: ConnectionOpened) -> None:
@@ -400,7 +401,7 @@ class Hooks:
         """A request was written to a connection."""
 
     def on_response_received(self, event: ResponseReceived) -> None:
-        """A request has its response, or will not get one."""
+        """A request got its response, or won't get one."""
 
     def on_throttled(self, event: Throttled) -> None:
         """A broker's quota makes the client wait (KIP-219)."""
@@ -409,22 +410,22 @@ class Hooks:
         """The cluster metadata was requested."""
 
     def on_request_retried(self, event: RequestRetried) -> None:
-        """A call sends its request again."""
+        """A request is being retried."""
 
     def on_batch_written(self, event: BatchWritten) -> None:
         """A batch was acknowledged."""
 
     def on_batch_failed(self, event: BatchFailed) -> None:
-        """A batch was given up. It may be in the log if it was sent."""
+        """The client gave up on a batch. If it was sent, it may still be in the log."""
 
     def on_batch_retried(self, event: BatchRetried) -> None:
         """A batch will be sent again."""
 
     def on_batch_fetched(self, event: BatchFetched) -> None:
-        """Records of a partition have arrived, and are buffered."""
+        """Records of a partition have arrived and were buffered."""
 
     def on_records_delivered(self, event: RecordsDelivered) -> None:
-        """The application has received records of a partition, which were decoded together."""
+        """The application has received records of a partition that were decoded together."""
 
     def on_rebalanced(self, event: Rebalanced) -> None:
         """Partitions were assigned, revoked or lost, and the application's callback has returned."""
@@ -433,13 +434,13 @@ class Hooks:
         """Offsets were committed, or the commit failed."""
 
     def on_acknowledged(self, event: Acknowledged) -> None:
-        """The acknowledgement of records of a share group has an outcome."""
+        """The outcome of acknowledging records of a share group is known."""
 
     def on_offset_reset(self, event: OffsetReset) -> None:
-        """A position was no longer in the log, and the consumer has moved it."""
+        """A position was no longer in the log, and the consumer moved it."""
 
     def on_run_progressed(self, event: RunProgressed) -> None:
-        """``run()`` has handled records. Events come every five seconds, and when it ends."""
+        """``run()`` has handled records. Called every five seconds, and when it ends."""
 
     def on_transaction_begun(self, event: TransactionBegun) -> None:
         """A transaction has started."""
@@ -449,7 +450,9 @@ class Hooks:
 
 
 class HookCalls:
-    """The hooks of a client, by event: a function that calls them all, or None if no object overrides the method.
+    """A client's hooks.
+
+    Each attribute is one event's hooks: a function that calls them all, or None if no object overrides the method.
 
     Callers test for None first, and create the event only if there is a hook.
     """
@@ -511,14 +514,14 @@ class HookCalls:
 
 
 NO_HOOKS = HookCalls()
-"""The hooks of a client that has none."""
+"""For clients without hooks."""
 
 
 def parse_hooks(name: str, value: object) -> HookCalls:
     """Parse the option ``hooks``: None, one object, or several.
 
     Raises:
-        ConfigurationError: An object in it isn't derived from :class:`Hooks`.
+        ConfigurationError: An object's class isn't derived from :class:`Hooks`.
     """
     if value is None:
         return NO_HOOKS
@@ -531,11 +534,11 @@ def parse_hooks(name: str, value: object) -> HookCalls:
 
 
 def _check_names(name: str, kind: type[Hooks]) -> None:
-    """Raise ConfigurationError for a method that is probably a mistyped hook, and would never be called."""
+    """Raise ConfigurationError if a method is probably a mistyped hook, which would never be called."""
     for method in dir(kind):
         if not method.startswith("on_") or hasattr(Hooks, method):
             continue
-        # Accept methods of another base class, such as Interceptor.
+        # Accept methods that come from another base class, such as Interceptor.
         first = [base for base in kind.__mro__ if method in vars(base)][-1]
         if issubclass(first, Hooks) and (close := get_close_matches(method, vars(Hooks), n=1, cutoff=0.8)):
             raise ConfigurationError(f"{name}: {kind.__name__}.{method} is no hook; did you mean {close[0]!r}?")
@@ -568,7 +571,7 @@ def _guarded(method: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 class FailureLog:
-    """Logs the 1st, 10th, 100th... failure of one function of the application, so that the log stays readable."""
+    """Logs the 1st, 10th, 100th... failure of a function of the application, to keep the log readable."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -576,7 +579,7 @@ class FailureLog:
         self._next = 1
 
     def log(self, raised: BaseException) -> None:
-        """Count an error from a call that wasn't awaited, and log it if it's its turn.
+        """Count an error of a call that wasn't awaited, and log it if it's the 1st, 10th, 100th...
 
         Raises:
             BaseException: The error itself, if it ends the program.

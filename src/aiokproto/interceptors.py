@@ -1,4 +1,4 @@
-"""Interceptors: calls that see, and may change, each record. Pure."""
+"""Interceptors: methods that are called for each record, and may change it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokproto.types import Header, Record, RecordMetadata
 
 @dataclass(frozen=True, eq=False)
 class OutgoingRecord:
-    """A record that the producer gets. ``dataclasses.replace`` makes a changed copy.
+    """A record that was passed to a producer. ``dataclasses.replace`` creates a modified copy.
 
     Attributes:
         topic: The topic.
@@ -23,8 +23,9 @@ class OutgoingRecord:
         key: The key.
         headers: Keys and values, in order.
         partition: The partition; None if the partitioner chooses it.
-        timestamp: Milliseconds since the epoch; None for now.
-        context: Objects that interceptors keep between the two calls. Copies of the record share it.
+        timestamp: Milliseconds since the epoch; None for the current time.
+        context: Objects that interceptors store between :meth:`Interceptor.on_send` and
+            :meth:`Interceptor.on_acknowledgement`. Copies of the record share it.
     """
 
     topic: str
@@ -37,10 +38,10 @@ class OutgoingRecord:
 
 
 class Interceptor:
-    """A base class: override what you need. One object can serve a producer and a consumer.
+    """A base class. Override the methods you need. One object can serve both a producer and a consumer.
 
-    If a method raises, the error is logged, and the record continues unchanged. Interceptors don't get the records of
-    Arrow tables and of whole batches (``send_batch()``, ``batches()``), because these are never decoded.
+    If a method raises, the error is logged, and the record is processed unchanged. Interceptors aren't called for Arrow
+    tables and whole batches (``send_batch()``, ``batches()``): their records are never decoded.
     """
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
@@ -50,18 +51,18 @@ class Interceptor:
     def on_acknowledgement(
         self, record: OutgoingRecord, metadata: RecordMetadata | None, error: KafkaError | None
     ) -> None:
-        """Take note of the outcome of a record from :meth:`on_send`: where it was written, or why it wasn't."""
+        """Called with the outcome of a record from :meth:`on_send`: where it was written, or why it wasn't."""
 
     def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records to deliver, in order. The records are from one partition, and were decoded together.
 
-        Records can be left out or replaced. Their offsets must stay: positions and commits follow from them.
+        Records can be left out or replaced, but offsets must not change: positions and commits depend on them.
         """
         return records
 
 
 class Interceptors:
-    """Calls several interceptors in their order.
+    """Calls several interceptors in order.
 
     Attributes:
         sending: Whether any of them handles records that are sent.
@@ -70,7 +71,8 @@ class Interceptors:
 
     def __init__(self, interceptors: Iterable[Interceptor] = ()) -> None:
         given = list(interceptors)
-        # Each method has its own log, so that the failures of one don't hide the first failure of another.
+        # Each method gets its own failure log, so frequent failures of one method don't hide the first failure of
+        # another.
         self._sends = [(one, _log(one, "on_send")) for one in given]
         self._acks = [(one, _log(one, "on_acknowledgement")) for one in given]
         self._records = [(one, _log(one, "on_records")) for one in given]
@@ -93,10 +95,10 @@ class Interceptors:
     def on_acknowledgement(
         self, record: OutgoingRecord, metadata: RecordMetadata | None, error: KafkaError | None
     ) -> None:
-        """Report an outcome."""
+        """Pass the outcome on to the interceptors."""
         for interceptor, failures in self._acks:
             try:
-                # The result should be None, and type checkers complain that it's used.
+                # The result should be None, so type checkers complain that it's used.
                 result: object = interceptor.on_acknowledgement(record, metadata, error)  # type: ignore[func-returns-value]
                 if result is not None:
                     check_not_awaitable(result, "on_acknowledgement")
@@ -117,14 +119,14 @@ class Interceptors:
 
 
 NO_INTERCEPTORS = Interceptors()
-"""The interceptors of a client that has none."""
+"""For clients without interceptors."""
 
 
 def parse_interceptors(name: str, value: object) -> Interceptors:
     """Parse the option ``interceptors``: None, one object, or several.
 
     Raises:
-        ConfigurationError: An object in it isn't derived from :class:`Interceptor`.
+        ConfigurationError: An object's class isn't derived from :class:`Interceptor`.
     """
     if value is None:
         return NO_INTERCEPTORS

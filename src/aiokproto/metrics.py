@@ -1,4 +1,4 @@
-"""Metrics of the application, which a client pushes to its brokers with its own metrics (KIP-1076). Pure."""
+"""Metrics of the application that a client pushes to its brokers along with its own (KIP-1076). Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _INT64 = 2**63
 
 
 class Metric(NamedTuple):
-    """One metric with its value.
+    """A metric and its value.
 
     Attributes:
         name: The full name, such as ``"com.example.orders.open"``. Brokers subscribe to prefixes of names.
-        value: The value. The value of a sum is the total since the start, which never falls.
+        value: The value. For a sum it's the total since the start, which never decreases.
         is_sum: Whether it's a monotonic sum; otherwise it's a gauge.
-        attributes: The object that the value belongs to, such as a broker or a queue.
+        attributes: Identify what the value belongs to, such as a broker or a queue.
     """
 
     name: str
@@ -35,7 +35,7 @@ MetricsFunction = Callable[[], Iterable[Metric]]
 
 
 class ApplicationMetrics:
-    """The application's function. Its errors are logged (the 1st, 10th, 100th time), and have no other effect."""
+    """Calls the application's function. Its errors are only logged (the 1st, 10th, 100th...)."""
 
     def __init__(self, function: MetricsFunction | None = None) -> None:
         self._function = function
@@ -54,7 +54,7 @@ class ApplicationMetrics:
                     self._failures.log(ValueError(f"{repr_of(metric)}: {problem}"))
                 else:
                     found.append(metric)
-        # Keep the metrics so far, because the error may come from a generator of the application.
+        # Keep the metrics so far: the function may be a generator that fails partway.
         except BaseException as error:  # noqa: BLE001 - the application's code; FailureLog logs it
             self._failures.log(error)
         return found
@@ -84,7 +84,7 @@ def _problem(metric: object) -> str:
 
 
 def parse_application_metrics(name: str, value: object) -> ApplicationMetrics:
-    """Return the function that the user has passed as the option ``name``.
+    """Parse the option ``name``: a function, or None.
 
     Raises:
         ConfigurationError: The value isn't a function.

@@ -1,12 +1,12 @@
 """Traces and metrics for OpenTelemetry (extra ``otel``, which needs only ``opentelemetry-api``).
 
-Names and attributes come from the semantic conventions for messaging and Kafka, in the version that :data:`SCHEMA_URL`
-names. :class:`Tracing` is an interceptor, and :class:`Metrics` are hooks; each works without the other. Without an SDK
-that the application has configured, both cost little and report nothing.
+Names and attributes follow the semantic conventions for messaging and Kafka, in the version of :data:`SCHEMA_URL`.
+:class:`Tracing` is an interceptor, and :class:`Metrics` are hooks; they can be used separately. Unless the application
+configures an SDK, both cost little and don't report anything.
 
-A producer's span ends when the record is acknowledged. A consumer doesn't see the processing of the records that it
-delivers, so :meth:`Tracing.process` makes a span for it. Contexts travel in record headers, by default in the format of
-the W3C (``traceparent``, ``tracestate``, ``baggage``).
+A producer's span ends when the record is acknowledged. A consumer can't see how the records that it delivers are
+processed, so the application uses :meth:`Tracing.process` to create a span for that. Contexts are propagated in record
+headers, by default in the W3C format (``traceparent``, ``tracestate``, ``baggage``).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions."""
 
 MAX_LINKS = 128
-"""Maximum number of links in a span: the SDK's default limit, beyond which it drops them."""
+"""Maximum number of links in a span: the SDK's default limit. It would drop any more."""
 
-# The conventions advise these bounds for durations (s).
+# The bucket boundaries that the conventions recommend for durations (s).
 _BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
 Attributes = dict[str, str | int | bool]
@@ -63,7 +63,7 @@ class _HeaderSetter(Setter[list[Header]]):
 
 class _HeaderGetter(Getter[Sequence[Header]]):
     def get(self, carrier: Sequence[Header], key: str) -> list[str] | None:
-        # Other clients may have written bytes that aren't text, which are no context.
+        # Other clients may have written bytes that aren't text. These don't parse as a context.
         found = [value.decode(errors="replace") for name, value in carrier if name == key and value is not None]
         return found or None
 
@@ -75,7 +75,7 @@ _SETTER, _GETTER = _HeaderSetter(), _HeaderGetter()
 
 
 class Tracing(Interceptor):
-    """Spans of sending, receiving and processing records, and their contexts in record headers.
+    """Creates spans for sending, receiving and processing records, and propagates their contexts in record headers.
 
     ::
 
@@ -88,15 +88,15 @@ class Tracing(Interceptor):
                     ...
 
     Args:
-        tracer_provider: By default the global one.
-        meter_provider: The provider for ``messaging.process.duration``. By default the global one.
-        propagator: Reads and writes the headers. By default the global one.
-        client_id: The value of ``messaging.client.id``. It's left out if empty.
-        group_id: The value of ``messaging.consumer.group.name``. It's left out if empty.
-        receive_spans: Whether each batch of delivered records gets a span ``poll {topic}``, which links to the records'
+        tracer_provider: By default the global provider.
+        meter_provider: The provider for ``messaging.process.duration``. By default the global provider.
+        propagator: Reads and writes the headers. By default the global propagator.
+        client_id: The value of ``messaging.client.id``, which is left out if empty.
+        group_id: The value of ``messaging.consumer.group.name``, which is left out if empty.
+        receive_spans: Whether each batch of delivered records gets a span ``poll {topic}`` with links to the records'
             contexts.
-        continue_trace: Whether the span of processing one record is a child of the record's context, in the same trace.
-            Otherwise, and while another span is current, it only links to it.
+        continue_trace: Whether the span for processing one record continues the record's trace, as a child of the
+            record's context. If not, or if there is a current span, it only links to the record's context.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Tracing(Interceptor):
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """Start a span ``send {topic}``, and write its context into the headers."""
-        # The producer refuses other headers, with an error that gives the reason.
+        # Leave invalid headers alone: the producer refuses them, with an error that says why.
         if not isinstance(record.headers, list | tuple):
             return record
         span = self._tracer.start_span(
@@ -136,9 +136,9 @@ class Tracing(Interceptor):
             kind=SpanKind.PRODUCER,
             attributes={**_operation("send", "send", record.topic), **self._client},
         )
-        # Inject the context even if the tracer is a no-op, which passes the current context on.
+        # Inject the context even if the tracer is a no-op: its span then carries the current context.
         if span.get_span_context().is_valid:
-            # Remove the context that a forwarded record may have from its first journey.
+            # A forwarded record may still contain the context from when it was first sent. Remove that.
             names = self._propagator.fields
             headers = [header for header in record.headers if not (isinstance(header, tuple) and header[0] in names)]
             self._propagator.inject(headers, trace.set_span_in_context(span), _SETTER)
@@ -169,7 +169,7 @@ class Tracing(Interceptor):
     # Consumer
 
     def on_records(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Make a span ``poll {topic}`` with links to the records' contexts."""
+        """Create a span ``poll {topic}`` with links to the records' contexts."""
         if self._receive_spans and records:
             first = records[0]
             span = self._tracer.start_span(
@@ -183,7 +183,7 @@ class Tracing(Interceptor):
                     **self._group,
                 },
             )
-            # Add the links only now, because a span that isn't sampled must not read the headers of each record.
+            # Add the links only now: if the span isn't sampled, don't read each record's headers.
             if span.is_recording():
                 for link in self._links(records):
                     span.add_link(link.context)
@@ -192,7 +192,7 @@ class Tracing(Interceptor):
 
     @contextmanager
     def process(self, records: Record | Sequence[Record]) -> Iterator[Span]:
-        """Make a span ``process {topic}`` current while the block runs, for one record or for several together.
+        """Run the block in a span ``process {topic}``, for one record or several.
 
         An exception that leaves the block is recorded and raised unchanged.
         """
@@ -237,7 +237,7 @@ class Tracing(Interceptor):
         return attributes
 
     def _parent(self, record: Record) -> Context | None:
-        """Return the context that the span continues; None for the current one."""
+        """Return the context that the span should continue, or None for the current context."""
         if not self._continue_trace or trace.get_current_span().get_span_context().is_valid:
             return None
         return self._propagator.extract(record.headers, getter=_GETTER)
@@ -254,17 +254,17 @@ class Tracing(Interceptor):
 
 
 class Metrics(Hooks):
-    """The instruments ``messaging.client.*``, and some of this client's own (``aiokproto.*``).
+    """Provides the instruments ``messaging.client.*``, and some that are specific to this client (``aiokproto.*``).
 
     ::
 
         producer = Producer(bootstrap_servers=bootstrap, hooks=Metrics())
 
     Args:
-        meter_provider: By default the global one.
-        client_id: The value of ``messaging.client.id``. It's left out if empty.
-        group_id: The value of ``messaging.consumer.group.name``. It's left out if empty.
-        partitions: Whether the instruments of records have the attribute ``messaging.destination.partition.id``.
+        meter_provider: By default the global provider.
+        client_id: The value of ``messaging.client.id``, which is left out if empty.
+        group_id: The value of ``messaging.consumer.group.name``, which is left out if empty.
+        partitions: Whether instruments that count records include the attribute ``messaging.destination.partition.id``.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class Metrics(Hooks):
         self._operations.record(event.latency, attributes)
 
     def on_batch_failed(self, event: BatchFailed) -> None:
-        """Count a batch that was given up. If it was never sent, only its duration counts."""
+        """Count a batch that the client gave up on. If it was never sent, only its duration is recorded."""
         attributes = {
             **self._records("send", "send", event.topic, event.partition),
             "error.type": _error_type(event.error),
@@ -342,16 +342,16 @@ class Metrics(Hooks):
         self._consumed.add(event.records, {**attributes, **self._group})
 
     def on_committed(self, event: Committed) -> None:
-        """Measure a commit."""
+        """Record a commit's duration."""
         attributes = {**_operation("commit", "settle"), **self._client, **self._group, **_error(event.error)}
         self._operations.record(event.latency, attributes)
 
     def on_response_received(self, event: ResponseReceived) -> None:
-        """Measure a request."""
+        """Record a request's latency."""
         self._requests.record(event.latency, {**self._broker(event.node, event.api), **_error(event.error)})
 
     def on_throttled(self, event: Throttled) -> None:
-        """Measure a pause."""
+        """Record a throttle's duration."""
         self._throttles.record(event.pause, self._broker(event.node, event.api))
 
     def on_connection_opened(self, event: ConnectionOpened) -> None:
@@ -359,11 +359,11 @@ class Metrics(Hooks):
         self._connections.add(1, self._broker(event.node))
 
     def on_connection_failed(self, event: ConnectionFailed) -> None:
-        """Count a failure."""
+        """Count a failed connection."""
         self._connections.add(1, {**self._broker(event.node), **_error(event.error)})
 
     def on_rebalanced(self, event: Rebalanced) -> None:
-        """Measure a rebalance."""
+        """Record a rebalance's duration."""
         self._rebalances.record(event.latency, {**self._client, **self._group, "aiokproto.rebalance.kind": event.kind})
 
     def on_acknowledged(self, event: Acknowledged) -> None:
@@ -384,7 +384,7 @@ class Metrics(Hooks):
                 instrument.add(change, attributes)
 
     def on_transaction_ended(self, event: TransactionEnded) -> None:
-        """Measure a transaction."""
+        """Record a transaction's duration."""
         self._transactions.record(event.latency, {**self._client, "aiokproto.transaction.committed": event.committed})
 
     def _records(self, name: str, kind: str, topic: str, partition: int) -> Attributes:
@@ -431,7 +431,7 @@ def _error(error: KafkaError | None) -> Mapping[str, str]:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return the error code's name, or else the class, so that there are few different values."""
+    """Return the error code's name, or otherwise the class's, to limit the number of different values."""
     return error.code.name if isinstance(error, BrokerError) else type(error).__qualname__
 
 

@@ -1,6 +1,6 @@
 """Statistics for Prometheus (extra ``prometheus``, which needs ``prometheus_client``).
 
-A collector reads ``stats()`` when a page is scraped, and keeps nothing. So there is no state outside the clients, and
+A collector reads ``stats()`` on each scrape, and doesn't store anything. So there's no state outside the clients, and
 no cost between scrapes.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiokproto.share import ShareConsumerStats
 
 SCRAPE_TIMEOUT = 5.0
-"""Longest time that a scrape waits for the event loop (s)."""
+"""Maximum time that a scrape waits for the event loop (s)."""
 
 
 class _Client(Protocol):
@@ -35,7 +35,9 @@ class _Client(Protocol):
 
 
 class KafkaCollector(Collector):
-    """A collector for clients of one event loop. Create it in that loop, and register it where the page is made.
+    """A collector for the clients in one event loop.
+
+    Create it in that loop, and add it to the registry that serves the page.
 
     ::
 
@@ -43,13 +45,13 @@ class KafkaCollector(Collector):
         registry.register(KafkaCollector(producer, consumer))
         start_http_server(9100, registry=registry)
 
-    A scrape in another thread waits for the event loop, at most :data:`SCRAPE_TIMEOUT` seconds. If the loop is
-    closed, or blocked for longer, the page has only ``aiokproto_up 0``.
+    A scrape in another thread waits for the event loop, at most :data:`SCRAPE_TIMEOUT` seconds. If the loop is closed,
+    or blocked for longer, the page contains only ``aiokproto_up 0``.
 
     Args:
         clients: Producers, consumers, share consumers and clients.
-        partitions: Whether position and lag of each assigned partition are reported. It's off by default: the
-            number of partitions isn't bounded. Sum and maximum of the lags are always there.
+        partitions: Whether to report the position and lag of each assigned partition. It's off by default: there may be
+            very many partitions. The sum and the maximum of the lags are always reported.
     """
 
     def __init__(self, *clients: _Client, partitions: bool = False) -> None:
@@ -59,14 +61,15 @@ class KafkaCollector(Collector):
         self._thread = thread_id()
 
     def describe(self) -> Sequence[Metric]:
-        """Return nothing: the names depend on the kinds of clients, and registering must not scrape."""
+        """Return nothing: names depend on the kinds of clients, and registering the collector must not trigger a
+        scrape."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         try:
             seen = self._read()
-        # The loop is closed or blocked. A page that says so is better than an error page.
+        # The loop is closed or blocked. A page that reports that is better than an error page.
         except (RuntimeError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             seen = None
         up = GaugeMetricFamily("aiokproto_up", "Whether the event loop has answered the scrape.")
@@ -106,7 +109,7 @@ class _Page:
         from aiokproto.share import ShareConsumerStats
 
         for number, (stats, health) in enumerate(seen):
-            # The number distinguishes clients of one process with the same client_id.
+            # The number distinguishes clients with the same client_id.
             if isinstance(stats, ProducerStats):
                 labels = ("producer", stats.client.client_id, str(number))
                 self._client(stats.client, health, labels)

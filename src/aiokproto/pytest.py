@@ -1,4 +1,4 @@
-"""A pytest plugin with Kafka fixtures. pytest finds it as soon as the package is installed.
+"""A pytest plugin with Kafka fixtures. Installing the package is enough for pytest to find it.
 
 ===================  ============================================================
 ``kafka_broker``     an embedded broker
@@ -6,15 +6,15 @@
 ``kafka_topic``      the name of a new topic on ``kafka_broker``
 ===================  ============================================================
 
-The first two are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in its own thread, so they work in
-synchronous tests and with every plugin for asynchronous tests. Each test gets a new one. A marker with the fixture's
-name passes arguments to :class:`~aiokproto.broker.Cluster`::
+The first two are instances of :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in its own thread, so
+they work in synchronous tests and with any plugin for asynchronous tests. Each test gets a new instance. A marker with
+the fixture's name passes arguments to :class:`~aiokproto.broker.Cluster`::
 
     @pytest.mark.kafka_cluster(brokers=5, config={"num.partitions": 3})
     def test_something(kafka_cluster): ...
 
-With ``kafka_broker_scope = session`` in pytest's configuration (or ``module`` …) tests share one broker, and markers
-have no effect. Use ``kafka_topic`` then, because it's a new topic for each test.
+With ``kafka_broker_scope = session`` in pytest's configuration (or ``module`` …), tests share one broker, and markers
+have no effect. If so, use ``kafka_topic``, which is a new topic for each test.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -> str:
-    """The name of a new topic on ``kafka_broker`` with one partition, unique to the test."""
-    # Replace characters that topic names can't have, such as the brackets around a test's parameters.
+    """The name of a new topic with one partition on ``kafka_broker``, unique to the test."""
+    # Replace characters that aren't allowed in topic names, such as the brackets around a test's parameters.
     return kafka_broker.new_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80])
 
 

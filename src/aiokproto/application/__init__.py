@@ -1,6 +1,6 @@
-"""Where the application's code and this library meet.
+"""The boundary between the application's code and this library.
 
-``calls`` says what an error of the application's functions is; ``gates`` which methods may be called when;
-``async_context`` what leaving ``async with`` raises; ``hints`` what to use in place of the names that other Kafka
-clients have.
+``calls`` defines what happens to errors of the application's functions; ``gates``, which methods may be called when;
+``async_context``, what leaving ``async with`` raises; and ``hints``, what to use in place of names from other Kafka
+clients.
 """

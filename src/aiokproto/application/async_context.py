@@ -1,4 +1,4 @@
-"""What all asynchronous context managers have in common: what leaving the block raises, and the answer to ``with``."""
+"""What all asynchronous context managers share: what leaving the block raises, and the error for a plain ``with``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger("aiokproto")
 class AsyncContext:
     """A base class of asynchronous context managers.
 
-    An exception that leaves the block is raised whatever closing raises, because only it says what went wrong first; an
-    error of closing is logged then. Without an exception in the block, an error of closing is raised. A cancellation
-    while it closes is always raised.
+    If an exception leaves the block, it is raised, and an error while closing is only logged: the first error is the
+    one that matters. If there's no exception in the block, an error while closing is raised. A cancellation during
+    closing is always raised.
 
-    A plain ``with`` raises an error that names ``async with``. Python's own, that the object does not support the
-    context manager protocol, suggests that there is no block at all.
+    A plain ``with`` raises an error that suggests ``async with``. Python's own error says that the object does not
+    support the context manager protocol, as if it couldn't be used in a block at all.
     """
 
     __slots__ = ()
@@ -34,8 +34,8 @@ class AsyncContext:
         except Exception as failure:
             if error is None:
                 raise
-            # Log the traceback only if the error isn't one of this library: a callback of the application may have
-            # raised it.
+            # Log the traceback unless it's one of this library's errors: a callback of the application may have raised
+            # it.
             log.error(
                 "%s: its block was left by %s; closing raised %s: %s",
                 type(self).__name__,
@@ -47,11 +47,11 @@ class AsyncContext:
 
     @abstractmethod
     async def _leave(self, error: BaseException | None) -> None:
-        """Close what the block has opened. ``error`` is what has left the block; None if it ended."""
+        """Close what the block opened. ``error`` is the exception that left the block, if any."""
 
     def __enter__(self) -> NoReturn:
         raise TypeError(f"use `async with {type(self).__name__}(...)`: starting and closing need the event loop")
 
     def __exit__(self, *_: object) -> None:
-        # All Python releases look it up before __enter__ is called.
+        # Never called, but Python looks it up before it calls __enter__.
         raise AssertionError

@@ -1,12 +1,13 @@
-"""What a call of the application's code raises. Pure.
+"""What to do about errors of the application's functions. Pure.
 
-Every call of such a function stands in a ``try`` whose ``except BaseException`` calls :func:`failure`, so that the
-usual path costs nothing. The caller decides what to do about the error.
+Every call of such a function is in a ``try`` whose ``except BaseException`` calls :func:`failure`, so calls that
+succeed have no overhead. The caller decides what to do about the error.
 
-Exceptions that end the program (``SystemExit``, ``KeyboardInterrupt``) pass, as in asyncio's own tasks, and so does a
-cancellation of the task that calls. A ``CancelledError`` may also come from something that the function waited for and
-another task cancelled. Such an error is like any other. Passed on, it would end tasks that weren't cancelled, and
-nothing would log it. ``StopAsyncIteration`` would end the application's own loop over records in the same way.
+Exceptions that end the program (``SystemExit``, ``KeyboardInterrupt``) are raised unchanged, as in asyncio's own tasks,
+and so is a cancellation of the calling task. But a ``CancelledError`` may also come from something that the function
+awaited and another task cancelled. That is treated like any other error: if it were passed on, it would end tasks that
+weren't cancelled, and nothing would log it. In the same way, ``StopAsyncIteration`` would end the application's own
+loop over records.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ from types import CoroutineType
 from aiokproto.texts import repr_of, text_of
 
 ENDS_THE_PROGRAM = (SystemExit, KeyboardInterrupt)
-"""Exceptions that pass through as they are, whatever function raised them."""
+"""Exceptions that are always raised unchanged."""
 
 _ENDS_AN_ITERATION = (StopIteration, StopAsyncIteration)
-"""Exceptions that, passed on by ``__anext__``, would end the application's loop as if there were nothing more to
+"""Exceptions that would end the application's loop if ``__anext__`` passed them on, as if there were nothing more to
 read."""
 
 
 class CallbackError(Exception):
-    """A function of the application has raised something that isn't an ``Exception``, or that ends an iteration, which
-    is the cause; or it has returned a coroutine where nothing is awaited.
+    """A function of the application raised something that isn't an ``Exception``, or that ends an iteration (see
+    ``__cause__``), or returned a coroutine that won't be awaited.
 
-    Most often the cause is an ``asyncio.CancelledError`` of something that the function waited for: the task that
-    called it wasn't cancelled.
+    The cause is usually an ``asyncio.CancelledError`` of something that the function awaited, while the calling task
+    itself wasn't cancelled.
     """
 
 
 def failure(error: BaseException, what: str, *, awaited: bool = False) -> Exception:
-    """Return what a call has raised as an ``Exception``: itself if it is one, else a :class:`CallbackError`.
+    """Return the error that a call raised, as an ``Exception``. If it isn't one, wrap it in a :class:`CallbackError`.
 
     Call it in the ``except`` clause, in the task that made the call.
 
     Args:
         error: What was raised.
-        what: The function, as the application knows it: ``"on_assigned"``.
-        awaited: Whether the call was awaited. Only then can it be cancelled from outside.
+        what: The application's name for the function: ``"on_assigned"``.
+        awaited: Whether the call was awaited. Only an awaited call can be cancelled from outside.
 
     Raises:
-        BaseException: The error itself, if it ends the program, or the task that has awaited.
+        BaseException: The error itself, if it ends the program, or the task that awaited the call.
     """
     if isinstance(error, Exception):
         return error
@@ -62,7 +63,7 @@ def _wrapped(error: BaseException, what: str) -> CallbackError:
 
 
 class calling:
-    """Raise an exception of the block as :func:`failure` returns it. It isn't meant for code that runs once for each
+    """Replace an exception in the block with what :func:`failure` returns. Too slow for code that runs for every
     record.
 
     An exception that ends an iteration becomes a :class:`CallbackError`, too.
@@ -90,10 +91,10 @@ class calling:
 
 
 def without_text(error: BaseException) -> str:
-    """Name an error of a function that returns secrets, without its text, which may have one, such as a vault's URL
-    with a token in it.
+    """Name an error of a function that returns secrets, without its message, which may contain a secret, such as a
+    vault's URL with a token in it.
 
-    Raise yours ``from`` it, so that the application has the text.
+    Raise your own error ``from`` it, so the application can still read the message.
     """
     if isinstance(error, CallbackError) and error.__cause__ is not None:
         error = error.__cause__
@@ -101,24 +102,25 @@ def without_text(error: BaseException) -> str:
 
 
 def check_not_awaitable(result: object, what: str) -> None:
-    """Raise if a result would have to be awaited where nothing is awaited.
+    """Raise if a function returned an awaitable that nothing would await.
 
     Raises:
-        CallbackError: It is a coroutine or another awaitable.
+        CallbackError: The result is a coroutine or another awaitable.
     """
     if result is None or not isawaitable(result):
         return
     if isinstance(result, CoroutineType):
-        # Await it: otherwise it would be reported a second time.
+        # Close it, or Python would also warn that it was never awaited.
         result.close()
     raise CallbackError(f"{what} returned {repr_of(result, 80)}, which is not awaited here: pass a plain function")
 
 
 def _ends_the_task(error: BaseException) -> bool:
-    # Import it here: only awaited calls need an event loop.
+    # Import these here: only awaited calls need an event loop.
     from aiokproto.runtime.timeouts import CancelledError, in_task, is_cancelled
 
-    # A coroutine raises GeneratorExit if it is closed with its event loop; while the task runs, only the function does.
+    # If a coroutine is closed along with its event loop, it raises GeneratorExit. If a task is running, GeneratorExit
+    # can only come from the function.
     return (isinstance(error, CancelledError) and is_cancelled()) or (
         isinstance(error, GeneratorExit) and not in_task()
     )

@@ -1,16 +1,16 @@
-"""What may be called when: each public method of the clients has a `Use`, and each use says what refuses it.
+"""Which methods may be called when: each public method has a `Use`, which lists the obstacles that prevent it.
 
-The tables at the end are complete: a class with a public method that its table lacks is refused when it is imported.
-`gated` puts the question before the method. Methods that run for every record don't ask there, but where they have to
-leave their fast path anyway (`Inside`): an append without an open batch, a read without an open record. An event that
-becomes an obstacle closes the fast path, so that the next call comes through the gate:
+The tables at the end are complete: importing a class fails if one of its public methods isn't in its table. `gated`
+adds a check before the method. Methods that run for every record don't have one: they check only when they leave their
+fast path (`Inside`), as in an append without an open batch, or a read without an open record. An event that becomes an
+obstacle closes the fast path, so the next call has to pass the gate:
 
-- the end of the producer or the transaction: no topic is ready for its writer (``Buffer.close_session``);
-- ``run()``, and an ``ExactlyOnce``: they own the reader, and leave no record open (``Reader.owner``);
-- another thread: appends compare its id, and `Home` the running event loop;
-- a fork: in the child every `Home` has been left (``on_fork``).
+- the end of the producer or the transaction: no topic is ready for a writer any more (``Buffer.close_session``);
+- ``run()`` and ``ExactlyOnce``: they own the reader, and don't leave a record open (``Reader.owner``);
+- another thread: appends compare the thread id, and `Home` compares the running event loop;
+- a fork: in the child, every `Home` counts as left (``on_fork``).
 
-Copies and pickles are refused altogether: they would share the connections and tasks of the original.
+Copying and pickling are never allowed: a copy would share the connections and tasks of the original.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ T = TypeVar("T", bound=type)
 
 
 class Obstacle(Enum):
-    """The situations that can prevent a call. If there are several, the first gives the error."""
+    """The situations that can prevent a call. If several apply, the first one determines the error."""
 
     OTHER_PROCESS = auto()
-    """A child of the process that has started the client."""
+    """The call is in a child of the process that started the client."""
     OTHER_THREAD = auto()
-    """A thread without a running event loop, which is not the client's."""
+    """The call is in a thread that isn't the client's and has no running event loop."""
     OTHER_LOOP = auto()
-    """Another event loop than the client's, or none in its thread."""
+    """The call is in an event loop that isn't the client's, or in the client's thread but outside of the loop."""
     NOT_STARTED = auto()
     CLOSING = auto()
-    """``close()`` was called, and has not returned."""
+    """``close()`` was called, and has not returned yet."""
     CLOSED = auto()
     FAILED = auto()
-    """A task of the client has ended, or the brokers refuse it for good."""
+    """A task of the client has ended, or the brokers have rejected the client for good."""
     CALLBACK = auto()
-    """A rebalance callback, for which deliveries and the end wait."""
+    """A rebalance callback is running. Delivery and closing wait for it to finish."""
     SESSION = auto()
     """The client belongs to an ``ExactlyOnce``."""
     RUN = auto()
-    """``run()`` runs."""
+    """``run()`` is running."""
 
 
 AWAY = frozenset({Obstacle.OTHER_PROCESS, Obstacle.OTHER_THREAD, Obstacle.OTHER_LOOP})
@@ -69,12 +69,13 @@ _AWAY_TEXTS = {
 
 
 class Use(NamedTuple):
-    """What a method does with its client, and what refuses that.
+    """What a method does with its client, and what prevents it.
 
     Attributes:
-        obstacles: What refuses it.
-        instead: What to do instead, by obstacle that is none of the client's life; the error is a RuntimeError for
-            calls that come at a wrong moment, and a ConfigurationError for an owner.
+        obstacles: What prevents it.
+        instead: What to do instead, for each obstacle that isn't part of the client's life cycle. The error is a
+            ConfigurationError if the client belongs to an ``ExactlyOnce``, and otherwise a RuntimeError: the call comes
+            at the wrong moment.
     """
 
     obstacles: frozenset[Obstacle]
@@ -82,11 +83,11 @@ class Use(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A use that is checked inside the method, not before it.
+    """A use that is checked inside the method instead of before it.
 
     Attributes:
         use: The use.
-        checked_by: What checks it.
+        checked_by: The function that checks it.
     """
 
     use: Use
@@ -98,31 +99,34 @@ Table = Mapping[str, Use | Inside]
 
 
 class Home:
-    """The event loop, the thread and the process in which a client was started.
+    """The event loop, thread and process in which a client was started.
 
     Attributes:
-        loop: The event loop; None before the start.
+        loop: The event loop; None until the client is started.
     """
 
     __slots__ = ("__weakref__", "_kind", "_process", "_thread", "loop", "on_fork")
 
     def __init__(self, kind: str, on_fork: Callable[[], None] | None = None) -> None:
-        """``kind`` names the client in errors; ``on_fork`` is called in a forked child, and closes the fast paths."""
+        """``kind`` names the client in errors. ``on_fork`` is called in a forked child, to close the fast paths."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.on_fork = on_fork
         self._kind = kind
         self._thread = self._process = 0
 
     def enter(self) -> None:
-        """The client is started in the running event loop."""
+        """Make the running event loop, thread and process the client's home."""
         self.loop = asyncio.get_running_loop()
         self._thread, self._process = thread_id(), os.getpid()
         if self.on_fork is not None:
             _HOMES.add(self)
 
     def away(self) -> Obstacle | None:
-        """Return which obstacle the current process, thread or loop is; None at home, and before the start."""
-        # A forked child has no running loop: asyncio compares the process.
+        """Return the obstacle if this isn't the client's process, thread or loop.
+
+        None if it is, or before the start.
+        """
+        # This also catches a forked child: asyncio compares process ids, so the child has no running loop.
         if self.loop is None or asyncio._get_running_loop() is self.loop:
             return None
         if os.getpid() != self._process:
@@ -133,7 +137,7 @@ class Home:
 
     def check(self) -> None:
         """Raise ConfigurationError unless this is the client's event loop."""
-        # asyncio primitives aren't thread-safe: a future of the other loop would never wake a task of this one.
+        # asyncio primitives aren't thread-safe: a future of one loop would never wake a task of another.
         # guard: a client belongs to its event loop
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             self._refuse()
@@ -158,7 +162,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse(use: Use, obstacle: Obstacle, error: KafkaError | None = None) -> None:
-    """Raise if the obstacle refuses the use: ``error``, or the use's text about what to do instead."""
+    """Raise if the obstacle prevents the use: either ``error``, or an error that says what to do instead."""
     if obstacle not in use.obstacles:
         return
     if error is not None:
@@ -168,7 +172,7 @@ def refuse(use: Use, obstacle: Obstacle, error: KafkaError | None = None) -> Non
 
 
 def gated(table: Table) -> Callable[[T], T]:
-    """Return a class decorator: ask ``self._admit(use)`` before each method of the table, and refuse copies."""
+    """Return a class decorator that calls ``self._admit(use)`` before each listed method, and prevents copying."""
 
     def guard(cls: T) -> T:
         if unknown := sorted(public_methods(cls) - table.keys()):
@@ -176,8 +180,8 @@ def gated(table: Table) -> Callable[[T], T]:
         for name, use in table.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
             if isinstance(use, Use):
-                # A base class that has `_admit` gets the gate itself and keeps its documentation. A base of several
-                # classes has no gate.
+                # If a base class defines both the method and `_admit`, put the gate there, so the method is documented
+                # there. A base that several classes share has no `_admit`: put the gate in this class.
                 setattr(owner if hasattr(owner, "_admit") else cls, name, _guarded(vars(owner)[name], use))
         cls.__reduce__ = _refuse_copy  # type: ignore[method-assign,assignment]
         return cls
@@ -186,8 +190,8 @@ def gated(table: Table) -> Callable[[T], T]:
 
 
 def _refuse_copy(self: object) -> NoReturn:
-    # pickle and copy call it. A copy would have the connections and tasks of the original: its start would fail, and
-    # would close these.
+    # Called by pickle and copy. A copy would share the connections and tasks of the original: starting it would fail,
+    # and close these.
     raise TypeError(
         f"{type(self).__name__} cannot be copied or pickled, because it belongs to its event loop: make another one "
         "where it is needed"
@@ -195,8 +199,8 @@ def _refuse_copy(self: object) -> NoReturn:
 
 
 def public_methods(cls: type) -> set[str]:
-    """Return the names of methods that applications call, iteration included. Methods of Python's own protocols, and
-    properties, do nothing with the client."""
+    """Return the names of methods that applications call, including iteration. Properties and other special methods
+    don't use the client, and are left out."""
     found = {name for name in dir(cls) if not name.startswith("_")} | ({"__aiter__", "__anext__"} & set(dir(cls)))
     return {name for name in found if callable(getattr(cls, name)) and not isinstance(getattr(cls, name), type)}
 
@@ -230,21 +234,21 @@ def _guarded(method: FunctionType, use: Use) -> Callable[..., Any]:
 # -- the uses
 
 START = Use(frozenset())
-"""Happens once; the method itself says what was before."""
+"""Starts the client, once. The method itself raises if it was started before."""
 REPORT = Use(AWAY)
-"""Reports what the client knows, without I/O, even before the start and after the end."""
+"""Reports what the client knows, without I/O. Allowed even before the start and after the end."""
 END = Use(AWAY)
-"""Ends something, or requests the end; a second call has no effect."""
+"""Ends something, or requests its end. A second call has no effect."""
 ASK = Use(AWAY | OUT_OF_USE)
-"""Asks brokers, and moves nothing."""
+"""Asks brokers, without changing anything."""
 CHOOSE = Use(AWAY | ENDED)
-"""Chooses what is read, or whether; possible before the start, too."""
+"""Chooses what to read, or pauses and resumes it. Allowed before the start, too."""
 CREATE = Use(AWAY)
-"""Makes an object that is checked when it is used."""
+"""Creates an object that is checked when it's used."""
 WRITE = Use(AWAY | OUT_OF_USE | {Obstacle.CLOSING})
 """Writes records, or waits for them."""
 WRITE_MANY = Use(AWAY)
-"""Writes records; an obstacle is the outcome of the records that it keeps from being written."""
+"""Writes records. An obstacle is reported as the outcome of each record that isn't written because of it."""
 
 _READS = AWAY | OUT_OF_USE | {Obstacle.CLOSING, Obstacle.CALLBACK, Obstacle.SESSION, Obstacle.RUN}
 _CALLBACK = "records cannot be requested in a rebalance callback: delivery waits for the callback"
@@ -256,9 +260,9 @@ READ = Use(
         Obstacle.RUN: "run() reads the records of this consumer, until it returns: stop_run() ends it",
     },
 )
-"""Takes records, after which the ones before count as processed."""
+"""Takes records. The records taken before then count as processed."""
 DELIVER = Use(READ.obstacles - {Obstacle.SESSION, Obstacle.RUN}, READ.instead)
-"""Does the same as :data:`READ` for the owner of the reader."""
+"""Like :data:`READ`, for the owner of the reader."""
 RUN = Use(
     _READS,
     {
@@ -268,7 +272,7 @@ RUN = Use(
         Obstacle.RUN: "run() is running already: stop_run() ends it",
     },
 )
-"""Takes records until it ends."""
+"""Takes records until it is stopped."""
 COMMIT = Use(
     AWAY | OUT_OF_USE | {Obstacle.SESSION},
     {
@@ -289,7 +293,7 @@ BEGIN = Use(
     AWAY | {Obstacle.SESSION},
     {Obstacle.SESSION: "an ExactlyOnce begins the transactions of this producer: write in the one of its batch"},
 )
-"""Makes a transaction."""
+"""Begins a transaction."""
 DECIDE = Use(
     AWAY | OUT_OF_USE | {Obstacle.SESSION},
     {
@@ -297,7 +301,7 @@ DECIDE = Use(
         "return from the function of run()"
     },
 )
-"""Commits or prepares a transaction, whose status refuses the rest."""
+"""Commits or prepares a transaction. The transaction's own status may prevent it, too."""
 ACKNOWLEDGE = Use(AWAY | OUT_OF_USE)
 """Acknowledges records of a share group."""
 
@@ -308,7 +312,7 @@ _AT_THE_READ = Inside(READ, _READER)
 
 CONSUMER: Table = {
     "start": START,
-    # The gate asks when it is awaited: the coroutine can be made in another thread.
+    # Check when it's awaited, not when it's called: the coroutine may be created in another thread.
     "close": Inside(END, _CLOSE),
     # reading
     "__aiter__": _AT_THE_READ,
@@ -318,7 +322,7 @@ CONSUMER: Table = {
     "batches": _AT_THE_READ,
     "read_to_end": READ,
     "deserialize": CREATE,
-    # It checks its arguments first: these are wrong in any situation.
+    # Its arguments are checked first: if they're wrong, they're wrong in any state.
     "run": Inside(RUN, "Consumer.run"),
     "stop_run": END,
     "run_status": REPORT,
@@ -406,11 +410,11 @@ CLIENT: Table = {
 }
 
 EXACTLY_ONCE: Table = {
-    # Its clients may have been started elsewhere.
+    # The session's clients may have been started elsewhere.
     "start": CREATE,
     "close": END,
     "stop": END,
-    # The consumer and the producer of a batch have gates of their own.
+    # A batch's consumer and producer have their own gates.
     "batches": Inside(ASK, "ExactlyOnce._next"),
     "run": Inside(ASK, "ExactlyOnce._next"),
 }

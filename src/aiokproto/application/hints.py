@@ -1,8 +1,8 @@
-"""Names of other Kafka clients that have no counterpart here, and what to use instead.
+"""Names that exist in other Kafka clients but not here, and what to use instead.
 
-Errors show the hints where an unknown name is refused anyway: :class:`Hints` raises for :data:`METHODS`,
-:func:`refuse_arguments` for :data:`ARGUMENTS`, and ``config.values.unknown_options`` for :data:`OPTIONS`. A call with
-known names never comes here.
+The hints are added where unknown names raise an error anyway: :class:`Hints` raises for :data:`METHODS`,
+:func:`refuse_arguments` for :data:`ARGUMENTS`, and ``config.values.unknown_options`` for :data:`OPTIONS`. Calls with
+known names never get here.
 """
 
 from __future__ import annotations
@@ -109,14 +109,15 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 }
 """By method: argument → what to pass instead.
 
-Only methods that a gate calls have hints, because the gate sees Python's error (:mod:`aiokproto.application.gates`).
+Only gated methods can have hints: it's the gate that catches Python's ``TypeError``
+(:mod:`aiokproto.application.gates`).
 """
 
 
 class _HintsMeta(ABCMeta):
-    """Leaves methods that do not exist out of ``dir()`` of a class.
+    """Hides methods that only raise a hint from ``dir()`` of the class.
 
-    An ABCMeta, so that applications can derive from a client and an abstract class.
+    It's an ABCMeta so that applications can derive from both a client and an abstract class.
     """
 
     def __dir__(cls) -> list[str]:
@@ -124,18 +125,18 @@ class _HintsMeta(ABCMeta):
 
 
 class Hints(metaclass=_HintsMeta):
-    """A base class: a method that only a similar class has raises an error that says what to do instead."""
+    """A base class with hints for methods of similar classes: looking one up raises an error that says what to use."""
 
     __slots__ = ()
 
     _hints: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, hints: Mapping[str, str] | None = None, **kwargs: object) -> None:
-        """``hints`` maps methods to what to do instead. Methods that the class itself has are left alone."""
+        """``hints`` maps method names to what to do instead. Methods that the class defines are left alone."""
         super().__init_subclass__(**kwargs)
         if hints is not None:
             cls._hints = hints
-        # A class with __getattr__ would pay for it at every attribute access, and post() is called for every record.
+        # Don't use __getattr__: it would slow down attribute access, and post() is called for every record.
         for name, hint in (hints or {}).items():
             if not hasattr(cls, name):
                 setattr(cls, name, _MissingMethod(name, hint))
@@ -145,7 +146,7 @@ class Hints(metaclass=_HintsMeta):
 
 
 def _existing(cls: type, names: Iterable[str]) -> list[str]:
-    """Leave out the names whose lookup raises a hint: completion must not offer them, nor a proxy copy them."""
+    """Leave out names whose lookup raises a hint: completion must not offer them, and proxies must not copy them."""
     hints = getattr(cls, "_hints", {})
     return [name for name in names if name not in hints or hasattr(cls, name)]
 
@@ -162,7 +163,7 @@ class _MissingMethod:
 
 
 def refuse_arguments(method: str, names: Iterable[str]) -> None:
-    """Raise TypeError if one of the arguments that a method does not take is another client's."""
+    """Raise TypeError with a hint if one of the arguments is known from another client."""
     hints = ARGUMENTS.get(method, {})
     for name in names:
         if name in hints:
@@ -173,7 +174,7 @@ def refuse_arguments(method: str, names: Iterable[str]) -> None:
 
 
 def options_by_name(init: Callable[P, R]) -> Callable[P, R]:
-    """Make a constructor that takes only named options raise a ``ConfigurationError`` that says so."""
+    """Make a constructor raise a ``ConfigurationError`` with advice if options are passed by position."""
 
     @wraps(init)
     def checked(*args: P.args, **named: P.kwargs) -> R:
@@ -364,7 +365,7 @@ OPTIONS = {
     "log_cb": _LOGGED,
     "logger": _LOGGED,
 }
-"""Option, in lower case with underscores → what to use instead."""
+"""Option name, in lower case with underscores → what to use instead."""
 
 _CLIENTS = {
     "Producer": (
@@ -389,4 +390,5 @@ _CLIENTS = {
     ),
 }
 OWNERS = {name: client for client, names in _CLIENTS.items() for name in names.split()}
-"""Option that not all clients have → which do. One configuration for all clients, as Java allows, has such options."""
+"""Option that only some clients take → these clients. A configuration shared by all clients, as Java allows, contains
+such options."""

@@ -1,17 +1,17 @@
-"""What each response has to answer, and what happens to a response that doesn't (pure).
+"""What each response has to contain, and what happens if it doesn't (pure).
 
 A response that can be decoded may still not answer its request: it leaves an item out, names an item twice or one that
-wasn't requested, or has an impossible value. Starting brokers, proxies, other implementations and defects all do this.
-Only :func:`check` looks at that, between the decoder and the reader of the response:
+wasn't requested, or has an impossible value. Starting brokers, proxies, other implementations and bugs can all cause
+this. Only :func:`check` handles it, between the decoder and the reader of the response:
 
 * An item that wasn't requested is dropped.
-* If an item comes twice, the first one counts. (The partitions of one topic may come in several entries.)
+* If an item appears twice, the first one counts. (The partitions of one topic may come in several entries.)
 * An item that is left out, or has an impossible value, gets the error code that :data:`ANSWERS` declares for its API:
-  it isn't known, and is requested again with a backoff. It never counts as "there is none".
-* If the response, or the entry around the item, has an error of its own, nothing in it is missing.
+  its value is unknown, and it is requested again with a backoff. It never counts as nonexistent.
+* If the response, or the entry that contains the item, has an error code of its own, no item in it counts as missing.
 
 Items are found by the roles of fields (:class:`~aiokproto.codec.schema.Role`), so a declaration names only the fields
-whose values it judges. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
+whose values it checks. A response to :meth:`Client.request <aiokproto.Client.request>` belongs to the application, and
 isn't changed.
 """
 
@@ -36,14 +36,14 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.texts import shortened
 
 GAPS = 16
-"""How many partitions more than it lists a Metadata response may leave out of a topic. What a topic costs depends on
-how many are listed, and never on the largest index."""
+"""In a Metadata response, a topic's partition indexes must be below twice the number of listed partitions plus this.
+Indexes can have gaps, but a single huge index must not allocate a huge list."""
 
 _NAMED, _LONGEST_NAME = 3, 60
-"""How many items a text names, and how much of each."""
+"""How many items a message names, and at most how many characters of each."""
 
 _LOG_EVERY = 60.0
-"""Seconds between two warnings about an API."""
+"""Minimum seconds between two warnings about an API."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -58,18 +58,18 @@ class Mismatch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the response to a request has to answer.
+    """How to check the response to a request.
 
     Attributes:
-        missing: The error code of an item that is not answered, or of the response if it has no items. None: the
-            response belongs to a session, has news only, and ``why`` says who matches it.
-        possible: Whether an item (of a request without items, the response) can be: called with what was asked and
-            what is given, if that has no error.
-        tidy: Removes what cannot be from the parts that are no items. Yields what it did.
-        from_version: The first version whose brokers answer every item; what earlier ones leave out is the reader's to
-            judge.
+        missing: The error code for an item that is not answered, or for the response if it has no items. None for a
+            response that belongs to a session: it lists only changes, and ``why`` says what matches them.
+        possible: Returns whether an item's values are possible. Called with the requested item and the item in the
+            response, if that has no error; with the whole request and response if the request has no items.
+        tidy: Removes impossible values from parts of the response that aren't items. Yields what it did.
+        from_version: The first version in which brokers answer every item. In earlier versions the reader of the
+            response decides what a left-out item means.
         whole: Whether the response is about the request as a whole, although both list entities.
-        why: Where nothing is checked, the reason.
+        why: The reason, if nothing is checked.
     """
 
     missing: ErrorCode | None
@@ -81,14 +81,14 @@ class Answer(NamedTuple):
 
 
 def check(request: Request[Any], response: Response, version: int) -> list[Mismatch]:
-    """Make a response one to its request: drop, complete and refuse what :data:`ANSWERS` declares. Changes it in place.
+    """Make a response match its request: drop, add and reject items as :data:`ANSWERS` declares. Changes it in place.
 
     Returns:
-        What was wrong; empty as a rule.
+        What was wrong; normally empty.
     """
     answer = ANSWERS.get(request.api_key)
     if answer is None:
-        # The client itself doesn't send this request.
+        # The client never sends this request on its own.
         return []
     mismatches = list(answer.tidy(response)) if answer.tidy is not None else []
     if answer.missing is None:
@@ -97,14 +97,14 @@ def check(request: Request[Any], response: Response, version: int) -> list[Misma
     if lists is not None and getattr(request, lists.source.name):
         _match(request, response, lists, {}, version, answer, mismatches)
     elif not _error(response) and answer.possible is not None and not answer.possible(request, response):
-        # The response has no items, or it is about all there are.
+        # The request names no items, or asks about all of them.
         mismatches.append(Mismatch("an impossible value", ""))
         setattr(response, "error_code", answer.missing)  # noqa: B010 - what every such response has
     return mismatches
 
 
 class AnswerChecker:
-    """Checks responses, and logs what was wrong: for each API once a minute, as it can be so with every response."""
+    """Checks responses, and logs what was wrong: at most once a minute per API, since every response may be wrong."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """``now`` returns the time (s)."""
@@ -112,7 +112,7 @@ class AnswerChecker:
         self._logged: dict[int, float] = {}
 
     def check(self, request: Request[Any], response: Response, version: int, node: int) -> None:
-        """Do :func:`check`. ``node`` is the id of the broker, for the log."""
+        """Run :func:`check`, and log what it finds. ``node`` is the broker's id, for the log."""
         mismatches = check(request, response, version)
         if not mismatches:
             return
@@ -126,7 +126,7 @@ class AnswerChecker:
 
 
 def described(mismatches: list[Mismatch]) -> str:
-    """Return what was wrong with a response, as one short text."""
+    """Summarize in one line what was wrong with a response."""
     texts = []
     for what, count in Counter(each.what for each in mismatches).items():
         named = [each.item for each in mismatches if each.what == what and each.item][:_NAMED]
@@ -178,7 +178,7 @@ def _match(
         else:
             # guard: an impossible value counts as no value -> continue
             what, found[index] = "an impossible value", None
-        # An error of the whole response is the answer to each item.
+        # If the whole response has an error, that is the answer for each item.
         if not _error(given):
             mismatches.append(Mismatch(what, _named(above, _keys(lists.source, source))))
             missing.append(source)
@@ -193,7 +193,10 @@ def _match(
 
 
 class _Lists(NamedTuple):
-    """The fields with the items in a part of a request and of its response; ``below`` has the fields inside them."""
+    """The fields that list the items, in a part of a request and in the same part of its response.
+
+    ``below`` is the same for the fields nested in the items.
+    """
 
     source: FieldSpec
     target: FieldSpec
@@ -212,7 +215,7 @@ def _lists(asked: type[Struct], given: type[Struct], version: int) -> _Lists | N
 
 
 def _items(part: type[Struct], version: int) -> FieldSpec | None:
-    """Return the field with the items that a part of a message is about; each has one at most in a version."""
+    """Return the field that lists the items of a part of a message; in any version there's at most one."""
     return next(
         (spec for spec in part.fields() if spec.array and version in spec.versions and names_entity(spec)), None
     )
@@ -224,7 +227,7 @@ def _naming(part: type[Struct]) -> tuple[tuple[Any, str], ...]:
 
 
 def _keys(spec: FieldSpec, item: Any) -> list[tuple[Any, Any]]:
-    """Return what an item is recognized by: a topic by its name or its id."""
+    """Return the keys that identify an item, such as a topic's name and id."""
     if spec.struct is None:
         return [(spec.role, item)]
     naming = _naming(spec.struct)
@@ -282,8 +285,8 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Mismatch]:
             else:
                 partitions[partition.partition_index] = partition
         topic.partitions = list(partitions.values())
-        # The topic is being created, or the broker hasn't heard of its partitions yet. It isn't ready, like a topic
-        # without leaders.
+        # The topic is being created, or the broker hasn't heard of its partitions yet. Treat it like a topic without
+        # leaders: it isn't ready.
         # guard: a topic without partitions is not ready
         if not partitions and not topic.error_code:
             topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -291,18 +294,18 @@ def _tidy_metadata(response: MetadataResponse) -> Iterator[Mismatch]:
 
 
 def _offset(asked: Any, given: Any) -> bool:
-    # Version 0 has a list of offsets instead.
+    # Version 0 returns a list of offsets instead.
     return given.offset >= -1 and given.timestamp >= -1 and all(offset >= 0 for offset in given.old_style_offsets)
 
 
 def _epoch_end(asked: Any, given: Any) -> bool:
-    # It is the last epoch in the leader's log that isn't after the requested one.
+    # The response is the last epoch in the leader's log that isn't after the requested one.
     return bool(given.end_offset >= -1 and -1 <= given.leader_epoch <= asked.leader_epoch)
 
 
 def _joined(asked: Any, given: Any) -> bool:
-    # A coordinator never changes the id of a member that it knows. Under another id it would refuse every request,
-    # while the group waits for the known member until its session expires.
+    # A coordinator never changes the id of a member that it knows. If this client took another id, the coordinator
+    # would refuse its requests, and the group would wait for the known member until its session expires.
     return given.generation_id >= 0 and bool(given.member_id) and asked.member_id in ("", given.member_id)
 
 
@@ -315,9 +318,9 @@ def _possible_epoch(asked: Any, given: Any) -> bool:
 
 
 _LEADER = ErrorCode.LEADER_NOT_AVAILABLE
-"""Not known: the metadata is requested again, and then the leader that it names."""
+"""The result is unknown: request the metadata again, then ask the leader that it names."""
 _COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Not known: the coordinator is looked up again, and asked after a backoff."""
+"""The result is unknown: look the coordinator up again, and ask it after a backoff."""
 
 _CONNECTING = Answer(None, why="read while the connection is made, before any request: net/versions.py, net/open.py")
 _LOGIN = Answer(None, why="the exchange of a SASL mechanism judges each message: net/authentication.py")
@@ -332,8 +335,8 @@ ANSWERS: Mapping[int, Answer] = {
     2: Answer(_LEADER, _offset),
     3: Answer(_LEADER, tidy=_tidy_metadata),
     8: Answer(_COORDINATOR),
-    # Event Hubs leaves out partitions without a committed offset, and has no later versions. (Kafka doesn't leave them
-    # out.)
+    # Event Hubs leaves out partitions without a committed offset, and doesn't support later versions. (Kafka includes
+    # them.)
     9: Answer(_COORDINATOR, lambda asked, given: given.committed_offset >= -1, from_version=9),
     10: Answer(_COORDINATOR, _coordinator),
     11: Answer(_COORDINATOR, _joined),
@@ -361,4 +364,4 @@ ANSWERS: Mapping[int, Answer] = {
     88: Answer(_COORDINATOR, lambda asked, given: asked.member_epoch < 0 or given.member_epoch >= 0, whole=True),
     93: Answer(_COORDINATOR, whole=True),
 }
-"""By ApiKey, for each request that the client sends by itself."""
+"""By ApiKey, for every request that the client sends on its own."""

@@ -1,11 +1,11 @@
-"""Exponential backoff with jitter: how long to wait before a retry (pure; KIP-580). Computed nowhere else."""
+"""Exponential backoff with jitter: how long to wait before a retry (pure; KIP-580). Every backoff is computed here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 JITTER = 0.2
-"""Each wait varies by up to this fraction, as in Java: clients that failed together must not retry together."""
+"""Each wait varies by up to this fraction, as in Java, so clients that failed together don't retry together."""
 
 
 class Backoff:
@@ -17,9 +17,9 @@ class Backoff:
         self._uniform = uniform
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures in a row; 0.0 after none."""
+        """Return the seconds to wait after that many consecutive failures; 0.0 if there are none."""
         if failures < 1:
             return 0.0
-        # The exponent is bounded because a client may fail for months, and 2.0 ** 1024 overflows.
+        # Cap the exponent: a client may fail for months, and 2.0 ** 1024 overflows.
         base = min(self._maximum, self._initial * 2.0 ** min(failures - 1, 32))
         return base * self._uniform(1 - JITTER, 1 + JITTER)

@@ -1,7 +1,7 @@
 """Look up the brokers for a request, by its route: any, controller, partition leaders, coordinators, every broker.
 
-A lookup that fails for one group or topic must not fail the others of the same request. Their parts stay under a
-placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails, too.
+If the lookup fails for one group or topic, the rest of the request must not fail. That group or topic becomes a part
+under a placeholder key (the id, or None), is looked up again on its own, and gets an error code if that fails, too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Parts: TypeAlias = "dict[int | str | None, Request[R]]"
-"""The parts of a request by node id. A str is an id whose coordinator is unknown; None stands for partitions without a
-leader."""
+"""The parts of a request by node id. The key is a str for an id whose coordinator is unknown, and None for partitions
+without a leader."""
 
 
 class RetryState:
-    """What the attempts of one call pass on to the next.
+    """State that is carried over from one attempt of a call to the next.
 
     Attributes:
         node: The broker of the last attempt.
-        avoid: Brokers to use only if there are no others.
-        coordinators: Coordinators that were looked up; forgotten if they turn out to be wrong.
-        failure: Why the last attempt failed that was not merely late; empty before.
+        avoid: Brokers to use only if there are no other brokers.
+        coordinators: The groups and ids whose coordinators were looked up; these are forgotten if they turn out to be
+            wrong.
+        failure: The last failure that wasn't a timeout; empty if there hasn't been one.
     """
 
     __slots__ = ("avoid", "coordinators", "failure", "node")
@@ -85,33 +86,36 @@ class BrokerLookup:
         return self._client.pool.by_preference(retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
-        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it doesn't delay the others."""
+        """Group by coordinator. An id whose lookup fails becomes a separate part, so it doesn't delay the other ids."""
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
         named = [name for name in keys if name is not None]
-        # All transactional ids are null, and any broker serves these.
+        # All transactional ids are null, and any broker serves requests without one.
         if not named:
             return {self._any(retry): request}
-        # Store them before the lookup: the attempt may fail with any of these coordinators, and all of them are then
-        # forgotten.
+        # Store them before the lookup: if the attempt fails with any of these coordinators, all of them are forgotten.
         retry.coordinators = [(kind, name) for name in named]
         left = max(until - _now(), 0.0)
-        # Raise an error instead of turning it into a part: there are no other parts that it could fail.
+        # With a single key, a failed lookup can simply raise: there are no other parts to protect.
         if len(named) == 1:
             return {await self._client.coordinator(kind, named[0], left): request}
-        # A coordinator that can't be found must not use up the whole call. Its part is looked up again on its own, with
-        # the time that is left.
+        # A coordinator that can't be found must not use up the time of the whole call. Its part is looked up again on
+        # its own, with the time that is left.
         limit = min(left, self._client.config.request_timeout)
         found = await _all(self._client.coordinator(kind, name, limit) for name in named)
-        # A key whose lookup failed stands under its own name, so that two of them don't share one part and its retries.
+        # A key whose lookup failed gets a part under its own name, so two such keys don't share one part and its
+        # retries.
         targets = {
             name: name if isinstance(node, KafkaError) else node for name, node in zip(named, found, strict=True)
         }
         return divide(request, lambda about: targets.get(coordinated(about, route) or ""), _no_topic_name)
 
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
-        """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
+        """Group by leader.
+
+        Partitions without a known leader form one part, under None. Raise an error if no leader is known.
+        """
         api = type(request).__name__
         named = list(entities(request, self._client.metadata.snapshot.topic_name))
         if all(about.partition is None for about in named):
@@ -120,8 +124,8 @@ class BrokerLookup:
             )
         names = sorted({about.topic for about in named if about.topic is not None})
         limit = min(max(until - _now(), 0.0), self._client.config.request_timeout)
-        # Each topic has a call of its own, with errors as values: an unknown topic must not fail the lookup of the
-        # others. Only writing may create a topic, so `create` is off.
+        # Look up each topic separately, with errors as values: an unknown topic must not fail the lookup of the other
+        # topics. Only writing may create a topic, so `create` is off.
         known = await _all(self._client.metadata.topics([name], limit, create=False, keep=False) for name in names)
         # Read it once, after the await, so that all leaders of one division come from the same snapshot.
         snapshot = self._client.metadata.snapshot
@@ -136,7 +140,7 @@ class BrokerLookup:
             raise ConfigurationError(
                 f"{api}: is not divided, and its partitions have several leaders ({text}): pass `node`"
             )
-        # Nothing can be sent at all. An error here lets the caller's retry wait for metadata.
+        # Nothing can be sent at all. Raise an error, so the caller's retry waits for new metadata.
         if list(parts) == [None]:
             failures = [error for error in known if isinstance(error, KafkaError)]
             partitions = ", ".join(f"{about.topic}-{about.partition}" for about in named)
@@ -148,14 +152,14 @@ async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
     """Await all; return their results, with a KafkaError in place of a failed call's result."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
-        # A cancellation or a bug isn't the result of one lookup among others.
+        # A cancellation or a bug isn't the result of an individual lookup.
         if isinstance(result, BaseException) and not isinstance(result, KafkaError):
             raise result
     return cast("list[T | KafkaError]", results)
 
 
 def _no_topic_name(topic_id: bytes) -> None:
-    """Resolve no topic id: dividing by coordinator needs no topic names."""
+    """Never resolve a topic id: dividing by coordinator doesn't need topic names."""
 
 
 def _now() -> float:

@@ -1,16 +1,16 @@
-"""The client of a cluster, on which producer, consumer, group and ``Client`` stand: its life, and its requests.
+"""The cluster client that producer, consumer, group and ``Client`` are built on: its life cycle, and its requests.
 
 :meth:`ClusterClient.request` is one call that retries until its deadline: it looks up the brokers
 (:mod:`~aiokproto.cluster.broker_lookup`), divides the request among them, and joins their responses
 (:mod:`~aiokproto.cluster.division`).
 
-* Every attempt starts with the lookup, because a retriable error mostly means that the broker was the wrong one.
+* Every attempt starts with the lookup: a retriable error usually means that the broker was the wrong one.
 * A request for one broker is retried here. A request for several becomes several calls of ``request``, each with its
   own retries until the common deadline, so a slow broker delays only its own part.
 * Only ``BrokerConnectionError``, ``DeadlineError`` and retriable error codes for the whole response are retried;
   :func:`~aiokproto.failures.classify` decides which action follows. Items with NOT_LEADER_OR_FOLLOWER or
-  NOT_COORDINATOR inside an otherwise good response are sent again as a part of their own.
-* After a lost connection the broker may have executed the request. Callers for whom that matters use ``send``.
+  NOT_COORDINATOR inside an otherwise good response are sent again as a separate part.
+* If a connection is lost, the broker may have executed the request. Callers that can't repeat a request use ``send``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _FINDING = Situation(FindCoordinatorRequest.api_key)
 _RETRIED = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
 
 _CALLER_ERRORS = (ClientClosedError, ConfigurationError, EncodeError)
-"""Errors that the caller causes, not a broker: they end the whole call, whatever the other parts returned."""
+"""Errors that the caller caused, not a broker. They end the whole call, whatever the other parts returned."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -103,9 +103,9 @@ class ClusterClient(AsyncContext):
     Timeouts are in seconds. Cancelling a call ends that call only: its connection stays open, a late response is
     dropped, and work shared with other calls goes on.
 
-    Every coroutine but :meth:`close`, and ``send_nowait``, raises ``ClientClosedError`` before :meth:`start` and after
-    :meth:`close`; the ``AuthenticationError`` after a broker rejected this client; ``ClientClosedError`` with the cause
-    after the metadata task failed or was cancelled; and ``ConfigurationError`` in another event loop.
+    ``send_nowait`` and every coroutine except :meth:`close` raise ``ClientClosedError`` before :meth:`start` and after
+    :meth:`close`. After a broker rejected this client they raise its ``AuthenticationError``; after the metadata task
+    failed or was cancelled, ``ClientClosedError`` with the cause; and in another event loop, ``ConfigurationError``.
 
     Attributes:
         config: The options.
@@ -125,14 +125,14 @@ class ClusterClient(AsyncContext):
 
         Args:
             config: The options.
-            last_used: Returns when a topic was last used (s, the loop's clock). Asked of topics requested without
-                ``keep``, and of those that do not exist any more.
+            last_used: Returns when a topic was last used (s, the loop's clock). Called for topics requested without
+                ``keep``, and for topics that no longer exist.
         """
         self.config = config
-        # A consumer is made after its cluster client, and replaces this.
+        # A consumer is created after its cluster client, and then replaces this attribute.
         self.last_used = last_used or _never
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
-        # The executor starts its threads with the first work.
+        # The executor starts its threads when the first work item is submitted.
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self.observer = ClusterObserver(config.hooks)
         self.checker = AnswerChecker(self._now)
@@ -141,7 +141,8 @@ class ClusterClient(AsyncContext):
         self.coordinators = CoordinatorCache()
         self._broker_lookup = BrokerLookup(self)
         self._coordinator_tasks: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
-        # The state of each coordinator lookup in progress. A lookup has more time than most calls that wait for it.
+        # The state of each coordinator lookup in progress. Most calls that wait for a lookup time out before it does,
+        # and report its last failure from here.
         self._coordinator_retries: dict[tuple[CoordinatorKind, str], RetryState] = {}
         self._reporter: TelemetryReporter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -162,10 +163,10 @@ class ClusterClient(AsyncContext):
             timeout: Seconds; by default ``bootstrap_resolve_timeout_ms``, but every address is tried at least once.
 
         Raises:
-            BootstrapError: No address could be used. The text has every address with its cause.
-            NotKafkaError: The same, if no address is a Kafka listener.
-            AuthenticationError: The same, if authentication failed at every address.
-            ClientClosedError: The client was started or closed before, or is closed meanwhile.
+            BootstrapError: No address could be used. The message lists every address and its error.
+            NotKafkaError: No address is a Kafka listener. The message lists the same.
+            AuthenticationError: Authentication failed at every address. The message lists the same.
+            ClientClosedError: The client was already started or closed, or it's closed during the start.
         """
         if self._started:
             raise ClientClosedError("a client can be started only once: create a new one")
@@ -178,7 +179,7 @@ class ClusterClient(AsyncContext):
             if self._close_error is not None and self._close_error is not self._unstarted:
                 # The client was closed in the same loop iteration in which the first metadata arrived.
                 raise copied(self._close_error)
-        # This includes a cancellation: nobody else would close the connections that were made.
+        # This includes a cancellation: nothing else would close the connections that were opened.
         except BaseException:
             await self.close(0)
             raise
@@ -188,7 +189,7 @@ class ClusterClient(AsyncContext):
         self._task.add_done_callback(self._metadata_task_ended)
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Close all connections: pending calls raise ``ClientClosedError``, written requests are flushed.
+        """Close all connections. Pending calls raise ``ClientClosedError``; requests that were written are flushed.
 
         Returns within ``timeout`` seconds. It can be called at any time, and repeatedly. Cancelling it aborts all
         connections at once.
@@ -200,23 +201,23 @@ class ClusterClient(AsyncContext):
         until = self._now() + timeout
         try:
             if self._reporter is not None:
-                # The reporter comes first, while requests can be sent: the last metrics say how the client ended.
+                # Close the reporter first, while requests can still be sent: the last metrics say how the client ended.
                 await self._reporter.close(timeout if self._close_error is None else 0.0)
-        # If the last push is cancelled, close everything without another wait.
+        # If the last push is cancelled, close everything without waiting again.
         except BaseException:
             await self._disconnect(0.0)
             raise
         await self._disconnect(max(until - self._now(), 0.0))
 
     async def _disconnect(self, timeout: float) -> None:
-        # Set it without a start, too: a client that was closed first must not start afterwards.
+        # Set it even if the client was never started: a closed client must not start later.
         self._started = True
-        # The cause of a failure stays: "closed" would hide it from calls that are still waiting.
+        # Keep the cause of a failure: "closed" would hide it from calls that are still waiting.
         if self._close_error is None or self._close_error is self._unstarted:
             self._close_error = ClientClosedError("the client is closed")
         reason = self._close_error
-        # Waiting calls end first, then the task, then lookups, then sockets. Each step ends the users of the next, so
-        # none of them sees a half-closed client.
+        # End the waiting calls first, then the task, then lookups, then sockets. Each step ends the users of what the
+        # next one closes, so none of them sees a half-closed client.
         self.metadata.close(reason)
         try:
             if self._task is not None:
@@ -227,7 +228,7 @@ class ClusterClient(AsyncContext):
             await self._coordinator_tasks.wait_closed()
             await self.pool.close(reason, timeout)
         finally:
-            # When this call is cancelled during the flush, nothing else closes the sockets.
+            # If this call is cancelled during the flush, nothing else closes the sockets.
             self.pool.drop(reason)
             # A thread inside getaddrinfo can't be interrupted, and waiting for it would block the event loop.
             self.threads.shutdown(wait=False, cancel_futures=True)
@@ -244,14 +245,14 @@ class ClusterClient(AsyncContext):
 
         Args:
             error: The error.
-            bug: The exception that is logged with its traceback. It must not be the cause of any other error, because
-                that can be the application's, with a secret in its text.
+            bug: An exception to log with its traceback, if it's a bug. The log includes its chain of causes, so don't
+                pass an exception that was caused by an error of the application, whose message may contain a secret.
         """
         # The first error counts: what follows (every connection is lost) is its consequence.
         if self._close_error is not None:
             return
         logger.error("the client has failed: %s", error, exc_info=bug)
-        # Set it before the parts fail: a callback that they run may call the client.
+        # Set it before failing the parts: their callbacks may call the client.
         self._close_error = self._failure = error
         self.metadata.close(error)
         self._coordinator_tasks.close(error)
@@ -262,31 +263,31 @@ class ClusterClient(AsyncContext):
     def _metadata_task_ended(self, task: asyncio.Task[None]) -> None:
         """Fail the client. After :meth:`close` this has no effect."""
         cause = asyncio.CancelledError() if task.cancelled() else task.exception()
-        # A KafkaError's own text names the cause already.
+        # A KafkaError's message already names the cause.
         if isinstance(cause, KafkaError):
             self.fail(cause)
         else:
             end = "was cancelled" if task.cancelled() else f"failed: {repr_of(cause)}"
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
-            # The traceback of a CancelledError doesn't show who cancelled.
+            # The traceback of a CancelledError doesn't show where the cancellation came from.
             self.fail(error, cause if isinstance(cause, Exception) else None)
 
     def has_logged(self, error: BaseException) -> bool:
-        """Whether ``error`` is the error that ended this client, or a copy of it: then it is in the log already."""
+        """Whether ``error`` is the error that ended this client, or a copy of it, and so is already in the log."""
         failure = self._failure
         return failure is not None and type(error) is type(failure) and str(error) == str(failure)
 
     # --- Whether the client can be used ---
 
     def check(self) -> None:
-        """Raise if the client can't be used here; every call that needs a running client starts with it.
+        """Raise if the client can't be used here. Every call that needs a running client starts with this check.
 
         Raises:
             ConfigurationError: The running event loop is not the one the client was started in.
             KafkaError: The client is not started, is closed, or has failed (see the class).
         """
-        # The usual case comes first: this runs for each request.
+        # Test the normal case first: this runs for each request.
         if self._close_error is None and asyncio._get_running_loop() is self.home.loop:
             return
         self.check_loop()
@@ -298,7 +299,7 @@ class ClusterClient(AsyncContext):
         self.home.check()
 
     def admit(self, use: Use) -> None:
-        """Raise if something refuses a use of the client."""
+        """Raise if an obstacle prevents this use of the client."""
         if use.obstacles:
             self.home.check()
         if self._close_error is not None:
@@ -315,20 +316,22 @@ class ClusterClient(AsyncContext):
     async def topic(
         self, name: str, timeout: float | None = None, *, create: bool = False, keep: bool = True
     ) -> TopicInfo:
-        """Return a topic's metadata, requesting it if necessary. From now on refreshes of :attr:`snapshot` include it.
+        """Return a topic's metadata, requesting it if necessary.
+
+        After that, refreshes of :attr:`snapshot` include the topic.
 
         Args:
             name: The topic's name.
             timeout: Seconds; by default ``default_api_timeout_ms``.
             create: Allow brokers with ``auto.create.topics.enable`` to create it.
-            keep: Track the topic until the client is closed; otherwise until it was neither requested nor used for
+            keep: Track the topic until the client is closed. If False, until it has been neither requested nor used for
                 ``metadata_max_idle_ms``.
 
         Raises:
-            UnknownTopicError: Several responses in a row do not have it. (One is not enough: a new topic reaches the
-                brokers' metadata caches one after the other.)
-            InvalidTopicError, AuthorizationError: A broker rejects the name, or access to it; raised at once.
-            DeadlineError: No metadata in time. The text has the last failure.
+            UnknownTopicError: Several consecutive responses did not list it. (One is not enough: a new topic doesn't
+                reach all brokers' metadata caches at once.)
+            InvalidTopicError, AuthorizationError: A broker rejects the name, or denies access; raised at once.
+            DeadlineError: No metadata in time. The message includes the last failure.
         """
         return (await self.topics([name], timeout, create=create, keep=keep))[name]
 
@@ -340,9 +343,9 @@ class ClusterClient(AsyncContext):
         create: bool = False,
         keep: bool = True,
     ) -> dict[str, TopicInfo]:
-        """Return several topics by name, as :meth:`topic`.
+        """Return several topics by name, like :meth:`topic`.
 
-        None requests all topics that this client can describe, with every call. These are not tracked, and those with
+        With None, every call requests all topics that this client can describe. These are not tracked, and topics with
         an error are left out.
         """
         self.check()
@@ -367,9 +370,9 @@ class ClusterClient(AsyncContext):
     ) -> R:
         """Send a request to the broker that serves it; retry until the deadline.
 
-        Retried, with backoff: lost connections, and responses with a retriable error code at the top level (or a
-        "wrong broker" code in all items). Responses with other error codes are returned. After a lost connection the
-        broker may have executed the first attempt, and executes the retry as well.
+        Lost connections are retried with a backoff, and so are responses with a retriable error code at the top level
+        (or a "wrong broker" code in all items). Responses with other error codes are returned. If a connection is lost,
+        the broker may already have executed the first attempt, and it executes the retry as well.
 
         Args:
             request: The request; its ``route`` determines the broker.
@@ -377,13 +380,13 @@ class ClusterClient(AsyncContext):
             key: The group or transactional id, if the request does not contain it.
             timeout: Seconds for all attempts; by default ``default_api_timeout_ms``.
             max_version: Highest version to use.
-            hedged: Send to another broker as well when one is silent for a second. Only for requests that any broker
+            hedged: Also send to another broker when one is silent for a second. Only for requests that any broker
                 serves, and that can be executed twice.
-            raw: Return what the broker has sent, as to the application; otherwise it is made a response to the request
-                first (:mod:`aiokproto.cluster.answers`).
+            raw: Return what the broker sent, unchanged, for the application. By default the response is first made to
+                match the request (:mod:`aiokproto.cluster.answers`).
 
         Raises:
-            DeadlineError: The text has the number of attempts and the last failure.
+            DeadlineError: The call timed out. The message includes the number of attempts and the last failure.
             UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
             DecodeError: The response is malformed.
@@ -396,11 +399,11 @@ class ClusterClient(AsyncContext):
         # The broker may take the request's own timeout_ms to execute it (CreateTopics, for example).
         attempt_timeout = max(self.config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
         if max_version is None:
-            # A caller that passes a version knows its fields.
+            # A caller that passes a version knows the fields of that version.
             max_version = last_version_by_name(request)
         retry = RetryState()
-        # The situation has no ApiKey: the caller gets the response, and decides which error of which API is final. Only
-        # routing errors are retried here.
+        # Leave the ApiKey out of the situation: the caller gets the response and decides which of the API's errors are
+        # final. Only routing errors are retried here.
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
@@ -410,7 +413,7 @@ class ClusterClient(AsyncContext):
             if len(parts) > 1:
                 return await self._send_parts(request.route, parts, until, max_version, raw=raw)
             (target,) = parts
-            # A lookup that failed for a single part has raised.
+            # If the lookup for a single part failed, it has already raised.
             assert isinstance(target, int)
 
             async def send_to(target: int) -> R:
@@ -430,7 +433,7 @@ class ClusterClient(AsyncContext):
             if classify(code, situation) in _RETRIED:
                 detail = getattr(response, "error_message", None)
                 raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
-            # If the caller has chosen the broker, no part goes to another one.
+            # If the caller has chosen the broker, don't send a part to another broker.
             if node is not None or key is not None:
                 return response
             part = take_misrouted(request, response, self.snapshot.topic_name)
@@ -443,18 +446,18 @@ class ClusterClient(AsyncContext):
     async def _send_misrouted(
         self, part: Request[R], response: R, retry: RetryState, until: float, max_version: int | None, *, raw: bool
     ) -> R:
-        """Send the part that this broker no longer leads or coordinates to another one; join both responses."""
+        """Send the part that this broker no longer leads or coordinates to another broker, and join both responses."""
         self.metadata.invalidate(f"{api_name(part.api_key)}: some of its partitions or groups have moved")
-        # Forget all of them: a lookup each is cheaper than finding out which of them the response meant.
+        # Forget all of them: looking each up again is cheaper than finding out which ones the response meant.
         for coordinator in retry.coordinators:
             self.coordinators.forget(*coordinator)
-        # The coordinator or leader has only just moved, and brokers that are asked at once name the old one.
+        # The coordinator or leader has only just moved, and brokers asked right away still name the old one.
         await asyncio.sleep(min(self.backoff.delay(1), max(until - _now(), 0.0)))
         left = max(until - _now(), 0.0)
         try:
             other = await self.request(part, timeout=left, max_version=max_version, raw=raw)
         except KafkaError as error:
-            # The error becomes error codes: the items that did succeed must reach the caller.
+            # Turn the error into error codes: the items that did succeed must reach the caller.
             refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
             if refusal is None:
                 raise
@@ -467,14 +470,14 @@ class ClusterClient(AsyncContext):
         """Send every part to its broker at the same time, and join the responses. All have the same deadline."""
 
         async def send_part(target: int | str | None, part: Request[R]) -> R:
-            # Leaders and coordinators can move before the attempt, so these parts are routed again. A part for "every
-            # broker" belongs to this one.
+            # Leaders and coordinators can move before the attempt, so their parts are routed again. A part of a request
+            # for every broker is for this broker only.
             node = target if route is Route.EVERY and isinstance(target, int) else None
             left = max(until - _now(), 0.0)
             return await self.request(part, node=node, timeout=left, max_version=max_version, raw=raw)
 
-        # return_exceptions keeps one failed part from leaving the others running unobserved. When this call is
-        # cancelled, gather cancels them all.
+        # Without return_exceptions, a failed part would leave the other parts running with nothing awaiting them. If
+        # this call is cancelled, gather cancels all parts.
         results = await asyncio.gather(*(send_part(*item) for item in parts.items()), return_exceptions=True)
         failures: list[KafkaError] = []
         responses: list[R] = []
@@ -486,14 +489,14 @@ class ClusterClient(AsyncContext):
             if not isinstance(result, KafkaError) or isinstance(result, _CALLER_ERRORS):
                 raise result
             failures.append(result)
-            # The items of a request for every broker are the brokers, and a response has no field for them. Their
-            # errors are reported below, together with the responses that did arrive.
+            # A response to a request for every broker has no field for a broker's error. These errors are reported
+            # below, together with the responses that did arrive.
             response = error_response(part, result) if route is not Route.EVERY else None
             if response is None:
                 unreported.append(result)
             else:
                 responses.append(response)
-        # If all parts failed there is nothing to save, and an exception says more than error codes.
+        # If all parts failed, no result would be lost by raising, and an exception says more than error codes.
         if len(failures) == len(parts):
             raise failures[0]
         joined = join(responses, self.snapshot.topic_name)
@@ -512,7 +515,7 @@ class ClusterClient(AsyncContext):
         retry: RetryState,
         attempt: Callable[[], Awaitable[T]],
     ) -> T:
-        """Call ``attempt`` until it succeeds, fails with an error that is not retried, or the deadline is near.
+        """Call ``attempt`` until it succeeds, its error isn't retried, or there's no time left for another attempt.
 
         This is where an error of a request refreshes the metadata (NOT_LEADER_OR_FOLLOWER, a lost connection) or makes
         the next attempt look its coordinator up again (NOT_COORDINATOR).
@@ -527,10 +530,10 @@ class ClusterClient(AsyncContext):
                 if row.action not in _RETRIED:
                     raise
                 pause = self.backoff.delay(attempts)
-                # This deadline often cuts the last attempt short; the failure before it is the interesting one.
+                # The deadline often cuts the last attempt short. The failure before that says more.
                 late = isinstance(error, DeadlineError)
                 retry.failure = retry.failure if late else str(error)
-                # Raise now, not after the sleep: the attempt that would follow has no time left.
+                # Raise now instead of sleeping first: there would be no time left for the next attempt.
                 if _now() + pause >= until:
                     failures = f"{error}; before: {retry.failure}" if late and retry.failure else str(error)
                     raise DeadlineError(f"{what}: {_end(until, timeout, attempts)}; last: {failures}") from error
@@ -541,7 +544,7 @@ class ClusterClient(AsyncContext):
                 elif row.action is Action.FIND_COORDINATOR:
                     for coordinator in retry.coordinators:
                         self.coordinators.forget(*coordinator)
-                # Avoid only the last broker, so that with two brokers the attempts alternate.
+                # Avoid only the last broker, so attempts alternate between two brokers.
                 retry.avoid = set() if retry.node is None else {retry.node}
             await asyncio.sleep(pause)
 
@@ -558,26 +561,27 @@ class ClusterClient(AsyncContext):
     ) -> R:
         """Make one attempt on one broker. Nothing is retried, and error codes are left to the caller.
 
-        If a connection is open, the request is written before this coroutine first suspends, so requests of one task
-        are in order.
+        If a connection is open, the request is written before this coroutine first suspends, so the requests of a task
+        stay in order.
 
         Args:
             request: The request.
             node: The broker's id.
-            timeout: Seconds for everything. By default ``request_timeout_ms`` to connect and for the response; a
-                throttle time (KIP-219) is added to it.
+            timeout: Seconds for everything. By default ``request_timeout_ms`` to connect and receive the response, plus
+                any throttle time (KIP-219).
             max_version: Highest version to use.
             channel: Each channel is a separate connection: ``"main"``, ``"fetch"``, ``"group"``, or any other name.
-                Responses on one connection are in order, so a request whose response the broker delays (a
-                long-polling Fetch, JoinGroup) also delays those behind it.
+                Responses on one connection are in order, so a request whose response the broker delays (a long-polling
+                Fetch, JoinGroup) also delays the requests behind it.
 
         Raises:
-            BrokerConnectionError: No connection, or it was lost with the request in flight. Names broker and API.
+            BrokerConnectionError: The connection failed, or was lost with the request in flight. The message names the
+                broker and the API.
             DeadlineError: No response in time.
-            UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
+            UnsupportedVersionError, EncodeError, DecodeError: See :meth:`request`.
         """
         self.check()
-        # If the caller sets no limit, a throttle may take as long as it takes: only the response has a deadline.
+        # If the caller doesn't set a timeout, throttling isn't limited: only the response has a deadline.
         if timeout is None:
             return await self._attempt(request, node, self.config.request_timeout, math.inf, max_version, channel)
         return await self._attempt(request, node, timeout, _now() + timeout, max_version, channel)
@@ -593,7 +597,7 @@ class ClusterClient(AsyncContext):
         *,
         raw: bool = False,
     ) -> R:
-        """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it.
+        """Make one attempt: ``timeout`` seconds to connect and get the response, ``deadline`` for everything.
 
         The response is checked against the request (``answers``), unless ``raw``.
         """
@@ -607,7 +611,7 @@ class ClusterClient(AsyncContext):
             version = connection.versions.pick(type(request), max_version)
             response = await connection.send(request, timeout=timeout, deadline=deadline, version=version)
         except BrokerConnectionError as error:
-            # The broker may be gone or have moved. If it merely restarts, this costs one refresh.
+            # The broker may be gone or have moved. If it's only restarting, this costs one refresh.
             self.metadata.invalidate(str(error))
             raise
         if not raw:
@@ -623,27 +627,29 @@ class ClusterClient(AsyncContext):
         timeout: float | None = None,
         max_version: int | None = None,
     ) -> bool:
-        """Send over an open connection, and pass the response to a callback: :meth:`send` without a waiting task.
+        """Send over an open connection, and pass the response to a callback.
 
-        The request is written before this returns, so requests are in order. It cannot be cancelled. A lost connection
-        does not refresh the metadata: the callback calls ``metadata.invalidate``.
+        Like :meth:`send`, but no task has to wait.
+
+        The request is written before this returns, so requests stay in order. It cannot be cancelled. A lost connection
+        does not refresh the metadata: the callback has to call ``metadata.invalidate``.
 
         Args:
             request: The request.
             node: The broker's id.
             on_response: Called once, from the loop, with the response or with an error that :meth:`send` would raise
                 after sending. It must not raise.
-            timeout: Seconds for the response once the request is written (after a throttle time, KIP-219); by default
-                ``request_timeout_ms``.
+            timeout: Seconds for the response, counted from when the request is written, which may be after a throttle
+                time (KIP-219). By default ``request_timeout_ms``.
             max_version: Highest version to use.
 
         Returns:
-            False if there is no open connection, and nothing was sent; :meth:`version` opens one.
+            False if nothing was sent because there is no open connection; :meth:`version` opens one.
 
         Raises:
-            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`. The callback is not called.
+            BrokerConnectionError, UnsupportedVersionError, EncodeError: See :meth:`send`. The callback is not called.
         """
-        # The test of check() without the call: every Produce request comes through here.
+        # Inlined check(), to save the call: every Produce request comes through here.
         if self._close_error is not None or asyncio._get_running_loop() is not self.home.loop:
             self.check()
         connection = self.pool.ready(node)
@@ -673,7 +679,7 @@ class ClusterClient(AsyncContext):
     ) -> None:
         """Send a request that has no response (Produce with ``acks=0``).
 
-        Returns once the socket's write buffer is below its high-water mark. Raises as :meth:`send`.
+        Returns once the socket's write buffer is below its high-water mark. Raises the same errors as :meth:`send`.
         """
         self.check()
         timeout = self.config.request_timeout if timeout is None else timeout
@@ -687,7 +693,7 @@ class ClusterClient(AsyncContext):
             raise
 
     async def _connect(self, node: int, channel: str, timeout: float) -> tuple[Connection, float]:
-        """Return a new connection, and the seconds left of ``timeout``."""
+        """Open a connection. Return it, and how many seconds of ``timeout`` are left."""
         until = _now() + timeout
         connection = await self.pool.connection(node, channel, timeout)
         return connection, max(until - _now(), 0.0)
@@ -697,12 +703,12 @@ class ClusterClient(AsyncContext):
     async def broker_versions(self, node: int, *, channel: str = MAIN, timeout: float | None = None) -> BrokerVersions:
         """Return the API versions and features that a broker reported on this connection, connecting if necessary.
 
-        Raises as :meth:`send`.
+        Raises the same errors as :meth:`send`.
 
         Args:
             node: The broker's id.
-            channel: As for :meth:`send`.
-            timeout: Seconds; at most, and by default, ``request_timeout_ms``.
+            channel: See :meth:`send`.
+            timeout: Seconds; ``request_timeout_ms`` is the default and the maximum.
         """
         self.check()
         connection = self.pool.ready(node, channel)
@@ -720,13 +726,13 @@ class ClusterClient(AsyncContext):
         channel: str = MAIN,
         timeout: float | None = None,
     ) -> int:
-        """Return the version that a request to a broker would have. Otherwise as :meth:`broker_versions`."""
+        """Return the version that a request to a broker would use. Otherwise like :meth:`broker_versions`."""
         return (await self.broker_versions(node, channel=channel, timeout=timeout)).pick(request_type, max_version)
 
     # --- Coordinators ---
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
-        """Return the node id of the coordinator of a group, transactional id or share partition; cached.
+        """Return the node id of the coordinator of a group, transactional id or share partition, cached if possible.
 
         Raises:
             BrokerError: The lookup failed with an error that is not retried (authorization, invalid group id).
@@ -735,7 +741,7 @@ class ClusterClient(AsyncContext):
         self.check()
         limit = self.config.api_timeout if timeout is None else timeout
         node = self.coordinators.get(kind, key)
-        # A coordinator that has left the cluster can't be dialled, so it is looked up again.
+        # A coordinator that has left the cluster can't be dialled, so look it up again.
         if node is not None and node in self.snapshot.brokers:
             return node
 
@@ -747,7 +753,7 @@ class ClusterClient(AsyncContext):
         return await self._coordinator_tasks.run((kind, key), lambda: self._find_coordinator(kind, key), limit, late)
 
     def coordinator_failure(self, kind: CoordinatorKind, key: str) -> str:
-        """Return why a coordinator was not found yet, or can't be reached; empty if nothing has failed."""
+        """Return why a coordinator hasn't been found yet or can't be reached; empty if nothing has failed."""
         if (retry := self._coordinator_retries.get((kind, key))) is not None:
             return retry.failure
         node = self.coordinators.get(kind, key)
@@ -760,14 +766,14 @@ class ClusterClient(AsyncContext):
         retry = self._coordinator_retries[kind, key] = RetryState()
 
         async def find_on(node: int) -> BrokerNode:
-            # The version is picked first: the key is in another field from version 4 on.
+            # Pick the version first: since version 4 the key is in a different field.
             version = await self.version(FindCoordinatorRequest, node)
             response = await self.send(find_coordinator_request(kind, key, version), node, max_version=version)
             return found_coordinator(response, kind, key, self.config.principal)
 
         def final(error: KafkaError) -> bool:
-            # If one broker returns an error code, the others would return the same now. The next attempt prefers
-            # another broker all the same: coordinators move.
+            # If one broker returns an error code, the other brokers would return the same one now. The next attempt
+            # still prefers another broker, since coordinators move.
             return isinstance(error, BrokerError) or classify(error, _FINDING) not in _RETRIED
 
         async def attempt() -> int:
@@ -776,7 +782,7 @@ class ClusterClient(AsyncContext):
             found, failures = await first_response(nodes, find_on, final)
             if found is None:
                 raise failures[-1][1]
-            # The metadata may not list the coordinator yet, and without an address it couldn't be dialled.
+            # The metadata may not list the coordinator yet, and it can't be dialled without an address.
             self.metadata.add_broker(found)
             self.coordinators.put(kind, key, found.id)
             return found.id
@@ -790,13 +796,13 @@ class ClusterClient(AsyncContext):
     # --- Reports, and what the clients share ---
 
     def asked(self, request: type[Request[Any]], topic: str = "", group: str = "", transactional_id: str = "") -> Asked:
-        """Return what the error about a refused request needs: its kind, the names in it, and who this client is."""
+        """Describe a request for the error if it's refused: its API, the names in it, and this client's principal."""
         return Asked(request.api_key, topic, group, transactional_id, self.config.principal)
 
     def push_metrics(self, source: MetricSource) -> None:
-        """Push the metrics of ``source`` to a broker from now on, if the brokers subscribe to any (KIP-714).
+        """Start pushing the metrics of ``source`` to a broker, if the brokers subscribe to any (KIP-714).
 
-        Without effect if ``enable_metrics_push`` is off.
+        Does nothing if ``enable_metrics_push`` is off.
         """
         if self.config.metrics_push and self._reporter is None:
             self._reporter = TelemetryReporter(self, source)
@@ -815,8 +821,8 @@ class ClusterClient(AsyncContext):
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run a blocking function in one of the client's threads.
 
-        The loop's default executor is not used, because the application may have filled it. Cancelling stops the wait,
-        and the function if it has not started.
+        The loop's default executor is not used: the application may have filled it. Cancelling stops the wait, and the
+        function if it has not started yet.
         """
         self.check()
         return asyncio.get_running_loop().run_in_executor(self.threads, function, *args)
@@ -826,12 +832,12 @@ class ClusterClient(AsyncContext):
 
 
 def _never(topic: str) -> float:
-    """Default for ``last_used``: topics are only requested, never used."""
+    """The default ``last_used``, for clients that only request topics and never use them."""
     return -math.inf
 
 
 def _end(until: float, timeout: float, attempts: int) -> str:
-    """Return how a call ends that has ``timeout`` seconds ``until`` a time."""
+    """Describe how a call ended that had ``timeout`` seconds, with its deadline at ``until``."""
     took, tried = max(_now() - until + timeout, 0.0), counted(attempts, "attempt")
     if took >= timeout:
         return f"timed out after {timeout:.3g} s ({tried})"

@@ -28,18 +28,21 @@ HELD_BACK = "group"
 """The channel for requests whose responses a coordinator holds back."""
 
 CONCURRENT_PAUSE = 0.02
-"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the broker is writing the markers of the transaction
-before, which takes a few milliseconds. The usual backoff would be the longest part of a short transaction. Java pauses
-as long."""
+"""Seconds before the first retry after CONCURRENT_TRANSACTIONS: the broker is writing the markers of the previous
+transaction, which takes a few milliseconds. The normal backoff would be the longest part of a short transaction. Java
+pauses for the same time."""
 
 
 def concurrent_pause(attempt: int, backoff: float) -> float:
-    """Return the seconds to wait after ``attempt`` refusals with CONCURRENT_TRANSACTIONS; ``backoff`` is the usual."""
+    """Return the seconds to wait after ``attempt`` refusals with CONCURRENT_TRANSACTIONS.
+
+    ``backoff`` is the normal retry backoff, and the cap.
+    """
     return min(CONCURRENT_PAUSE * 2.0 ** min(attempt - 1, 32), backoff)
 
 
 class Exchange(Protocol, Generic[R]):
-    """A request, built for the version in use, and how to read its response."""
+    """Builds a request for the version in use, and reads its response."""
 
     @property
     def request_type(self) -> type[Request[R]]:
@@ -48,27 +51,27 @@ class Exchange(Protocol, Generic[R]):
 
     @property
     def situation(self) -> Situation:
-        """The situation in which failures are classified."""
+        """The situation to classify failures by."""
         ...
 
     def highest(self) -> int | None:
-        """Return the highest version that the next attempt can use; None for the newest."""
+        """Return the highest version that the next attempt can use, or None if there's no limit."""
         ...
 
     def build(self, version: int) -> Request[R]:
-        """Return the request in the form of a version."""
+        """Return the request as a given version encodes it."""
         ...
 
     def failure(self, response: R) -> ErrorCode:
-        """Return the error code that decides what to do about a response."""
+        """Return the error code that determines what to do about a response."""
         ...
 
 
 class CoordinatorRequests:
     """Sends requests to one coordinator.
 
-    Invariant: :func:`~aiokproto.failures.classify` alone decides what a failure means, and a coordinator that failed is
-    looked up again before the next request.
+    Invariant: :func:`~aiokproto.failures.classify` alone decides what a failure means, and if a coordinator failed, it
+    is looked up again before the next request.
 
     Attributes:
         key: The group or transactional id.
@@ -77,7 +80,7 @@ class CoordinatorRequests:
     def __init__(
         self, cluster: ClusterClient, kind: CoordinatorKind, key: str, on_lost: Callable[[], None] | None = None
     ) -> None:
-        """``on_lost`` is called after each attempt without a response: the coordinator may execute it later."""
+        """``on_lost`` is called after each attempt without a response: the request may still be executed later."""
         self._on_lost = on_lost
         self.key = key
         self._kind = kind
@@ -86,15 +89,14 @@ class CoordinatorRequests:
     async def once(self, request: Request[R], *, timeout: float, channel: str = HELD_BACK) -> R:
         """Make one attempt, by default on the connection for requests with late responses (JoinGroup, SyncGroup).
 
-        When cancelled, it closes that connection. The coordinator reads nothing behind a request that it holds back,
-        and would read a JoinGroup from there long after it was given up, even after the end of this process. That would
-        fence a later one with the same instance id.
+        If cancelled, it closes that connection. While the coordinator holds a request back, it reads nothing after it.
+        It would read a queued JoinGroup long after this client gave it up, even after this process has ended, and so
+        fence a later process with the same instance id.
 
         Raises:
-            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+            KafkaError: See :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
-        # This stands outside of the `try` because there is nothing to take back before the request may have been
-        # written.
+        # Keep this outside of the `try`: until the request may have been written, there's nothing to undo.
         node = await self._cluster.coordinator(self._kind, self.key)
         try:
             return await self._cluster.send(request, node, timeout=timeout, channel=channel)
@@ -108,10 +110,10 @@ class CoordinatorRequests:
 
         Args:
             exchange: The request, and how to read its response.
-            at: Loop time of the deadline.
+            at: The deadline (loop time).
 
         Raises:
-            DeadlineError: No success in time; the message names the last failure.
+            DeadlineError: The request didn't succeed in time; the message includes the last failure.
             KafkaError: The request failed, and a retry would not help.
         """
         loop = asyncio.get_running_loop()
@@ -120,26 +122,26 @@ class CoordinatorRequests:
         code = ErrorCode.NONE
 
         def describe() -> str:
-            # A failing lookup goes on beyond this deadline, so it may have ended no attempt yet.
+            # A failing lookup can outlast this deadline, so maybe no attempt has ended yet.
             last = self._cluster.coordinator_failure(self._kind, self.key) or failure
             return (
                 f"{self._name(exchange)} of {self._owner}: not done in {at - started:.3g} s, "
                 f"{counted(attempt, 'failed attempt')}: {last}"
             )
 
-        # One deadline covers everything, sleeps included. The parts have shorter deadlines of their own, which end an
-        # attempt and not the call.
+        # One deadline covers everything, sleeps included. The steps have shorter deadlines of their own, which end an
+        # attempt but not the call.
         async with deadline_at(at, describe):
             while True:
                 try:
                     response = await self.attempt(exchange, at - loop.time())
                 except asyncio.CancelledError:
-                    # The caller or the deadline has cancelled it.
+                    # The caller or the deadline has cancelled the attempt.
                     # guard: a request in flight at the deadline may be executed later
                     self._lost()
                     raise
                 except KafkaError as error:
-                    # Clear it so that the pause below doesn't depend on the attempt before.
+                    # Clear it, so the pause below doesn't depend on the previous attempt.
                     code = ErrorCode.NONE
                     if not isinstance(error, BrokerError):
                         self._lost()
@@ -149,7 +151,8 @@ class CoordinatorRequests:
                 else:
                     code = exchange.failure(response)
                     action, failure = classify(code, situation), code.name
-                    # Return the response as it is: the caller reads the error from it, with its partitions.
+                    # Return the response as it is: the caller reads the errors from it, including those of individual
+                    # partitions.
                     if action not in RETRIED:
                         return response
                 attempt += 1
@@ -166,8 +169,8 @@ class CoordinatorRequests:
         """Raise unless the coordinator has a feature.
 
         Raises:
-            UnsupportedVersionError: It has not.
-            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+            UnsupportedVersionError: It doesn't have the feature.
+            KafkaError: See :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
         node = await self._cluster.coordinator(self._kind, self.key, timeout=timeout)
         (await self._cluster.broker_versions(node, timeout=timeout)).require(feature)
@@ -181,19 +184,19 @@ class CoordinatorRequests:
             timeout: Seconds for the response; by default ``request_timeout_ms``.
 
         Raises:
-            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
+            KafkaError: See :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
-        # Every attempt looks the coordinator up: after FIND_COORDINATOR the cache is empty, otherwise this is a dict
-        # lookup. The timeout is never 0, so that `describe` reports an expired deadline, with the last failure.
+        # Every attempt looks up the coordinator: after FIND_COORDINATOR the cache is empty, otherwise this is a dict
+        # lookup. The timeout is never 0, so it's `describe` that reports an expired deadline, with the last failure.
         node = await self._cluster.coordinator(self._kind, self.key, timeout=max(left, 0.001))
-        # The version decides the request's form (names or topic ids), so the request is built once the coordinator is
-        # known, and sent in exactly that version.
+        # Whether the request contains names or topic ids depends on the version. So build it once the coordinator is
+        # known, and send it in exactly that version.
         version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
         return await self._cluster.send(exchange.build(version), node, timeout=timeout, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
         """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
-        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it is the right one and merely not ready.
+        # BACKOFF (COORDINATOR_LOAD_IN_PROGRESS) keeps the coordinator: it's the right one, just not ready.
         if action is Action.FIND_COORDINATOR:
             # guard: a coordinator that does not respond is looked up again
             self._cluster.coordinators.forget(self._kind, self.key)

@@ -10,11 +10,11 @@ from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, Fi
 from aiokproto.errors import UnsupportedVersionError, check
 
 BATCHED_VERSION = 4
-"""First version of FindCoordinator with several keys, in other fields than before (KIP-699)."""
+"""First version of FindCoordinator that takes several keys, in different fields (KIP-699)."""
 
 
 _KINDS_VERSION = 1
-"""First version of FindCoordinator for more than groups (KIP-98)."""
+"""First version of FindCoordinator that finds coordinators of anything but groups (KIP-98)."""
 
 
 MAX_KEYS = 10_000
@@ -32,8 +32,8 @@ class CoordinatorKind(IntEnum):
 class CoordinatorCache:
     """Maps each group, transactional id or share partition to its coordinator's node id.
 
-    An entry stays until :meth:`forget`, or until :data:`MAX_KEYS` newer ones have come: coordinators move rarely, and
-    a wrong or a missing entry costs one request.
+    An entry stays until :meth:`forget`, or until :data:`MAX_KEYS` newer ones have been added. Coordinators rarely move,
+    and a wrong or missing entry costs one request.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class CoordinatorCache:
 
 
 def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
-    """Return the request for one key, in the form of that version.
+    """Return the request for one key, as that version encodes it.
 
     Raises:
-        UnsupportedVersionError: The version finds coordinators of groups only.
+        UnsupportedVersionError: This version only finds coordinators of groups.
     """
     if version < _KINDS_VERSION and kind is not CoordinatorKind.GROUP:
         raise UnsupportedVersionError(
@@ -70,7 +70,9 @@ def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> F
 def found_coordinator(
     response: FindCoordinatorResponse, kind: CoordinatorKind, key: str, principal: str = ""
 ) -> BrokerNode:
-    """Return the coordinator in a FindCoordinator response of any version, which was checked (``answers``).
+    """Return the coordinator in a FindCoordinator response of any version.
+
+    The response must have been checked (``answers``).
 
     ``principal`` names the client in an error.
 
@@ -79,11 +81,11 @@ def found_coordinator(
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
     asked = Asked(FindCoordinatorRequest.api_key, group=key, transactional_id=key, principal=principal)
-    # This is the form of versions before 4. The response itself shows it, so this function doesn't need the version.
+    # Before version 4 there is no list. The response itself shows that, so this function doesn't need the version.
     if not response.coordinators:
         check(response.error_code, context, response.error_message, asked)
         return BrokerNode(response.node_id, response.host, response.port)
-    # The response has exactly one: the request had one key, and cluster/answers.py has checked the response.
+    # There is exactly one: the request had one key, and cluster/answers.py has checked the response.
     (found,) = response.coordinators
     check(found.error_code, context, found.error_message, asked)
     return BrokerNode(found.node_id, found.host, found.port)

@@ -1,7 +1,7 @@
 """Divide requests among brokers, and join the responses (pure).
 
 Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names, so a new
-API is divided and joined as soon as its message classes are declared. A joined response has what one broker that serves
+API is divided and joined as soon as its message classes are declared. A joined response is what one broker that serves
 everything would have returned: each requested item once, with its result or an error code.
 """
 
@@ -44,7 +44,7 @@ WRONG_BROKER = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Codes that concern the broker as a whole, even where every item of a response has its own error code."""
+"""Error codes that concern the whole broker, even if every item of a response has its own error code."""
 
 _MISROUTED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
@@ -60,14 +60,14 @@ def coordinated(about: Entity, route: Route) -> str | None:
 
 
 def coordinator_keys(request: Request[Any]) -> list[str | None]:
-    """Return the groups or transactional ids in a request, in their order.
+    """Return the groups or transactional ids in a request, in order.
 
     None is a null transactional id (InitProducerId of an idempotent producer), which any broker serves.
 
     Raises:
-        ConfigurationError: The request has none. (A share partition's key is spread over several fields.)
+        ConfigurationError: The request contains none. (A share partition's key is spread over several fields.)
     """
-    # Share partitions have no role, because their key "group:topicId:partition" is no single field.
+    # There's no role for share partitions: their key, "group:topicId:partition", is spread over several fields.
     role = _ID_ROLES.get(request.route)
     keys = list(dict.fromkeys(_values(request, role))) if role is not None else []
     if not keys:
@@ -82,8 +82,8 @@ def _values(part: Struct, role: Role) -> Iterator[Any]:
     for spec in part.fields():
         value = getattr(part, spec.name)
         if spec.role is role:
-            # An empty id is the default of a field that this request doesn't use (OffsetFetch has `group_id` and
-            # `groups`); null is a value.
+            # An empty id is the default of a field that this request doesn't use (OffsetFetch has both `group_id` and
+            # `groups`). Null is a real value.
             yield from value if spec.array else [value] if value != "" else []
         elif spec.struct is not None and spec.array:
             for item in value or ():
@@ -91,10 +91,10 @@ def _values(part: Struct, role: Role) -> Iterator[Any]:
 
 
 def by_configured(request: Request[R], any_broker: int) -> dict[int | str | None, Request[R]]:
-    """Divide a request about configurations: broker resources go to that broker, all others to ``any_broker``.
+    """Divide a request about configurations: a broker's resources go to that broker, all others to ``any_broker``.
 
-    If there are parts for certain brokers, the part for the other resources is under None, not under a node id: a
-    retry can then choose another broker for it.
+    If there are parts for certain brokers, the part for the other resources is under None, not under a node id, so a
+    retry can choose another broker for it.
     """
     parts: dict[int | str | None, Request[R]] = {}
     for resource in getattr(request, "resources"):  # noqa: B009 - what every request of this route has
@@ -105,21 +105,21 @@ def by_configured(request: Request[R], any_broker: int) -> dict[int | str | None
             part = parts[node] = copy(request)
             part.resources = []  # type: ignore[attr-defined]
         parts[node].resources.append(resource)  # type: ignore[attr-defined]
-    # The request isn't divided if no resource needs a certain broker, so the usual request is sent as it was built.
+    # If no resource needs a certain broker, which is the normal case, the request is sent undivided.
     return {any_broker: request} if parts.keys() <= {None} else parts
 
 
 def last_version_by_name(request: Request[Any]) -> int | None:
-    """Return the last version that carries topics' names, in the request and the response; None if all versions do.
+    """Return the last version with topic names in both request and response, or None if all versions have them.
 
     Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
-    version would silently drop it, and a response to a request for all topics would have topics without names. A
-    request that has an id comes from a caller that knows ids.
+    version would silently drop it, and the response to a request for all topics would list topics without names. If a
+    request contains an id, its caller can handle ids.
     """
     limits = list(_name_limits(request))
     if all(topic_id == ZERO_UUID for topic_id in _values(request, Role.TOPIC_ID)):
         limits += _limits_for_all(request)
-    # A name that the newest version still has limits nothing.
+    # If the newest version still carries a name, the name is no limit.
     return min((limit for limit in limits if limit < request.versions.highest), default=None)
 
 
@@ -135,13 +135,13 @@ def _name_limits(part: Struct) -> Iterator[int]:
                 yield from _name_limits(item)
         elif spec.array and spec.role is Role.TOPIC_NAME and getattr(part, spec.name):
             last = spec.versions.highest
-            # This is fine if the request also has the topics in the field that later versions use.
+            # That's no limit if the request also lists the topics in the field that later versions use.
             if not any(other.versions.lowest > last and getattr(part, other.name) for other in part.fields()):
                 yield last
 
 
 def _limits_for_all(part: Struct) -> Iterator[int]:
-    """Yield the limits of null listings of topics: null requests all of them, and the response lists them alike."""
+    """Yield the limits set by null lists of topics: null requests all, and the response lists them in the same form."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue
@@ -160,8 +160,8 @@ def response_error(response: Response) -> ErrorCode:
     if top:
         return ErrorCode(top)
     codes = set(_item_codes(response))
-    # The code counts only if all items agree: a response with some good items must be kept, and only its misrouted part
-    # is sent again (take_misrouted).
+    # The code counts only if all items have it. A response with some good items must be kept, and only its misrouted
+    # part is sent again (take_misrouted).
     if len(codes) == 1 and (code := ErrorCode(codes.pop())) in _MISROUTED:
         return code
     return ErrorCode.NONE
@@ -174,7 +174,7 @@ def _item_codes(part: Struct) -> Iterator[int]:
             continue
         for item in getattr(part, spec.name) or ():
             code = getattr(item, "error_code", 0)
-            # Listings nest, so a topic without an error of its own has its partitions' errors.
+            # Lists are nested: if a topic has no error code, use those of its partitions.
             inner = () if code else list(_item_codes(item))
             yield from inner or [code]
 
@@ -182,7 +182,8 @@ def _item_codes(part: Struct) -> Iterator[int]:
 def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request[R] | None:
     """Return the part of a request that reached the wrong broker, and remove its items from the response.
 
-    None if there is no such part, the request cannot be divided, or the whole response is one (then the call retries).
+    Return None if there is no such part, the request cannot be divided, or the whole response is misrouted (the call
+    then retries it).
     """
     route = request.route
     if route not in COORDINATED and route is not Route.LEADERS:
@@ -192,11 +193,11 @@ def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request
         return None
     part = divide(request, lambda about: _entity_key(about, route) in misrouted, name_of).get(True)
     kept = divide(response, lambda about: _entity_key(about, route) in misrouted, name_of).get(False)
-    # If nothing is kept, the whole response was misrouted, and the retry handles that. If nothing is to be sent, the
-    # broker reports on items that weren't requested.
+    # If nothing is kept, the whole response was misrouted, and the retry handles that. If there's nothing to send, the
+    # broker's response is about items that weren't requested.
     if part is None or kept is None:
         return None
-    # Change the response in place, so that everything outside of the listings (throttle time, cluster id) stays.
+    # Change the response in place, to keep everything outside of the lists (throttle time, cluster id).
     for spec in listings(response):
         setattr(response, spec.name, getattr(kept, spec.name))
     return part
@@ -226,11 +227,11 @@ def join(responses: list[R], name_of: NameOf) -> R:
             mine, theirs = getattr(joined, spec.name), getattr(other, spec.name)
             if spec.name == "throttle_time_ms":
                 mine = max(mine, theirs)
-            # An error code beats NONE, and the first one stays.
+            # An error code replaces NONE, and the first error code is kept.
             elif mine == spec.default_value() or mine is None:
                 mine = theirs
-            # Other lists, such as node endpoints (KIP-951), aren't about the request's items: each broker names some,
-            # and several may name the same.
+            # Other lists, such as node endpoints (KIP-951), aren't about the request's items: each broker returns some,
+            # possibly the same ones.
             elif spec.array and theirs and spec.name not in of_entities:
                 mine = mine + [item for item in theirs if item not in mine]
             setattr(joined, spec.name, mine)
@@ -238,12 +239,12 @@ def join(responses: list[R], name_of: NameOf) -> R:
 
 
 def error_response(part: Request[R], error: KafkaError) -> R | None:
-    """Return a response for a part whose broker sent none, with the error as a code for every item.
+    """Return a response for a part whose broker didn't send one, with the error as an error code for every item.
 
     Returns:
         The response; None if its schema has no place for an error.
     """
-    # The response's form follows the version, and a field of the request may exclude the newest versions.
+    # The response's schema depends on the version, and a field of the request may rule out the newest versions.
     for version in range(part.versions.highest, part.versions.lowest - 1, -1):
         try:
             part.encode(version)
@@ -266,4 +267,4 @@ _CODES = (
     (BrokerConnectionError, ErrorCode.NETWORK_EXCEPTION),
     (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
 )
-"""The error code for each exception class, as Kafka names such client-side failures; the first match counts."""
+"""The error code that Kafka uses for each kind of client-side failure, by exception class. The first match counts."""

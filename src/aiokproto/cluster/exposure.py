@@ -1,6 +1,6 @@
-"""Warnings of a client that lacks protection: others can read its secrets on the way, or play the brokers.
+"""Warnings about clients without protection: an attacker can read their secrets in transit, or impersonate the brokers.
 
-Options allow it, and some networks need it, so it isn't an error. The log says it once, when the client starts.
+Some networks need such options, so they aren't errors. A client logs each warning once, when it starts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from aiokproto.security.http_request import is_loopback
 logger = logging.getLogger("aiokproto.security")
 
 _READABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
-"""Mechanisms that send something with which others can log in: a password, a token, a signature that is valid for
+"""Mechanisms that send something an eavesdropper can log in with: a password, a token, or a signature that is valid for
 minutes."""
 
 
 class Exposure(NamedTuple):
-    """A lack of protection.
+    """A protection that a client may lack.
 
     Attributes:
-        found: Whether a client with these options has it.
-        text: What may happen, and the option that prevents it.
+        found: Returns whether a client with these options lacks it.
+        text: The warning: what may happen, and which option prevents it.
     """
 
     found: Callable[[ClusterConfig], bool]
@@ -107,21 +107,24 @@ EXPOSURES = {
         " verify_mode of proxy_ssl_context to ssl.CERT_REQUIRED",
     ),
 }
-"""By name. A client can have several of them."""
+"""By name. Several can apply to one client."""
 
 
 REPORTED_ELSEWHERE: ContextVar[bool] = ContextVar("reported_elsewhere", default=False)
-"""Whether clients that start in this context don't warn, because there are many of them and another client has
+"""Whether clients that start in this context stay silent: there are many of them, and another client has already
 warned."""
 
 
 def exposures(config: ClusterConfig) -> list[str]:
-    """Return a text for each protection that a client with these options lacks."""
+    """Return a warning for each protection that a client with these options lacks."""
     return [f"client {config.client_id!r}: {each.text}" for each in EXPOSURES.values() if each.found(config)]
 
 
 def report_exposures(config: ClusterConfig) -> None:
-    """Warn of each protection that a client with these options lacks, once for each client: at its start."""
+    """Log a warning for each protection that a client with these options lacks.
+
+    Called once per client, when it starts.
+    """
     if not REPORTED_ELSEWHERE.get():
         for text in exposures(config):
             logger.warning("%s", text)

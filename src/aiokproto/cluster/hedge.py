@@ -19,21 +19,21 @@ HEDGE_DELAY = 1.0
 async def first_response(
     nodes: Sequence[int], send: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
 ) -> tuple[T | None, list[tuple[int, KafkaError]]]:
-    """Send to one broker after the other: to the next when one fails, or is silent for :data:`HEDGE_DELAY`.
+    """Send to one broker after another: to the next one when a broker fails, or is silent for :data:`HEDGE_DELAY`.
 
-    A dead broker costs one second this way, not a request timeout. Only for requests that any broker can respond to
-    and that can be executed twice. Cancelling cancels all attempts.
+    This way a dead broker costs one second instead of a request timeout. Only for requests that any broker can respond
+    to and that can be executed twice. Cancelling cancels all attempts.
 
     Args:
         nodes: Node ids, preferred ones first.
-        send: Sends to one broker, within a deadline of its own.
-        final: Whether an error would be the same at every broker; it is raised at once.
+        send: Sends to one broker, with its own deadline.
+        final: Returns whether an error would be the same at every broker. If so, it is raised at once.
 
     Returns:
         The first response (None if every broker failed), and the failures until then.
 
     Raises:
-        ClientClosedError: One of the attempts was cancelled from outside, as by "cancel all tasks".
+        ClientClosedError: One of the attempts was cancelled from outside, for example by code that cancels all tasks.
     """
     attempts: dict[asyncio.Task[T], int] = {}
     failures: list[tuple[int, KafkaError]] = []
@@ -46,18 +46,19 @@ async def first_response(
             # asyncio.wait, unlike gather or as_completed, leaves the attempts running when the time is up. When no
             # broker is left to ask, only the attempts' own deadlines end the wait.
             await asyncio.wait(attempts, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
-            # The next broker is asked whether the wait ended because of a failure or of the delay, because there is no
-            # reason to wait after a failure.
+            # Ask the next broker whether the wait ended by a failure or by the delay: there's no reason to wait after a
+            # failure.
             for task in [task for task in attempts if task.done()]:
                 node = attempts.pop(task)
-                # The task was cancelled from outside; if this call were cancelled, it wouldn't get here.
+                # The task was cancelled from outside. If this call itself were cancelled, it wouldn't get here.
                 if task.cancelled():
                     raise ClientClosedError(f"the task {task.get_name()!r} of the client was cancelled")
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
                 if not isinstance(error, KafkaError) or final(error):
-                    # This is a bug, or a refusal that all brokers share. Asking the others would only delay it.
+                    # This is a bug, or an error that every broker would return. Asking more brokers would only delay
+                    # it.
                     raise error
                 failures.append((node, error))
         return None, failures

@@ -1,6 +1,6 @@
-"""The life of a client with background tasks, from start to end: what consumers and share consumers have in common.
+"""The life cycle of a client with background tasks, shared by consumers and share consumers.
 
-No task ends by itself while the client runs. If one does, for any reason and even by cancellation, it ends the client:
+No task should end while the client is running. If one does, for any reason, even a cancellation, it ends the client:
 every later call raises the cause.
 """
 
@@ -18,11 +18,11 @@ from aiokproto.runtime import create_task
 from aiokproto.texts import repr_of, text_of
 
 DISCONNECT = 5.0
-"""Most seconds for flushing the connections."""
+"""Maximum seconds for flushing the connections."""
 
 
 class Lifecycle:
-    """The state of a client, and its tasks: the base class of the engines of clients.
+    """The state and the tasks of a client: the base class of client engines.
 
     Attributes:
         cluster: Metadata and connections.
@@ -41,7 +41,7 @@ class Lifecycle:
         self._closing = False
 
     def _failed(self) -> None:
-        """Wake the calls that wait, because one of the tasks has ended."""
+        """Wake the waiting calls after one of the tasks has ended."""
         raise NotImplementedError
 
     # State
@@ -67,14 +67,14 @@ class Lifecycle:
 
     @property
     def closed_or_failed(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether the client has ended for good."""
         return self._failure is not None or self._closing or (self._started and not self._running)
 
     def admit(self, use: Use) -> None:
-        """Raise if something refuses a use of the client (:mod:`aiokproto.application.gates`)."""
+        """Raise if an obstacle prevents this use of the client (:mod:`aiokproto.application.gates`)."""
         if use.obstacles:
             self.cluster.home.check()
-        # The usual case comes first: every read comes through here.
+        # Test the normal case first: every read comes through here.
         if not self._running or self._closing or self._failure is not None:
             self._refuse_ended(use)
         for obstacle in self._other_obstacles():
@@ -83,7 +83,7 @@ class Lifecycle:
 
     def _refuse_ended(self, use: Use) -> None:
         if self._failure is not None:
-            # Raise the task's own error, so that callers can tell it apart.
+            # Raise the task's own error, so callers can catch it by type.
             if isinstance(self._failure, KafkaError):
                 refuse(use, Obstacle.FAILED, self._failure)
             elif Obstacle.FAILED in use.obstacles:
@@ -99,17 +99,20 @@ class Lifecycle:
             raise ClientClosedError(str(self._close_error)) from self._close_error.__cause__
 
     def _other_obstacles(self) -> Iterable[Obstacle]:
-        """Return the obstacles that don't depend on the client's life."""
+        """Return the current obstacles that have nothing to do with the client's life cycle."""
         raise NotImplementedError
 
     def check_running(self) -> None:
-        """Raise if the client is closed, if one of its tasks has ended, or in another event loop."""
+        """Raise if the client is closed, one of its tasks has ended, or another event loop is running."""
         self.admit(ASK)
 
     # Start and end
 
     async def _connect(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and ``prepare`` what the tasks need. If that fails, close everything again and raise the cause."""
+        """Connect, and call ``prepare`` to set up what the tasks need.
+
+        If that fails, close everything again and raise the cause.
+        """
         if self._started:
             raise ClientClosedError(f"the {self._kind} was started before; create another one")
         self._started = True
@@ -117,7 +120,7 @@ class Lifecycle:
             await self.cluster.start()
             self._running = True
             await prepare()
-            # The client may have been closed in the loop iteration in which the response came.
+            # The client may have been closed in the same loop iteration in which the response arrived.
             self.cluster.check()
         except BaseException as error:
             self._running = False
@@ -131,7 +134,7 @@ class Lifecycle:
         task.add_done_callback(lambda done: self._task_ended(name, done))
 
     def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Fail the client, because nothing can go on as if the task still ran."""
+        """Fail the client: it can't go on without this task."""
         error = None if task.cancelled() else task.exception()
         if self._closing or not self._running or self._failure is not None:
             return
@@ -141,7 +144,7 @@ class Lifecycle:
         self._failed()
 
     async def _can_close(self, timeout: float) -> bool:
-        """Return whether there is something to close. A start in progress is ended, and raises."""
+        """Return whether there is something to close. If a start is in progress, abort it, which makes it raise."""
         self.cluster.check_loop()
         if not self._started or self._closing:
             return False
@@ -151,7 +154,7 @@ class Lifecycle:
         return True
 
     def _start_closing(self) -> None:
-        """Mark the client as closing: nothing new starts, and the end of a task is no failure."""
+        """Mark the client as closing: nothing new starts, and a task that ends is no longer a failure."""
         self._closing = True
         self._close_error = ClientClosedError(f"the {self._kind} is closed")
 

@@ -1,21 +1,21 @@
-"""The cluster metadata's only writer: bootstrap, refresh, rebootstrap (KIP-899, KIP-1102).
+"""The only writer of the cluster metadata: bootstrap, refresh, rebootstrap (KIP-899, KIP-1102).
 
-After the bootstrap one task (:meth:`MetadataUpdater.run`) sends every refresh, so their responses never race, and any
-number of :meth:`MetadataUpdater.invalidate` calls before a refresh cause one. (A call for all topics sends its own
-request; that response is not stored.) What a refresh requests, and when:
+After the bootstrap, one task (:meth:`MetadataUpdater.run`) sends every refresh, so responses never race, and any number
+of :meth:`MetadataUpdater.invalidate` calls cause a single refresh. (A call for all topics sends its own request; that
+response is not stored.) What a refresh requests, and when:
 
-* A topic for which no call waited before (``_new``) is requested at once, alone. Everything else waits for a pause that
-  grows from 10 ms while refreshes follow each other closely, and restarts after a quiet time.
+* When a call is the first to wait for a topic (``_new``), that topic is requested at once, alone. Everything else waits
+  for a pause that starts at 10 ms, grows while refreshes follow each other closely, and is reset after a quiet time.
 * ``_stale`` is the reason for the next full refresh; None if none is due before ``metadata_max_age_ms``.
-* UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
-  has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
-  topic is dropped from the snapshot, but still requested (``_deleted``): it can be created again. After
-  ``metadata_max_idle_ms`` it is forgotten, unless the client still needs it (``last_used``): topics that come and go
-  must not make each request larger than the one before.
+* UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` consecutive responses (``_missing``): a broker that
+  has just started, or hasn't heard of a new topic yet, returns it too. Waiting calls then fail, and a known topic is
+  dropped from the snapshot, but still requested (``_deleted``): it can be created again. After ``metadata_max_idle_ms``
+  it is forgotten, unless the client still needs it (``last_used``). Otherwise topics that come and go would make
+  requests grow forever.
 * A partition without a leader keeps the refreshes going until it has one.
 * When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
-* A client that has used no advertised address yet refreshes after a second, from one of them. Otherwise nothing would
-  find out that they lead nowhere before the first record is sent, and ``health()`` would report no problem.
+* A client that hasn't used an advertised address yet refreshes after a second, from one of these addresses. Otherwise
+  an idle client would never find out that they are wrong, and ``health()`` would report no problem.
 """
 
 from __future__ import annotations
@@ -70,23 +70,24 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 UNKNOWN_LIMIT = 9
-"""A topic that is missing in this many responses in a row doesn't exist. With the default backoff that takes 1 to 3
-seconds."""
+"""A topic that is missing from this many consecutive responses doesn't exist. With the default backoff that takes 1 to
+3 seconds."""
 
 _SOON = 0.01
-"""First pause (s) between refreshes that succeed: brokers mostly know a new topic or leader within milliseconds."""
+"""First pause (s) between refreshes that succeed: brokers usually know a new topic or leader within milliseconds."""
 
 _PROVED_AFTER = 1.0
-"""Seconds between refreshes while no advertised address was reached. Mostly the application connects first."""
+"""Seconds between refreshes until an advertised address has been reached. Usually the application's own requests do
+that sooner."""
 
 _DIAL_GRACE = 1.0
-"""Seconds that the bootstrap waits for a dial beyond its own deadline: the dial's error has the cause."""
+"""Seconds that the bootstrap waits for a dial after its own deadline: the dial's error says what is wrong."""
 
 _WARN_EVERY = 30.0
-"""Seconds between two warnings that no broker responds."""
+"""Minimum seconds between two warnings that no broker responds."""
 
 _NO_CREATE_FLAG = 4
-"""First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
+"""First version with ``allow_auto_topic_creation``; before that, only the broker's configuration decides."""
 
 _REFRESH = Situation(MetadataRequest.api_key)
 _STARTING = Situation(MetadataRequest.api_key, starting=True)
@@ -104,44 +105,47 @@ class MetadataUpdater:
         self.snapshot = ClusterSnapshot()
         # When a broker last answered a refresh (s, the loop's clock); None before the bootstrap.
         self.updated_at: float | None = None
-        # The versions of the broker that answered last. Other brokers can differ while a cluster is upgraded.
+        # The versions of the broker that answered last. Other brokers' versions can differ during an upgrade of the
+        # cluster.
         self.versions = BrokerVersions({}, "no broker yet")
         self._client = client
         self._config = config = client.config
-        # Successful refreshes have a shorter pause of their own, because the usual 100 ms would be most of the time in
-        # which a new topic gets its leaders.
+        # Successful refreshes have their own, shorter pause: a new topic gets its leaders in less than the default 100
+        # ms.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
-        # How many calls wait for a topic now; each call takes off only what it has added.
+        # How many calls are waiting for each topic. A call subtracts only what it has added.
         self._wanted: Counter[str] = Counter()
         self._tracked = TrackedTopics(
             config.metadata_max_idle, lambda topic: math.inf if self._wanted[topic] else client.last_used(topic)
         )
         # The wanted topics whose callers allow the broker to create them.
         self._create: set[str] = set()
-        # Topics that were known once and are missing now. Every refresh still requests them.
+        # Topics that existed once and are now missing. Every refresh still requests them.
         self._deleted: set[str] = set()
-        # Topic → the error code of its last response, until there is a response without an error.
+        # Topic → its error code in the last response, until there is a response without an error.
         self._errors: dict[str, int] = {}
-        # Topic → the number of responses in a row that didn't have it.
+        # Topic → the number of consecutive responses that didn't list it.
         self._missing: Counter[str] = Counter()
-        # Topics that don't exist, until a response has them. New calls, which count again, don't change this.
+        # Topics that don't exist, until a response lists them. A new call restarts the count above, but doesn't change
+        # this.
         self._absent: frozenset[str] = frozenset()
-        # Topics that a first call has requested since the last request was built. The next request empties it.
+        # Topics that no call waited for until now. They are requested without a pause, and the next request empties
+        # this set.
         self._new: set[str] = set()
         self._stale: str | None = None
-        # Failed refreshes in a row; _streak counts all refreshes in a row, good ones included.
+        # The number of consecutive failed refreshes. _streak counts refreshes that follow each other closely, failed or
+        # not.
         self._failures = 0
         self._failing_since = self._warned_at = 0.0
         self._streak = 0
         self._refreshed_at = 0.0
         self._pause = 0.0
         self._last_error: KafkaError | None = None
-        # REBOOTSTRAP_REQUIRED (KIP-1102) sets it: the known brokers are skipped until a bootstrap address has
-        # responded.
+        # Set by REBOOTSTRAP_REQUIRED (KIP-1102): skip the known brokers until a bootstrap address has responded.
         self._rebootstrap = False
-        # Wakes the task only. Calls wait in _waiters, and every refresh wakes these.
+        # Wakes only the task. Calls wait in _waiters, which every refresh wakes.
         self._wake = asyncio.Event()
-        # A dict serves as an ordered set, so that waiting calls resume in the order in which they started to wait.
+        # A dict used as an ordered set: waiting calls resume in the order in which they started to wait.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._close_error: KafkaError | None = None
 
@@ -151,8 +155,8 @@ class MetadataUpdater:
         """Implement :meth:`ClusterClient.topics <aiokproto.cluster.ClusterClient.topics>`."""
         until = _now() + timeout
         if names is None:
-            # The response isn't stored, because every refresh would from then on request a list of a hundred thousand
-            # topics.
+            # Don't store the response: every later refresh would request the whole list, which may be a hundred
+            # thousand topics.
             response = await self._request_all_topics(until, timeout)
             return {topic.name: topic_info(topic) for topic in response.topics if topic.name and not topic.error_code}
         self._tracked.add(names, keep, _now())
@@ -165,33 +169,32 @@ class MetadataUpdater:
             except DeadlineError as error:
                 raise self._nonexistent(names) or error from None
             finally:
-                # Counter subtraction drops entries at zero, so a topic leaves no trace once no call waits for it.
+                # Counter subtraction drops entries at zero, so topics that no call waits for don't pile up.
                 self._wanted -= Counter(missing)
-                # They aren't permanent, because a consumer that subscribes to ever new names must not request all of
-                # them forever.
+                # Let topics that don't exist expire: a consumer that keeps subscribing to new names must not request
+                # all of them forever.
                 self._tracked.lost(self._unknown(missing), _now())
-        # The topics are there because there was no await since _await_topics returned, so the snapshot can't have
-        # changed in between.
+        # The topics must be in the snapshot: there was no await since _await_topics returned, so it can't have changed.
         return {name: self.snapshot.topics[name] for name in names}
 
     def absent(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the topics that don't exist according to the newest metadata, without a request: several responses in
-        a row didn't have them, and none has had them since."""
+        """Return the topics that don't exist according to the newest metadata, without a request: several consecutive
+        responses didn't list them, and no later one has."""
         return self._absent.intersection(names)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
-        """Request a refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
+        """Request a refresh, after NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
 
-        Calls until the refresh are served by the same one; refreshes are spaced by a backoff.
+        All calls before the next refresh share it; refreshes are spaced by a backoff.
 
         Args:
             reason: For the log.
-            topics: Topics to track again, should they have expired.
+            topics: Topics to track again if they have expired.
         """
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
         self._deleted.update(forgotten)
-        # Keep the first reason for the log; the same refresh serves later calls.
+        # Keep the first reason: later calls share the same refresh.
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason
@@ -207,8 +210,8 @@ class MetadataUpdater:
             partition: The partition.
             leader: The node id in ``current_leader``.
             leader_epoch: The epoch in ``current_leader``.
-            endpoints: The response's ``node_endpoints``: a new leader may be a broker that the metadata does not list
-                yet, or lists with an old address.
+            endpoints: The response's ``node_endpoints``. The metadata may not list the new leader yet, or may list an
+                old address.
 
         Returns:
             Whether the snapshot changed. An older leader epoch, or a broker without a known address, is ignored.
@@ -218,15 +221,15 @@ class MetadataUpdater:
         return self.snapshot is not before
 
     def add_broker(self, node: BrokerNode) -> None:
-        """Add a broker that a FindCoordinator response names; Metadata may not list it yet."""
+        """Add a broker from a FindCoordinator response; Metadata may not list it yet."""
         known = self.snapshot.brokers.get(node.id)
         if known is None or (known.host, known.port) != (node.host, node.port):
             self._publish(self.snapshot.with_broker(node))
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
-        """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""
+        """Wait until the snapshot is newer than ``generation``, and return it. The caller has to set a deadline."""
         self._client.check()
-        # It needs a loop because failed refreshes, which change nothing, also wake the waiters.
+        # Check again after each wake-up: failed refreshes wake the waiters, too.
         while self.snapshot.generation <= generation:
             await self._wait_for_refresh()
         return self.snapshot
@@ -239,10 +242,10 @@ class MetadataUpdater:
     # --- Bootstrap ---
 
     async def bootstrap(self, timeout: float | None) -> None:
-        """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
+        """Request the first metadata: try all addresses until one responds, none can succeed, or the time is up."""
         config = self._config
         retry_timeout = config.bootstrap_timeout if timeout is None else timeout
-        # If the caller gives no timeout, every address is tried once, however short the option is.
+        # If the caller doesn't pass a timeout, every address is tried once, however short the option is.
         addresses = len(config.bootstrap_servers)
         once = config.connect_timeout * addresses + _DIAL_GRACE
         limit = max(retry_timeout, once) if timeout is None else timeout
@@ -250,22 +253,21 @@ class MetadataUpdater:
         while True:
             attempt += 1
             await self._client.pool.resolve_bootstrap(start + limit)
-            # The request names no topics because the bootstrap needs only the brokers. An empty list means no topics
-            # from version 1 on.
+            # Request no topics: the bootstrap only needs the brokers. (Since version 1, an empty list means no topics.)
             nodes = self._client.pool.bootstrap_nodes
             response, failures = await self._try(nodes, [], False, start + limit, _STARTING)
             if response is not None:
                 self._apply(response, [])
-                # The address may be a load balancer's, which must carry no further traffic.
+                # The address may be a load balancer's, which isn't meant to carry any more traffic.
                 self._client.pool.release_bootstrap()
                 self.updated_at = self._refreshed_at = _now()
                 self._client.observer.refreshed(len(self.snapshot.brokers), 0, _now() - start)
                 return
             pause = self._client.backoff.delay(attempt)
-            # The pause counts, because an attempt that would start after the deadline isn't worth the sleep.
+            # Include the pause: don't sleep if the next attempt would start after the deadline.
             if definitive(failures) or _now() + pause >= start + retry_timeout:
                 raise bootstrap_error(failures, attempt, _now() - start)
-            # Warn once: it is common that a client starts before its cluster, and one line says so.
+            # Warn only once: it's common for a client to start before its cluster.
             if attempt == 1:
                 logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), retry_timeout)
             await asyncio.sleep(pause)
@@ -281,20 +283,20 @@ class MetadataUpdater:
                 await self._refresh()
                 self._succeeded(_now() - started)
             except KafkaError as error:
-                # The error ends this task, and so the client (ClusterClient._metadata_task_ended): no call awaits a
-                # refresh and could raise it instead.
+                # Let the error end this task, and so the client (ClusterClient._metadata_task_ended): no call awaits a
+                # refresh, so none could raise it.
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error, _now() - started)
             self._refreshed_at = _now()
             self._pause = (self._client.backoff if self._failures else self._soon).delay(self._streak)
-            # Notify them after a failure, too: waiting calls check whether their topic can still succeed.
+            # Notify after failures, too: waiting calls check whether their topic can still be found.
             self._notify()
 
     @property
     def failing(self) -> tuple[float, KafkaError] | None:
-        """Since when refreshes have been failing (s, the loop's clock), and why the last one did; None if they don't
-        fail."""
+        """When refreshes started to fail (s, the loop's clock), and the last error. None if the last refresh
+        succeeded."""
         return None if self._last_error is None else (self._failing_since, self._last_error)
 
     def _failed(self, error: KafkaError, latency: float) -> None:
@@ -311,7 +313,7 @@ class MetadataUpdater:
         else:
             log = logger.debug
         log(text, now - self._failing_since, counted(self._failures, "attempt"), error)
-        # The refresh has consumed its reason (_stale), and without a new one the next refresh would be minutes away.
+        # The refresh has consumed its reason (_stale). Without a new one, the next refresh would be minutes away.
         self.invalidate("the last refresh failed")
 
     def _succeeded(self, latency: float) -> None:
@@ -323,18 +325,17 @@ class MetadataUpdater:
         self._last_error = None
 
     async def _due(self) -> None:
-        # Compute it again after every wake-up: the refresh may have become urgent, or a reason may have appeared.
+        # Compute the time again after every wake-up: the refresh may have become urgent, or there may be a new reason.
         while (when := self._next_time()) > _now():
-            # Clear it before the wait, with no await since _next_time() was read, so that nothing can be missed in
-            # between.
+            # Clear it before the wait. There's no await since _next_time(), so no wake-up is lost.
             self._wake.clear()
             try:
                 async with timeout_at(when):
                     await self._wake.wait()
             except asyncio.TimeoutError:
                 pass
-        # Refreshes that follow each other closely get further and further apart, until there is a quiet time, or a call
-        # for another topic: that call must not wait longer because the topic of an earlier call didn't exist.
+        # Refreshes that follow each other closely get further and further apart, until there's a quiet time, or a call
+        # for a new topic: it must not wait longer because an earlier call's topic doesn't exist.
         quiet = _now() - self._refreshed_at > 2 * self._config.retry_backoff_max
         self._streak = 1 if quiet or self._urgent() else self._streak + 1
 
@@ -347,21 +348,25 @@ class MetadataUpdater:
         return self._refreshed_at + (min(age, _PROVED_AFTER) if self._client.pool.unproven else age)
 
     def _urgent(self) -> bool:
-        """Whether a call waits for a topic that wasn't requested yet: its first request is sent without a pause."""
+        """Whether a call is waiting for a topic that hasn't been requested yet.
+
+        Its first request is sent without a pause.
+        """
         # New calls must not defeat the backoff while no broker can be reached.
         return bool(self._new) and not self._failures
 
     async def _refresh(self) -> None:
-        """Refresh once. What is invalidated or requested from now on belongs to the next refresh."""
+        """Refresh once. Anything invalidated or requested after this starts is left to the next refresh."""
         self._expire_idle()
-        # A call waits, and a request for one topic is answered faster than a request for thousands.
+        # If that's all there is to do, request only the new topics: a call is waiting, and brokers answer a request for
+        # one topic faster than a request for thousands.
         only_new = self._new and self._stale is None and not self._aged()
         names = set(self._new) if only_new else {*self.snapshot.topics, *self._deleted, *self._wanted}
         self._new.clear()
-        # Clear it before the request is sent, not after the response: a report that comes meanwhile may be newer than
-        # what the broker looked up.
+        # Clear it before sending, not after the response: a report that comes in the meantime may be newer than what
+        # the broker looked up.
         self._stale = None
-        # No caller's deadline applies: many calls share the refresh, and each has its own.
+        # Don't use a caller's deadline: many calls share the refresh, and each has its own deadline.
         until = _now() + self._config.api_timeout
         create = names & self._create
         # allow_auto_topic_creation applies to a whole request, so topics to create get a request of their own. A
@@ -373,7 +378,7 @@ class MetadataUpdater:
         self._client.pool.release_bootstrap()
 
     def rebootstrap(self, reason: str) -> None:
-        """Request the metadata from a bootstrap address: the known brokers belong to another cluster."""
+        """Request the metadata from a bootstrap address, because the known brokers belong to another cluster."""
         self._rebootstrap = True
         self.invalidate(reason)
 
@@ -393,11 +398,11 @@ class MetadataUpdater:
         return _now() - self._refreshed_at >= self._config.metadata_max_age
 
     def _apply(self, response: MetadataResponse, requested: Collection[str]) -> None:
-        """Apply a response, and request another refresh if it leaves topics missing or partitions without a leader."""
+        """Apply a response. Request another refresh if topics are missing or partitions have no leader."""
         for topic in response.topics:
             name, code = topic.name, ErrorCode(topic.error_code)
-            # A null name belongs to a request by topic id, which this client never sends here. And brokers aren't
-            # trusted to list only what was requested.
+            # The name is null only in responses to requests by topic id, which aren't sent here. And a broker may list
+            # topics that weren't requested.
             if name is None or name not in requested:
                 continue
             self._missing[name] = self._missing[name] + 1 if code in _MISSING else 0
@@ -415,30 +420,30 @@ class MetadataUpdater:
             logger.info("topic %r does not exist any more", name)
         self._deleted.update(drop)
         self._tracked.lost(drop, _now())
-        # Topics are recognized as recreated by their ids, which the comparison below needs.
+        # Keep the ids for the comparison below: they show which topics were recreated.
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
         self._publish(self.snapshot.updated(response, keep=requested, drop=drop))
         for name in self.snapshot.recreated(before):
             logger.warning("topic %r was deleted and created again", name)
         doubtful = [name for name in requested if name in self.snapshot.topics and self._is_doubtful(name)]
         leaderless = self.snapshot.leaderless(requested)
-        # Request them again, with the growing pause of _due: elections take milliseconds to seconds.
+        # Request them again, with the growing pauses of _due: elections take milliseconds to seconds.
         if doubtful or leaderless:
             self.invalidate(
                 f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
             )
 
     def _is_doubtful(self, name: str) -> bool:
-        """Whether the last response about a known topic may not be the last word: it had an error that can pass, or
-        fewer partitions than before."""
+        """Whether the last response about a known topic may be wrong: it had a transient error, or fewer partitions
+        than before."""
         code = ErrorCode(self._errors.get(name, 0))
         return self.snapshot.topics[name].omissions > 0 or (bool(code) and classify(code, _REFRESH) is not Action.FAIL)
 
     def _publish(self, snapshot: ClusterSnapshot) -> None:
         if snapshot is not self.snapshot:
             self.snapshot = snapshot
-            # Update the pool before any call is woken: a call that finds the new snapshot must not get a connection to
-            # an address that the snapshot no longer has.
+            # Update the pool before waking any call: a call that sees the new snapshot must not get a connection to an
+            # address that is no longer in it.
             self._client.pool.update(snapshot.brokers, snapshot.cluster_id)
             self._notify()
 
@@ -458,8 +463,8 @@ class MetadataUpdater:
                 await asyncio.sleep(self._client.backoff.delay(attempt))
 
     async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
-        """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
-        # Prefer a known broker to the bootstrap addresses, which may be a load balancer, or outdated.
+        """Try the known brokers one after another, then the bootstrap addresses (KIP-899)."""
+        # Prefer a known broker to the bootstrap addresses, which may be a load balancer's, or outdated.
         known = [] if self._rebootstrap else self._client.pool.by_preference()
         if self._rebootstrap:
             await self._client.pool.resolve_bootstrap(until)
@@ -491,8 +496,8 @@ class MetadataUpdater:
         connection = await self._client.pool.connection(node.id, MAIN, timeout)
         versions = connection.versions
         version = versions.pick(MetadataRequest)
-        # One invalid name would keep the others from being found: brokers before 0.10 refuse every topic of the request
-        # with its error, and a name with a lone surrogate can't be written.
+        # Leave out invalid names, or the valid ones wouldn't be found either: brokers before 0.10 return the error for
+        # every topic in the request, and a name with a lone surrogate can't be encoded.
         invalid = [name for name in names or () if not is_topic_name(name)]
         if invalid and names is not None:
             names = [name for name in names if name not in invalid]
@@ -510,9 +515,9 @@ class MetadataUpdater:
             if classify(code, _REFRESH) is Action.REBOOTSTRAP:
                 self._rebootstrap = True
             raise error_for(code, f"Metadata to {node}")
-        # Such a response, if applied, would leave the client without any broker to ask. But 0.8 lists no broker until
-        # the first topic exists, and a request that names a topic creates it: until then the bootstrap addresses stay
-        # in use.
+        # If such a response were applied, the client would have no broker left to ask. But 0.8 never lists brokers
+        # until the first topic exists, and it creates a topic when a request names it. Until then the bootstrap
+        # addresses stay in use.
         if not response.brokers and version:
             raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
         return response
@@ -523,11 +528,11 @@ class MetadataUpdater:
         unknown = self._unknown(names)
         if create:
             self._create.update(unknown)
-        # A call for a topic that others already wait for joins them: a thousand sends to a topic that doesn't exist
-        # must neither send a thousand requests nor restart the count of responses each time.
+        # If other calls are already waiting for the topic, join them: a thousand sends to a topic that doesn't exist
+        # must neither cause a thousand requests nor restart the count of responses each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
-            # A first call forgets them: the topic may have been created since an earlier call failed.
+            # The first call forgets earlier results: the topic may have been created since an earlier call failed.
             self._errors.pop(name, None)
             self._missing.pop(name, None)
         self._new.update(fresh)
@@ -539,18 +544,21 @@ class MetadataUpdater:
             unknown = self._unknown(names)
             for name in unknown:
                 self._check(name, create)
-            # It isn't hopeless yet, so ask again.
+            # The topics may still be found, so ask again.
             if unknown:
                 self.invalidate(f"topics are still unknown: {unknown[:3]}")
 
     def _check(self, name: str, create: bool) -> None:
-        """Raise if another request for the topic, which may create it, cannot succeed."""
+        """Raise if requesting the topic again cannot succeed.
+
+        ``create`` says whether the request may create the topic.
+        """
         code = ErrorCode(self._errors.get(name, 0))
         fails = classify(code, _REFRESH) is Action.FAIL
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
-            # No call waits for it any more, and the next caller may not allow its creation.
+            # This fails all waiting calls, and the next caller may not allow its creation.
             self._create.discard(name)
-            # A broker reports the same error whether this client may not create the topic or not describe it.
+            # The broker's error is the same whether this client isn't allowed to create the topic or to describe it.
             refused = create and code.policy & Policy.AUTHORIZATION
             detail = "if the topic does not exist yet, it needs CREATE too" if refused else None
             raise error_for(
@@ -561,8 +569,8 @@ class MetadataUpdater:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
 
     def _nonexistent(self, names: list[str]) -> KafkaError | None:
-        """Return the error for a topic that doesn't exist according to the last response, if a deadline is too short to
-        ask again."""
+        """Return the error for a topic that doesn't exist according to the last response, for calls whose deadline is
+        too short to ask again."""
         for name in self._unknown(names):
             error = error_for(self._errors.get(name, ErrorCode.NONE), f"topic {name!r}")
             if self._last_error is None and isinstance(error, UnknownTopicError):
@@ -588,40 +596,41 @@ class MetadataUpdater:
 
     def _notify(self) -> None:
         for waiter in self._waiters:
-            # The waiter is done if its call was cancelled in this iteration.
+            # The waiter is already done if its call was cancelled in this loop iteration.
             if not waiter.done():
                 waiter.set_result(None)
 
 
 def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:
-    """Return the request in the form of that version; None for all topics."""
+    """Return the request as that version encodes it. ``names`` is None for all topics."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     if version == 0 and topics is None:
         # An empty list means all topics in version 0.
         topics = []
-    # Versions without the field need its default, true, or the encoder refuses the request.
+    # In versions without the field, leave it at its default, true, or the encoder refuses the request.
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
 
 
 def definitive(failures: Failures) -> bool:
-    """Whether no address can succeed later: each failed in a way that a retry does not change."""
+    """Whether retrying is pointless: every address failed in a way that a retry doesn't change."""
     if any(isinstance(error, ConfigurationError) for _, error in failures):
         return True
     return all(classify(error, _STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
 
 
 def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError | ConfigurationError:
-    """Return one error that lists every address with its cause.
+    """Return one error that lists every address and its error.
 
-    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError. An error in
-    the options, such as a certificate that cannot be read, has nothing to do with addresses and is returned itself.
+    It is a NotKafkaError or AuthenticationError if all addresses failed that way, otherwise a BootstrapError. An error
+    in the options, such as a certificate that cannot be read, has nothing to do with the addresses and is returned as
+    it is.
     """
     for _, error in failures:
         if isinstance(error, ConfigurationError):
             return copied(error)
     kind: type[BrokerConnectionError] = BootstrapError
-    # A kind counts only if all failures agree: with mixed causes one address may be mistyped while the cluster behind
-    # the others is merely down.
+    # Use a specific error only if all failures agree. With mixed errors, one address may be mistyped while the cluster
+    # at the other addresses is just down.
     for candidate in (NotKafkaError, AuthenticationError):
         if all(isinstance(error, candidate) for _, error in failures):
             kind = candidate
@@ -630,12 +639,12 @@ def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> Broker
     if kind is AuthenticationError:
         check = "; check the credentials and certificates"
     elif all(isinstance(error, NoTokenError) for _, error in failures):
-        # The addresses are right, and the cause says what's wrong.
+        # The addresses are right, and the error already says what's wrong.
         check = ""
     else:
         check = "; check bootstrap_servers and security_protocol"
     error = kind(f"no bootstrap address could be used{tried}: {each}{check}")
-    # The traceback shows one of several failures; the text has all.
+    # The traceback shows one of the failures; the message lists them all.
     error.__cause__ = failures[-1][1]
     return error
 

@@ -1,8 +1,7 @@
 """The connection pool: one connection per broker and channel, with reconnect backoff per broker.
 
 Connections to a broker that left the cluster, or moved to another address, are retired: they take no new requests and
-close when the last response has arrived. The backoff belongs to the broker and not to the channel, because all channels
-fail together.
+close once the last response has arrived. The backoff is per broker, not per channel: all channels fail together.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 MAIN = "main"
-"""The channel for requests that brokers respond to at once."""
+"""The channel for requests that brokers answer at once."""
 
 _WARN_EVERY = 30.0
-"""Seconds between two warnings that ``broker_version`` may be wrong."""
+"""Minimum seconds between two warnings that ``broker_version`` may be wrong."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
 
 class _DialState:
-    """Failed dials of one broker in a row; a broker that can be reached has no entry."""
+    """Counts one broker's consecutive failed dials. A broker that can be reached has no entry."""
 
     __slots__ = ("failures", "last_error", "retry_at")
 
@@ -60,38 +59,38 @@ def _bootstrap_nodes(addresses: Iterable[Address]) -> dict[int, BrokerNode]:
 class Pool:
     """At most one connection per broker and channel.
 
-    A channel is a name. Responses on one connection are in order, so requests whose response a broker can delay for
-    long (Fetch, JoinGroup) use a channel of their own.
+    A channel is a name. Responses on one connection are in order, so a request whose response can be delayed for a long
+    time (Fetch, JoinGroup) uses a separate channel.
     """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._config = config = client.config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
-        # Bootstrap addresses have ids of their own: their node ids are unknown. So they can be dialled, preferred and
-        # backed off like brokers.
+        # Bootstrap addresses get made-up ids, since their node ids are unknown. This way they can be dialled, ranked
+        # and backed off like brokers.
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._brokers: Mapping[int, BrokerNode] = {}
         self._cluster_id: str | None = None
         self._connections: dict[tuple[int, str], Connection] = {}
-        # Retired connections are kept only so that they are closed with the client. Once closed they leave the set at
-        # the next dial.
+        # Retired connections are kept only to be closed with the client. The next dial removes those that have closed.
         self._retired: set[Connection] = set()
         self._dial_states: dict[int, _DialState] = {}
-        # A hundred requests that need a connection at once cause one dial, and cancelling one of them doesn't end it.
+        # If a hundred requests need a connection at once, they share one dial, and cancelling one of them doesn't end
+        # it.
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._close_error: KafkaError | None = None
-        # Address → the release of a broker that doesn't report its versions, and until when it isn't probed again (s,
-        # the loop's clock). Recognizing the release takes seconds and several connections, but the broker can be
-        # upgraded meanwhile.
+        # Address → the release of a broker that doesn't report its versions, and when to probe it again (s, the loop's
+        # clock). Probing takes seconds and several connections, but the broker may be upgraded at some point.
         self._releases: dict[tuple[str, int], tuple[str, float]] = {}
-        # Broker and channel → the API on which the broker ended the last connection, as a broker does whose release
-        # isn't broker_version.
+        # Broker and channel → the API of the request on which the broker closed the last connection. That happens if
+        # the broker's release isn't broker_version.
         self._refusals: dict[tuple[int, str], str] = {}
         self._doubted_at = -math.inf
-        # Addresses at which a broker has reported its versions: it won't become an old one.
+        # Addresses where a broker has reported its versions. Such a broker is never taken for one that is too old to do
+        # so.
         self._answering: set[tuple[str, int]] = set()
-        # Addresses that have led to a broker.
+        # Addresses where a broker has been reached.
         self._reached: set[tuple[str, int]] = set()
 
     @property
@@ -100,9 +99,9 @@ class Pool:
         return list(self._bootstrap)
 
     async def resolve_bootstrap(self, deadline: float) -> None:
-        """Replace the bootstrap addresses by the canonical names of their hosts, if the options say so (KIP-235).
+        """Replace the hosts of the bootstrap addresses with their canonical names, if the options say so (KIP-235).
 
-        An address that can't be resolved stays as it is: the error of its connection says why.
+        An address that can't be resolved stays as it is: connecting to it will fail, and that error says why.
         """
         if not self._config.canonical_bootstrap:
             return
@@ -125,7 +124,7 @@ class Pool:
         Raises:
             BrokerConnectionError: No such broker is known.
         """
-        # BrokerNode is a non-empty tuple, so node 0 is true here.
+        # BrokerNode is a non-empty tuple, so even node 0 is truthy.
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if node is None:
             raise BrokerConnectionError(f"broker {node_id} is not known (known: {sorted(self._brokers)})")
@@ -143,14 +142,14 @@ class Pool:
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
-                # Failures of the old address say nothing about the new one.
+                # Failures at the old address say nothing about the new one.
                 self._dial_states.pop(node_id, None)
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
-        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses.
+        """Retire the connections to bootstrap addresses, and use only the brokers' advertised addresses from here on.
 
-        Without brokers (0.8 lists none until the first topic exists) nothing changes.
+        Does nothing if no broker is known (0.8 lists none until the first topic exists).
         """
         if not self._brokers:
             return
@@ -165,12 +164,12 @@ class Pool:
         )
 
     def address(self, node_id: int) -> str:
-        """Return a broker's id and address as in errors; empty if it is not known (any more)."""
+        """Return a broker's id and address, as errors show them; empty if the broker is not known (any more)."""
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         return "" if node is None else str(node)
 
     def failures(self, node_id: int) -> tuple[int, KafkaError | None]:
-        """Return how often in a row a broker could not be reached, and why the last time."""
+        """Return how many consecutive dials of a broker have failed, and the last error."""
         state = self._dial_states.get(node_id)
         return (0, None) if state is None else (state.failures, state.last_error)
 
@@ -183,16 +182,18 @@ class Pool:
         )
 
     def ready(self, node_id: int, channel: str = MAIN) -> Connection | None:
-        """Return the open connection, or None."""
+        """Return the open connection, if any."""
         connection = self._connections.get((node_id, channel))
         return None if connection is None or connection.closed else connection
 
     async def connection(self, node_id: int, channel: str, timeout: float) -> Connection:
-        """Return an open connection, dialling if there is none. After failed dials it waits for the broker's backoff.
+        """Return an open connection, dialling if there is none.
+
+        A dial after a failed one waits for the broker's backoff.
 
         Raises:
             BrokerConnectionError: The dial failed, or the broker is unknown.
-            DeadlineError: No connection in ``timeout`` seconds. The text has the last failure.
+            DeadlineError: No connection in ``timeout`` seconds. The message includes the last failure.
             KafkaError: The pool was closed with this error.
         """
         if self._close_error is not None:
@@ -200,53 +201,53 @@ class Pool:
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
-        # Look it up before the task is made: an unknown broker is the caller's error and no failed dial.
+        # Look up the node before creating the task: an unknown broker is the caller's error, not a failed dial.
         node = self.node(node_id)
         return await self._dialling.run(
             (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
         )
 
     def by_preference(self, avoid: Collection[int] = ()) -> list[int]:
-        """Return all brokers, sorted by how soon they will probably respond; equal ones in random order.
+        """Return all brokers, starting with the one that will probably respond soonest; ties are in random order.
 
-        While no broker is known (0.8 lists none until the first topic exists), these are the bootstrap addresses.
+        If no broker is known yet (0.8 lists none until the first topic exists), return the bootstrap addresses.
         """
 
         def rank(node_id: int) -> tuple[bool, int, bool, int, float]:
             connection = self.ready(node_id)
             failures = self._dial_states[node_id].failures if node_id in self._dial_states else 0
             silent = connection is not None and connection.silent_for > HEDGE_DELAY
-            # No connection counts as one request in flight, so an idle connection is preferred to a dial, and a dial to
-            # a busy connection.
+            # A missing connection counts as one request in flight: an idle connection is preferred to a dial, and a
+            # dial to a busy connection.
             load = connection.in_flight if connection is not None else 1
-            # The order of the fields is the order of importance.
+            # Most important first.
             return (node_id in avoid, failures, silent, load, uniform(0, 1))
 
         return sorted(self._brokers or self._bootstrap, key=rank)
 
     def disconnect(self, node_id: int, channel: str) -> None:
-        """Close a connection with all requests in flight on it. The next request connects again."""
+        """Close a connection, failing all requests in flight on it. The next request connects again."""
         connection = self._connections.pop((node_id, channel), None)
         if connection is not None:
-            # close() comes first because of its reason: abort() would report ClientClosedError to the other requests.
+            # Call close() first, for its reason: abort() alone would fail the other requests with ClientClosedError.
             connection.close(BrokerConnectionError(f"the connection to {connection.peer} was given up"))
             connection.abort()
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
-        # Fail before the wait: nothing may be dialled meanwhile.
+        # Fail before the wait, so nothing is dialled in the meantime.
         self.fail(reason)
         await self._dialling.wait_closed()
         late = self._all()
         until = asyncio.get_running_loop().time() + timeout
         try:
             async with timeout_at(until):
-                # Wait for one after the other: all of them are closing already, so the slowest alone decides.
+                # They are all closing already, so waiting for one at a time takes no longer than the slowest.
                 while late:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            # The pool isn't expected to close them all without any time, as after a failed start.
+            # If there's no time at all, as after a failed start, the pool isn't expected to close them.
             logger.log(
                 logging.WARNING if timeout else logging.DEBUG,
                 "%s not closed in %.3g s, aborted",
@@ -269,7 +270,7 @@ class Pool:
             connection.abort()
 
     async def _dial(self, node: BrokerNode, channel: str) -> Connection:
-        # The channels of the broker share it. Only this task changes it between its awaits.
+        # All channels of the broker share this state.
         state = self._dial_states.setdefault(node.id, _DialState())
         loop = asyncio.get_running_loop()
         if state.retry_at > loop.time():
@@ -277,7 +278,7 @@ class Pool:
         config, observer, started = self._config, self._client.observer.node(node.id), loop.time()
         release, known_until = self._releases.get((node.host, node.port), (None, 0.0))
         ended = self._connections.get((node.id, channel))
-        # The new connection replaces one that has ended, so the broker may have been restarted in order to upgrade it.
+        # If the new connection replaces one that has ended, the broker may have been restarted for an upgrade.
         if started >= known_until or ended is not None:
             release = None
         if config.broker_version is not None and ended is not None:
@@ -298,7 +299,7 @@ class Pool:
             )
         except KafkaError as failure:
             error = self._explained(node, failure)
-            # The broker is stopping, or away, and that has ended the connection before.
+            # The broker is stopping, or gone. That also explains why the previous connection ended.
             self._refusals.pop((node.id, channel), None)
             state.failures += 1
             state.last_error = error
@@ -315,10 +316,10 @@ class Pool:
             self._releases.pop((node.host, node.port), None)
         elif release is None:
             self._releases[node.host, node.port] = found, loop.time() + config.metadata_max_age
-        # The broker was reached, so the next failure starts with the shortest pause.
+        # The broker was reached, so the next failure starts with the shortest pause again.
         self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}
-        # The pool was closed during the dial. The connection is registered all the same, because close() waits for all.
+        # The pool was closed during the dial. Still register the connection: close() waits for all of them.
         if self._close_error is not None:
             connection.abort()
         self._connections[node.id, channel] = connection
@@ -326,8 +327,8 @@ class Pool:
         return connection
 
     def _explained(self, node: BrokerNode, error: KafkaError) -> KafkaError:
-        """Name ``advertised.listeners`` in the error of an address that only the metadata has, if it never led to a
-        broker and a bootstrap address did."""
+        """Mention ``advertised.listeners`` in the error of an advertised address that has never worked, if a bootstrap
+        address has."""
         address = (node.host, node.port)
         bootstrap = {(node.host, node.port): str(node) for node in self._bootstrap.values()}
         worked = next((text for reached, text in bootstrap.items() if reached in self._reached), None)
@@ -347,10 +348,10 @@ class Pool:
         return explained
 
     def _doubt_version(self, node: BrokerNode, channel: str, api: str) -> None:
-        """Warn of ``broker_version`` if a broker closes connections on the same request twice in a row.
+        """Warn about ``broker_version`` if a broker closes two consecutive connections on the same request.
 
-        Nothing else would say so before the deadline of a call. Once isn't enough: a broker that stops does the same,
-        but then the next dial fails.
+        Otherwise nothing would point to it until a call times out. Once isn't enough: a broker that is stopping does
+        the same, but then the next dial fails.
         """
         before, self._refusals[node.id, channel] = self._refusals.get((node.id, channel), ""), api
         now = asyncio.get_running_loop().time()
@@ -366,12 +367,12 @@ class Pool:
             )
 
     def _identity(self, node: BrokerNode) -> Identity:
-        # A bootstrap address may be a load balancer, and may have moved to another cluster for a reason.
+        # A bootstrap address may be a load balancer's, and may have been moved to another cluster on purpose.
         known = node.id >= 0 and self._config.cluster_check
         return Identity(self._cluster_id, node.id) if known else ANYONE
 
     def _handle_failure(self, error: KafkaError) -> None:
-        # The callers don't handle it, because none may be waiting any more, and the client would keep dialling with a
+        # Handle it here, not in the callers: maybe none is waiting any more, and the client would keep dialling with a
         # certificate or credentials that no broker accepts.
         action = classify(error, Situation(ApiVersionsRequest.api_key))
         if action is Action.STOP:
@@ -385,7 +386,7 @@ class Pool:
     def _retire(self, node_id: int) -> None:
         for key in [key for key in self._connections if key[0] == node_id]:
             connection = self._connections.pop(key)
-            # It closes itself by the idle timeout, after the responses that are still due.
+            # It still receives the pending responses; then the idle timeout closes it.
             if connection.in_flight:
                 self._retired.add(connection)
             else:

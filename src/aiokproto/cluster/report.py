@@ -59,16 +59,19 @@ def client_findings(
     *,
     ended: bool,
 ) -> Findings:
-    """Return what is wrong at ``now`` (s, the loop's clock). ``close_error`` says why calls fail; else None."""
+    """Return what is wrong at ``now`` (s, the loop's clock).
+
+    ``close_error`` says why calls fail; None if they don't.
+    """
     findings = Findings()
     if close_error is not None:
         findings.failed.append(str(close_error))
         findings.ended = ended
-        # Its consequences say nothing new.
+        # Anything else would only be a consequence of this.
         return findings
     brokers = metadata.snapshot.brokers
     unreachable = [node for node in brokers if pool.failures(node)[0]]
-    # A connection that is open proves that there is a broker.
+    # An open connection proves that there is a broker.
     reached = any(pool.connections(node) for node in brokers)
     if metadata.failing is not None:
         since, error = metadata.failing
@@ -78,7 +81,7 @@ def client_findings(
         count, last = pool.failures(node)
         text = f"{pool.address(node)} cannot be reached ({count} failures in a row): {last}"
         (findings.failed if len(unreachable) == len(brokers) and not reached else findings.degraded).append(text)
-    # Refreshes start at that age, and take up to a request timeout before the next broker is tried.
+    # A refresh starts at that age, and may take a request timeout before it tries the next broker.
     limit = config.metadata_max_age + config.request_timeout
     if metadata.updated_at is not None and now - metadata.updated_at > limit:
         findings.degraded.append(f"the metadata is {now - metadata.updated_at:.0f} s old")

@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Runs at most one task per key. A caller that is cancelled or times out does not cancel the task for others."""
+    """Runs at most one task per key.
+
+    A caller that is cancelled or times out does not cancel the task for the other callers.
+    """
 
     def __init__(self) -> None:
         self._tasks: dict[K, asyncio.Task[T]] = {}
@@ -23,10 +26,10 @@ class SingleFlight(Generic[K, T]):
     async def run(
         self, key: K, work: Callable[[], Coroutine[Any, Any, T]], timeout: float, describe: Callable[[], str]
     ) -> T:
-        """Return the result of the task for ``key``, which is started unless it is running; raise what it raises.
+        """Return the result of the task for ``key``, starting it if it isn't running; raise what it raises.
 
         Raises:
-            DeadlineError: No result in ``timeout`` seconds; ``describe`` returns the text.
+            DeadlineError: No result in ``timeout`` seconds; ``describe`` returns the message.
             KafkaError: :meth:`close` was called with this error.
         """
         if self._close_error is not None:
@@ -35,8 +38,7 @@ class SingleFlight(Generic[K, T]):
         if task is None:
             task = self._tasks[key] = create_task(work(), name=f"aiokproto {key}")
             task.add_done_callback(lambda done: self._finished(key, done))
-        # wait_for would cancel the task at its timeout, and shield would raise the task's cancellation as if the caller
-        # had been cancelled.
+        # wait_for would cancel the task on timeout. With shield, a cancelled task would look like a cancelled caller.
         await asyncio.wait((task,), timeout=max(timeout, 0))
         if not task.done():
             raise DeadlineError(describe())
@@ -57,9 +59,9 @@ class SingleFlight(Generic[K, T]):
             await asyncio.wait(list(self._tasks.values()))
 
     def _finished(self, key: K, task: asyncio.Task[T]) -> None:
-        # This is a callback and not a part of `run`, because all callers of `run` may have left: the next call must
-        # start a new task.
+        # Do this in a callback, not in `run`: all callers of `run` may be gone, and the next call must start a new
+        # task.
         self._tasks.pop(key, None)
         if not task.cancelled():
-            # Retrieve it: without a waiting caller asyncio would log an exception that was never retrieved.
+            # Retrieve it: if no caller is waiting, asyncio would log an exception that was never retrieved.
             task.exception()

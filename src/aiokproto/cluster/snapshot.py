@@ -1,14 +1,14 @@
 """The cluster metadata, immutable, and how a Metadata response updates it (pure).
 
-A response can be older than what the client knows, because brokers learn of a leader change at different times. For
-each partition the higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again
-starts over. A lower epoch is believed when several responses in a row have it: a cluster that was restored, or lost its
-last leader's metadata, counts on from an older epoch, and a client that insists on the newer one never finds its
+A response can be older than what the client knows: brokers learn of a leader change at different times. For each
+partition the higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and recreated starts
+over. A lower epoch is believed when several consecutive responses contain it: a cluster that was restored, or lost its
+last leader's metadata, continues from an older epoch, and a client that insisted on the newer one would never find the
 leader.
 
-A topic never loses partitions (Kafka only adds some). Partitions that a response leaves out stay as they were, and are
-requested again. If topics have no ids (before 2.8) it may be another topic of the same name, so there a smaller topic
-is believed when several responses in a row have it.
+A topic never loses partitions; Kafka can only add them. Partitions that a response leaves out stay as they were, and
+are requested again. If topics have no ids (before 2.8), a smaller topic may be a new topic of the same name. It is
+believed when several consecutive responses agree.
 """
 
 from __future__ import annotations
@@ -26,18 +26,22 @@ from aiokproto.texts import address
 
 NO_LEADER = -1
 MAX_REWINDS = 5
-"""Responses in a row with a lower leader epoch that count as outdated; the next one is believed (as franz-go)."""
+"""How many consecutive responses with a lower leader epoch count as outdated. The next one is believed, as in
+franz-go."""
 MAX_OMISSIONS = 9
-"""How many responses in a row may leave out partitions of a topic without id before they are believed: as many as a
-topic may be missing in before it counts as deleted."""
+"""How many consecutive responses may leave out partitions of a topic without an id before they are believed. After the
+same number, a missing topic counts as deleted."""
 LONGEST_HOST = 255
-"""Characters of the longest name that DNS has."""
+"""Maximum length of a DNS name."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class BrokerNode(NamedTuple):
-    """A broker and its advertised address. Negative ids are bootstrap addresses, whose node ids are unknown yet."""
+    """A broker and its advertised address.
+
+    Negative ids are for bootstrap addresses, whose real node ids are still unknown.
+    """
 
     id: int
     host: str
@@ -54,7 +58,7 @@ class BrokerNode(NamedTuple):
 
 
 class NodeEndpoint(Protocol):
-    """The address of a new leader, as Produce, Fetch, ShareFetch and ShareAcknowledge responses have it (KIP-951)."""
+    """The address of a new leader in a Produce, Fetch, ShareFetch or ShareAcknowledge response (KIP-951)."""
 
     node_id: int
     host: str
@@ -65,8 +69,8 @@ class NodeEndpoint(Protocol):
 class PartitionInfo(NamedTuple):
     """A partition: leader, leader epoch (-1: unknown), replicas, and in-sync replicas.
 
-    ``leader`` is -1 if there is none; prefer :meth:`ClusterSnapshot.leader`. ``rewinds`` counts the responses in a row
-    that had a lower leader epoch.
+    ``leader`` is -1 if there is none; prefer :meth:`ClusterSnapshot.leader`. ``rewinds`` counts the consecutive
+    responses with a lower leader epoch.
     """
 
     leader: int = NO_LEADER
@@ -79,7 +83,7 @@ class PartitionInfo(NamedTuple):
 class TopicInfo(NamedTuple):
     """A topic; ``partitions`` are in index order. ``topic_id`` is 16 zero bytes from brokers before 2.8 (KIP-516).
 
-    ``omissions`` counts the responses in a row that left out partitions.
+    ``omissions`` counts the consecutive responses that left out partitions.
     """
 
     name: str
@@ -91,7 +95,7 @@ class TopicInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """The cluster metadata at one moment. ``topics`` has only the tracked topics.
+    """The cluster metadata at one moment. ``topics`` contains only the tracked topics.
 
     ``generation`` grows with every Metadata response, even one that changes nothing.
     """
@@ -133,10 +137,10 @@ class ClusterSnapshot:
         ]
 
     def recreated(self, topic_ids: Mapping[str, bytes]) -> list[str]:
-        """Return the topics that were deleted and created again since they had these topic ids.
+        """Return the topics that were deleted and recreated since they had these topic ids.
 
         Offsets and sequence numbers of the old topic are meaningless in the new one. Brokers before 2.8 have no topic
-        ids, so with them this is not detected.
+        ids, so this can't be detected there.
         """
         return [
             name
@@ -145,7 +149,7 @@ class ClusterSnapshot:
         ]
 
     def without(self, topics: Collection[str]) -> ClusterSnapshot:
-        """Return a snapshot without these topics; itself if it has none of them."""
+        """Return a snapshot without these topics, or this snapshot if it contains none of them."""
         left = {name: info for name, info in self.topics.items() if name not in topics}
         if len(left) == len(self.topics):
             return self
@@ -153,15 +157,15 @@ class ClusterSnapshot:
         return replace(self, topics=left, topic_names=names, generation=self.generation + 1)
 
     def with_broker(self, node: BrokerNode) -> ClusterSnapshot:
-        """Return a snapshot with this broker added, or its address replaced."""
+        """Return a snapshot with this broker added, or its address updated."""
         return replace(self, brokers={**self.brokers, node.id: node}, generation=self.generation + 1)
 
     def with_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Iterable[NodeEndpoint] = ()
     ) -> ClusterSnapshot:
-        """Return a snapshot with a newer leader of a partition; itself if the leader epoch is not newer (KIP-951).
+        """Return a snapshot with a newer leader of a partition, or this one if the epoch is not newer (KIP-951).
 
-        ``endpoints`` can have the address of a leader that the metadata does not list yet.
+        ``endpoints`` can include the address of a leader that the metadata does not list yet.
         """
         known = self.partition(topic, partition)
         if known is None or leader_epoch <= known.leader_epoch:
@@ -170,7 +174,7 @@ class ClusterSnapshot:
         for node in endpoints:
             if node.node_id == leader and is_address(node.node_id, node.host, node.port):
                 brokers = {**brokers, leader: BrokerNode(leader, node.host, node.port, node.rack)}
-        # A leader without a known address couldn't be dialled: the next Metadata response brings both.
+        # A leader without a known address can't be dialled. Wait for the next Metadata response, which contains both.
         if leader not in brokers:
             return self
         info = self.topics[topic]
@@ -184,9 +188,9 @@ class ClusterSnapshot:
     ) -> ClusterSnapshot:
         """Return the snapshot after a Metadata response.
 
-        Topics that are missing in the response or have an error there stay as they were: a broker that has just
-        started can know less than this client. ``drop`` are the topics that are known to be deleted. Only topics in
-        ``keep`` are stored (None: all).
+        Topics that are missing from the response, or have an error in it, stay as they were: a broker that has just
+        started can know less than this client. Topics in ``drop`` are known to be deleted. Only topics in ``keep`` are
+        stored (None for all).
         """
         topics = {name: info for name, info in self.topics.items() if name not in set(drop)}
         for topic in response.topics:
@@ -196,7 +200,7 @@ class ClusterSnapshot:
         return ClusterSnapshot(
             brokers=brokers,
             controller_id=response.controller_id,
-            # Null before version 2; a broker that omits it must not erase it.
+            # It's null before version 2. A response without an id must not erase the known one.
             cluster_id=response.cluster_id or self.cluster_id,
             topics=topics,
             topic_names={info.topic_id: name for name, info in topics.items() if info.topic_id != ZERO_UUID},
@@ -205,10 +209,12 @@ class ClusterSnapshot:
 
 
 def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:
-    """Return a topic of a Metadata response that was checked (``answers``), with what is newer in ``known``.
+    """Return a topic of a Metadata response, with whatever is newer in ``known``.
 
-    Within one topic id the leader epoch only grows, so the higher one is newer (KIP-320), and so does the number of
-    partitions. A topic that was created again has another id, and its epochs start at 0.
+    The response must have been checked (``answers``).
+
+    Within one topic id, leader epochs and the number of partitions only grow, so a higher epoch is newer (KIP-320). A
+    recreated topic has a different id, and its epochs start at 0.
     """
     assert topic.name is not None, "topics are requested by name"
     listed = {partition.partition_index: _partition_info(partition) for partition in topic.partitions}
@@ -220,8 +226,8 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
             elif topic.topic_id != ZERO_UUID or known.omissions < MAX_OMISSIONS:
                 listed[index] = before
                 omissions = known.omissions + 1
-    # A gap in the indexes is a partition without a leader, not an error: the position in the list must stay the
-    # partition's index.
+    # Fill gaps in the indexes with partitions that have no leader: the position in the tuple must be the partition's
+    # index.
     partitions = tuple(listed.get(index, _UNLISTED) for index in range(max(listed, default=-1) + 1))
     return TopicInfo(topic.name, topic.topic_id, partitions, topic.is_internal, omissions)
 
@@ -230,10 +236,10 @@ _UNLISTED = PartitionInfo()
 
 
 def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
-    """Return the newer one: the known partition, or the one in a response."""
+    """Return whichever is newer: the known partition, or the one in a response."""
     if found.leader_epoch < 0:
-        # The epoch is unknown (before version 7), neither older nor newer, so the response counts. But some brokers
-        # send no epoch while there is no leader (Redpanda): without the known one an outdated response could follow.
+        # If the epoch is unknown (before version 7), the response is taken as newer. But some brokers don't send an
+        # epoch while there is no leader (Redpanda). Keep the known one, or an outdated response could win later.
         return found if found.leader >= 0 else found._replace(leader_epoch=before.leader_epoch)
     if found.leader_epoch < before.leader_epoch and before.rewinds < MAX_REWINDS:
         return before._replace(rewinds=before.rewinds + 1)
@@ -241,7 +247,8 @@ def _newer(before: PartitionInfo, found: PartitionInfo) -> PartitionInfo:
 
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
-    # Only this code invalidates the leader. REPLICA_NOT_AVAILABLE, which old brokers send, is about the replicas.
+    # This is the only error code that invalidates the leader. REPLICA_NOT_AVAILABLE, which old brokers send, is about
+    # replicas.
     leaderless = partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     return PartitionInfo(
         NO_LEADER if leaderless else partition.leader_id,

@@ -1,4 +1,4 @@
-"""Pushing metrics to the brokers (KIP-714): one task per client, which never disturbs the client.
+"""Pushing metrics to the brokers (KIP-714): one task per client, which never affects the rest of the client.
 
 ::
 
@@ -9,11 +9,11 @@
         │                                      │
         └──────────────────────────────────────┘ refused, or no response; how soon, the error decides
 
-The first push comes after half to one and a half of the interval, so that clients started together do not push
-together. Closing pushes once more (``terminating``), which brokers accept at any time.
+The first push comes after 0.5 to 1.5 times the interval, so clients that started together don't push together. Closing
+pushes once more (``terminating``), which brokers accept at any time.
 
-What can never happen: an error here reaches a call of the application, or delays it. Only closing waits, for at most
-:data:`TERMINATING` seconds, and only if the brokers have subscribed to metrics.
+An error here never reaches a call of the application, or delays it. Only closing waits, for at most :data:`TERMINATING`
+seconds, and only if the brokers have subscribed to metrics.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from aiokproto.cluster.cluster_client import ClusterClient
 
 FIRST_AFTER = 10.0
-"""Seconds after the start in which the subscription is requested (half to one and a half times this). A program that
-sends one record and ends neither waits for a response nor causes a request."""
+"""Seconds from the start to the request for the subscription, times a random factor from 0.5 to 1.5. A program that
+sends one record and ends never gets that far."""
 
 TERMINATING = 1.0
-"""Longest time for the last push (s)."""
+"""Maximum time for the last push (s)."""
 
 DEFAULT_INTERVAL = 300.0
-"""Seconds until the next attempt when the broker has given no interval: Kafka's default interval."""
+"""Seconds until the next attempt if the broker hasn't sent an interval: Kafka's default."""
 
 _SHORTEST_INTERVAL = 0.1
-"""The least that Kafka accepts as ``interval.ms``. A broker that sends less must not make the client spin."""
+"""Kafka's minimum for ``interval.ms`` (s). A broker that sends less must not make the client spin."""
 
 _SCOPE = "aiokproto"
 _GET = Situation(GetTelemetrySubscriptionsRequest.api_key)
@@ -65,7 +65,7 @@ class TelemetryReporter:
     """Pushes a client's metrics from :meth:`start` to :meth:`close`.
 
     Attributes:
-        client_instance_id: The id under which brokers know the client's metrics; empty before they have given it.
+        client_instance_id: The id that brokers know this client's metrics by; empty until they have assigned it.
     """
 
     def __init__(self, cluster: ClusterClient, source: MetricSource, *, first_after: float = FIRST_AFTER) -> None:
@@ -81,10 +81,10 @@ class TelemetryReporter:
         self._first_after = first_after
         self._loop = asyncio.get_running_loop()
         self._instance_id = ZERO_UUID
-        # None while the subscription is unknown, or the brokers want no metrics.
+        # None while the subscription is unknown, or the brokers haven't subscribed to any metrics.
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._node: int | None = None
-        # Codecs that a broker listed and then refused, or whose library is missing.
+        # Codecs that a broker listed but then refused, or whose library is missing.
         self._refused: set[int] = set()
         self._since = 0
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class TelemetryReporter:
         self._task = create_task(self._run(), name="aiokproto telemetry")
 
     async def close(self, timeout: float) -> None:
-        """End the task, and push a last time if the brokers have subscribed, for at most ``timeout`` seconds."""
+        """End the task. If the brokers have subscribed, push one last time, taking at most ``timeout`` seconds."""
         if self._task is not None:
             self._task.cancel()
             # The task has logged its errors; awaiting the task itself would raise its cancellation here.
@@ -121,11 +121,11 @@ class TelemetryReporter:
         except KafkaError as error:
             logger.debug("metrics are not pushed any more: %s", error)
         except Exception:
-            # A bug in metrics must not end the client, as the end of any other task does.
+            # The end of any other task ends the client, but a bug in metrics must not.
             logger.exception("metrics are not pushed any more")
 
     async def _round(self) -> float:
-        """Request the subscription and push until it ends. Return the seconds until the next round.
+        """Request the subscription, and push until it's no longer valid. Return the seconds until the next round.
 
         Raises:
             KafkaError: Nothing can be pushed to these brokers.
@@ -148,20 +148,21 @@ class TelemetryReporter:
             if action in (Action.FAIL, Action.STOP):
                 raise
             logger.debug("metrics were not pushed: %s", error)
-            # Another broker may do better; a refusal says nothing about the broker.
+            # After a lost connection, try another broker next time. A refusal is no reason to: it says nothing about
+            # the broker.
             if action is Action.REFRESH_METADATA:
                 self._node = None
             return self._cluster.backoff.delay(1) if action is Action.RETRY else interval
 
     async def _sleep(self, seconds: float) -> None:
         until, left = self._loop.time() + seconds, seconds
-        # Sleep again: on a clock with coarse steps timers run early, and brokers refuse a push that is early.
+        # Sleep again if necessary: with a coarse clock timers fire early, and brokers refuse a push that is early.
         while left > 0:
             await asyncio.sleep(left)
             left = until - self._loop.time()
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
-        # All requests go to the same broker: it knows the subscription and when the last push came.
+        # Send all requests to the same broker: it knows the subscription, and when the last push came.
         if self._node is None or self._node not in self._cluster.snapshot.brokers:
             self._node = self._cluster.pool.by_preference()[0]
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
@@ -180,7 +181,8 @@ class TelemetryReporter:
         codec = self._codec(subscription)
         metrics = bytes(compress(codec, data))
         if len(metrics) > subscription.telemetry_max_bytes:
-            # The broker would only say the same. The next push may be smaller: metrics without a value are left out.
+            # The broker would refuse it with the same error. The next push may be smaller: metrics without a value are
+            # left out.
             raise error_for(
                 ErrorCode.TELEMETRY_TOO_LARGE,
                 "PushTelemetry",
@@ -209,7 +211,7 @@ class TelemetryReporter:
             self._loop.time(), delta=subscription.delta_temporality, application=config.application_metrics()
         )
         return encode_metrics(
-            # One empty string is a prefix of all names.
+            # A single empty string requests all metrics: it's a prefix of every name.
             [metric for metric in metrics if metric.name.startswith(wanted)],
             resource={**({"client_rack": config.client_rack} if config.client_rack else {}), **self._source.labels()},
             scope=_SCOPE,
@@ -220,7 +222,7 @@ class TelemetryReporter:
         )
 
     def _codec(self, subscription: GetTelemetrySubscriptionsResponse) -> Compression:
-        """Return the broker's first codec that works here; if there is none, no compression, which brokers always
+        """Return the broker's first codec that works here. If there's none, return no compression, which brokers always
         accept."""
         for number in subscription.accepted_compression_types:
             with suppress(ValueError, UnsupportedCompressionError):

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 
 
 class TrackedTopics:
-    """The topics in the metadata: permanent ones (``keep``), and those that expire when they are not used.
+    """The topics in the metadata: permanent ones (``keep``), and ones that expire when they are not used.
 
-    This is like Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all of
-    them forever. A permanent topic that doesn't exist (any more) expires, too, and becomes permanent again if it is
-    found before.
+    As in Java's ``ProducerMetadata``, a producer that has written to a million topics must not request all of them
+    forever. A permanent topic that doesn't exist (any more) expires, too, unless it's found again before that.
     """
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
@@ -24,16 +23,19 @@ class TrackedTopics:
         self._last_used = last_used
         self._kept: set[str] = set()
         self._requested_at: dict[str, float] = {}
-        # Permanent topics that don't exist → when that was noticed, or when a caller last requested one (s).
+        # Permanent topics that don't exist → when that was noticed, or when a caller last requested the topic (s).
         self._lost: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
-        """Track topics that a caller requested. One that was ever added with ``keep`` never expires while it exists."""
+        """Track topics that a caller requested.
+
+        A topic that was ever added with ``keep`` doesn't expire while it exists.
+        """
         for name in names:
             if name in self._lost:
                 self._lost[name] = now
             elif keep:
-                # Keep it forever: a consumer that subscribed to it doesn't ask again.
+                # Keep it forever: a consumer that has subscribed to it doesn't request it again.
                 self._kept.add(name)
                 self._requested_at.pop(name, None)
             elif name not in self._kept:
@@ -52,10 +54,10 @@ class TrackedTopics:
             self._kept.add(name)
 
     def expire_idle(self, now: float) -> list[str]:
-        """Stop tracking the topics that were not used for too long, and return them."""
+        """Stop tracking the topics that have not been used for too long, and return them."""
         expired: list[str] = []
         for since in (self._requested_at, self._lost):
-            # Ask now instead of recording each use: sending must not touch these dicts.
+            # Look up the last use only now, instead of recording each use here: sending must not touch these dicts.
             idle = [
                 name
                 for name, requested in since.items()

@@ -1,7 +1,7 @@
-"""Options of the clients: what they are called, what they accept, and what they become.
+"""Options of the clients: their names, the values they accept, and what those are converted to.
 
-``connection`` has the options that all clients share, ``proxy`` the options of a proxy, and ``values`` the checks of
-single options, which each client's own ``config`` module uses, too.
+``connection`` defines the options that all clients share, ``proxy`` the options of a proxy, and ``values`` the checks
+of individual options, which each client's own ``config`` module also uses.
 """
 
 from __future__ import annotations

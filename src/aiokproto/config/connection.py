@@ -1,7 +1,7 @@
-"""The options of a client's connections to its cluster: names, defaults, and what they become.
+"""The options of a client's connections to its cluster: names, defaults, and what they are converted to.
 
 Names are the Java client's in snake_case. Durations are milliseconds in options, as everywhere in Kafka, and float
-seconds in :class:`ClusterConfig` and all code behind it.
+seconds in :class:`ClusterConfig` and all code that uses it.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ Address = tuple[str, int]
 """Host and port."""
 
 AddressMap = Callable[[str, int], "Address | Awaitable[Address]"]
-"""From a broker's host and port to the address to connect to."""
+"""Maps a broker's host and port to the address to connect to."""
 
 Dialer = Callable[[str, int], Awaitable[socket.socket]]
-"""From host and port to a connected socket."""
+"""Returns a socket that is connected to a host and port."""
 
 HostnameMap = Callable[[str, int], "str | Awaitable[str]"]
-"""From a broker's host and port to a host name."""
+"""Maps a broker's host and port to a host name."""
 
 DEFAULT_PORT = 9092
 MAX_PORT = 65535
 
 TLS_IN_TLS = sys.version_info >= (3, 11)
-"""Whether event loops can set up TLS in a connection that already has TLS."""
+"""Whether event loops can set up TLS inside a TLS connection."""
 
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
@@ -66,146 +66,150 @@ class ConnectionOptions(SaslOptions, total=False):
 
     bootstrap_servers: Required[str | Sequence[str]]
     """``"host:port,host:port"`` or a list of such strings; IPv6 as ``[::1]:9092``; the default port is 9092. A few
-    brokers are enough: the client finds the others through them."""
+    brokers are enough: the client finds the rest of the cluster through them."""
     client_id: str
     """Name of this client in the brokers' logs, quotas and metrics. Default ``"aiokproto"``."""
     request_timeout_ms: float
-    """Longest wait for the response to one request, counted from when it is sent. Default 30,000."""
+    """Maximum wait for the response to one request, counted from when it is sent. Default 30,000."""
     default_api_timeout_ms: float
-    """Longest time for a call that may need several requests and retries. Default 60,000."""
+    """Maximum time for a call that may need several requests and retries. Default 60,000."""
     bootstrap_resolve_timeout_ms: float
     """How long ``start()`` retries the bootstrap addresses while none can be resolved or reached. Each attempt may take
-    ``socket_connection_setup_timeout_ms``, also beyond this time. A peer that is not Kafka, or that rejects the
-    client's certificate, is an error at once. 0: try each address once. Default 10,000."""
+    ``socket_connection_setup_timeout_ms``, even beyond this time. A peer that is not Kafka, or that rejects the
+    client's certificate, raises an error at once. With 0, each address is tried once. Default 10,000."""
     socket_connection_setup_timeout_ms: float
-    """Longest time to set up a connection, including the TLS handshake and ApiVersions. Default 10,000."""
+    """Maximum time to set up a connection, including the TLS handshake and ApiVersions. Default 10,000."""
     metadata_max_age_ms: float
-    """Age at which cluster metadata is refreshed even without an error that requires it. Default 300,000."""
+    """Age at which cluster metadata is refreshed even if no error requires that. Default 300,000."""
     metadata_max_idle_ms: float
     """Time without use after which a topic is left out of metadata refreshes. Subscribed and assigned topics always
-    stay; of a pattern's topics those that exist. Default 300,000."""
+    stay, and topics that match a pattern stay while they exist. Default 300,000."""
     retry_backoff_ms: float
-    """Wait before the first retry; doubles with each further one, with jitter. Default 100."""
+    """Wait before the first retry; doubles with each retry, with jitter. Default 100."""
     retry_backoff_max_ms: float
-    """Longest wait between retries. Default 1,000."""
+    """Maximum wait between retries. Default 1,000."""
     reconnect_backoff_ms: float
     """Wait before the client connects again to a broker that could not be reached; doubles, with jitter. Default 50."""
     reconnect_backoff_max_ms: float
-    """Longest such wait. Default 1,000."""
+    """Maximum wait before the client connects again. Default 1,000."""
     connections_max_idle_ms: float
     """Time after which the client closes an idle connection. Default 540,000: less than the brokers' 600,000."""
     max_response_size: int
-    """Largest response in bytes; the connection to a broker that announces more is closed. Default 128 MiB: well above
-    ``fetch_max_bytes``, because a broker returns at least one whole batch, however large."""
+    """Maximum size of a response in bytes. If a broker announces a larger one, the connection is closed. Default 128
+    MiB: well above ``fetch_max_bytes``, because a broker returns at least one whole batch, however large."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """``"PLAINTEXT"`` (the default), or with TLS (``SSL``), with authentication (``SASL``), or with both."""
+    """``"PLAINTEXT"`` (the default); the other values add TLS (``SSL``), authentication (``SASL``), or both."""
     ssl_context: ssl.SSLContext | None
-    """Certificates and checks for TLS, instead of the other options that begin with ``ssl``. Without any of them the
-    system's certificate authorities are trusted, and the host name is verified."""
+    """Certificates and checks for TLS, instead of the other options that start with ``ssl``. If none of them is given,
+    the system's certificate authorities are trusted, and the host name is verified."""
     ssl_cafile: str | Path | None
-    """A PEM file with the certificate authorities to trust, instead of the system's. This and all other files of TLS
-    are read again for new connections when they change."""
+    """A PEM file with the certificate authorities to trust, instead of the system's. If this or any other TLS file
+    changes, it is read again for new connections."""
     ssl_certfile: str | Path | None
-    """A PEM file with the client's certificate, and the intermediate ones behind it. It has the private key too, if
-    ``ssl_keyfile`` is not given."""
+    """A PEM file with the client's certificate, followed by any intermediate certificates. It also contains the private
+    key, if ``ssl_keyfile`` is not given."""
     ssl_keyfile: str | Path | None
     """A PEM file with the private key of ``ssl_certfile``."""
     ssl_password: SecretSource | None
-    """Password of the private key in ``ssl_keyfile`` or ``ssl_certfile``. This and all other passwords of TLS can be a
-    file or a function, as ``sasl_password``."""
+    """Password of the private key in ``ssl_keyfile`` or ``ssl_certfile``. Like ``sasl_password``, this and all other
+    TLS passwords can be a file or a function."""
     ssl_crlfile: str | Path | None
-    """A PEM file with revocation lists (CRL): brokers whose certificate is in them are rejected. There must be a list
-    of the authority that signed the brokers' certificates."""
+    """A PEM file with revocation lists (CRL): brokers whose certificate is listed are rejected. The file must include
+    the list of the authority that signed the brokers' certificates."""
     ssl_crl_check_chain: bool | None
-    """Whether the certificates of authorities in between must not be in ``ssl_crlfile`` either. There must be a list of
-    each authority then. ``None`` (the default) is False."""
+    """Whether to also reject brokers if an intermediate authority's certificate is listed in ``ssl_crlfile``. If so,
+    the file must include a list of each authority. ``None`` (the default) is False."""
     ssl_check_hostname: bool | None
     """Whether the broker's certificate must name the host that the broker advertises, which by default it must. With
-    ``False`` whoever has any certificate of a trusted authority can play the broker; a warning says so. Only subject
-    alternative names count, not the subject's common name."""
+    ``False``, anyone with any certificate of a trusted authority can impersonate the broker, and the client logs a
+    warning. Only subject alternative names count, not the subject's common name."""
     ssl_ciphers: str | None
-    """Ciphers for TLS 1.2, in OpenSSL's form: ``"ECDHE+AESGCM"``. All ciphers of TLS 1.3 are enabled. Ciphers without
-    authentication or encryption, which ``ALL`` has, are always excluded."""
+    """Ciphers for TLS 1.2, in OpenSSL's format: ``"ECDHE+AESGCM"``. All ciphers of TLS 1.3 are enabled. Ciphers without
+    authentication or encryption, which ``ALL`` includes, are always excluded."""
     ssl_truststore_location: str | Path | None
     """A file with the certificate authorities to trust, in any format that Java reads: PEM, PKCS#12 (which needs
     ``aiokproto[tls]``), JKS or JCEKS."""
     ssl_truststore_type: str | None
-    """The format of the truststore: ``"PEM"``, ``"PKCS12"``, ``"JKS"`` or ``"JCEKS"``. By default the content says
-    it."""
+    """The format of the truststore: ``"PEM"``, ``"PKCS12"``, ``"JKS"`` or ``"JCEKS"``. By default it's detected from
+    the content."""
     ssl_truststore_password: SecretSource | None
-    """Password of the truststore. JKS and JCEKS are read without one, but then not checked for changes."""
+    """Password of the truststore. JKS and JCEKS can be read without it, but then their integrity isn't checked."""
     ssl_truststore_certificates: SecretSource | None
-    """The certificate authorities to trust as PEM text."""
+    """The certificate authorities to trust, as PEM text."""
     ssl_keystore_location: str | Path | None
-    """A file with the client's private key and certificates, as ``ssl_truststore_location``. It has one private
-    key."""
+    """A file with the client's private key and certificates, in the same formats as ``ssl_truststore_location``. It
+    must contain exactly one private key."""
     ssl_keystore_type: str | None
-    """The format of the keystore, as ``ssl_truststore_type``."""
+    """The format of the keystore, like ``ssl_truststore_type``."""
     ssl_keystore_password: SecretSource | None
-    """Password of the keystore. PEM has none."""
+    """Password of the keystore. PEM files have none."""
     ssl_keystore_key: SecretSource | None
-    """The client's private key as PEM text. A :class:`~pathlib.Path` is a file that has it."""
+    """The client's private key as PEM text, or a :class:`~pathlib.Path` of a file that contains it."""
     ssl_keystore_certificate_chain: SecretSource | None
     """The certificates of ``ssl_keystore_key`` as PEM text, the client's own first."""
     ssl_key_password: SecretSource | None
-    """Password of the private key in the keystore or in ``ssl_keystore_key``. By default the keystore's."""
+    """Password of the private key in the keystore or in ``ssl_keystore_key``. By default the keystore's password."""
     ssl_endpoint_identification_algorithm: str | None
-    """``"https"`` to verify the host name, which is the default, or ``""`` for no check: Java's name for
-    ``ssl_check_hostname``."""
+    """Java's name for ``ssl_check_hostname``: ``"https"`` to verify the host name, which is the default, or ``""`` for
+    no check."""
     ssl_enabled_protocols: str | Sequence[str] | None
     """Versions of TLS, separated by commas or as a list: ``"TLSv1.2,TLSv1.3"``, which is the default."""
     ssl_cipher_suites: str | Sequence[str] | None
-    """Cipher suites by their IANA names, as in Java: ``"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"``. Of TLS 1.3 all suites
-    are named, or none, which excludes that version."""
+    """Cipher suites by their IANA names, as in Java: ``"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"``. List either all TLS
+    1.3 suites, or none of them, which excludes that version."""
     metadata_cluster_check_enable: bool
-    """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata names
-    (KIP-1242). Default ``True``."""
+    """Whether brokers since 4.4 check that a connection has reached the broker and cluster that the metadata says it
+    should (KIP-1242). Default ``True``."""
     client_rack: str
     """The rack of this client, as in ``broker.rack``: consumers can fetch from a closer replica (KIP-392), the leader
     of a group can assign partitions with a replica there (KIP-881), producers can write to closer leaders (KIP-1123).
-    ``""`` (the default) is none."""
+    ``""`` (the default) for no rack."""
     broker_version: Literal["0.8.2", "0.9"] | None
-    """The release of brokers before 0.10, which do not tell their versions. ``None`` (the default) asks: brokers of
-    0.10 and later answer, and the older ones are recognized by requests that they answer, and others on which they
-    close the connection or are silent. With a release no broker is asked."""
+    """The release of the brokers, if it's older than 0.10, since such brokers cannot report their API versions. With
+    ``None`` (the default) the client requests each broker's versions. Brokers before 0.10 don't answer that, and are
+    recognized by which requests they answer, ignore, or close the connection on. With a release, versions aren't
+    requested."""
     address_map: AddressMap | None
-    """Function, async or not, that is called with host and port before each connection, and returns the address to
-    connect to. For port forwarding and tunnels. TLS still verifies the host that the broker advertises."""
+    """Function, async or not, that is called with host and port before each connection and returns the address to
+    connect to. Useful for port forwarding and tunnels. TLS still verifies the host that the broker advertises."""
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
-    """How host names become addresses. All addresses of a name are tried in either case (KIP-302). With
-    ``"resolve_canonical_bootstrap_servers_only"`` each address of a bootstrap server is used by its canonical name,
-    which Kerberos or TLS may need for an alias of several brokers (KIP-235). TLS then verifies the name that DNS has
-    for the address, so whoever answers for DNS can play a broker; a warning says so. Default ``"use_all_dns_ips"``."""
+    """How host names are resolved. In either case, all addresses of a name are tried (KIP-302). With
+    ``"resolve_canonical_bootstrap_servers_only"``, each address of a bootstrap server is replaced by its canonical
+    name, which Kerberos or TLS may need if the server is an alias for several brokers (KIP-235). TLS then verifies the
+    name that DNS returns for the address, so anyone who controls DNS can impersonate a broker, and the client logs a
+    warning. Default ``"use_all_dns_ips"``."""
     proxy_url: str | None
     """Proxy for all connections: ``socks5://host:port`` (the client resolves the brokers' names), ``socks5h://…`` (the
     proxy does), ``http://…`` or ``https://…`` (CONNECT; the proxy resolves names), with ``user:password@`` before the
-    host where it wants credentials. ``None`` (the default) is none."""
+    host if the proxy requires credentials. ``None`` (the default) for no proxy."""
     no_proxy: str | Sequence[str] | None
     """Hosts that are reached without the proxy, separated by commas or as a list: names, with all names below them
-    (``.internal``), addresses, networks (``10.0.0.0/8``), or ``*``. ``None`` (the default) is none."""
+    (``.internal``), addresses, networks (``10.0.0.0/8``), or ``*``. ``None`` (the default) for no exceptions."""
     proxy_ssl_context: ssl.SSLContext | None
-    """Certificates and checks for TLS to an ``https://`` proxy. By default the system's certificate authorities, with
-    the host name verified."""
+    """Certificates and checks for TLS to an ``https://`` proxy. By default the system's certificate authorities are
+    trusted, and the host name is verified."""
     dialer: Dialer | None
-    """Async function of host and port that returns a connected ``socket.socket``, for ways of your own: an SSH tunnel,
-    a Unix socket. It is called for each connection, after ``address_map``; TLS is set up on its socket. ``None`` (the
-    default) is none."""
+    """Async function that takes host and port and returns a connected ``socket.socket``, for custom transports such as
+    an SSH tunnel or a Unix socket. It is called for each connection, after ``address_map``; TLS is set up on its
+    socket. ``None`` (the default) to connect normally."""
     ssl_server_hostname: str | HostnameMap | None
-    """Host name that TLS sends (SNI) and verifies in place of the one that the broker advertises: a name for all, or a
-    function of host and port, async or not, that returns it. ``None`` (the default) is none."""
+    """Host name that TLS sends (SNI) and verifies instead of the one that the broker advertises: one name for all
+    brokers, or a function of host and port, async or not, that returns it. ``None`` (the default) for the advertised
+    name."""
     hooks: Hooks | Sequence[Hooks] | None
-    """Called about what happens in the client: connections, requests, batches, rebalances. ``None`` (the default) is
-    none."""
+    """Objects that are notified of what happens in the client: connections, requests, batches, rebalances. ``None``
+    (the default) for no hooks."""
     interceptors: Interceptor | Sequence[Interceptor] | None
-    """Called for each record that is sent or delivered, and may change it. ``None`` (the default) is none."""
+    """Objects that are called for each record sent or delivered, and may change it. ``None`` (the default) for no
+    interceptors."""
     enable_metrics_push: bool
-    """Whether the client sends metrics about itself to the brokers, if these subscribe to any (KIP-714). Default
+    """Whether the client sends metrics about itself to the brokers, if they subscribe to any (KIP-714). Default
     ``True``."""
     application_metrics: MetricsFunction | None
     """Function that returns metrics of your application, as an iterable of :class:`~aiokproto.metrics.Metric`. The
-    client sends those to which brokers subscribe together with its own (KIP-1076). It is called in the event loop
-    before each push and must return soon; its errors are logged and have no other effect. ``None`` (the default) is
-    none."""
+    client sends the ones that brokers subscribe to along with its own (KIP-1076). The function is called in the event
+    loop before each push and must return quickly; its errors are only logged. ``None`` (the default) for no application
+    metrics."""
 
 
 @dataclass(frozen=True)
@@ -227,19 +231,19 @@ class ClusterConfig:
     connections_max_idle: float = 540.0
     max_response_size: int = 128 * 1024 * 1024
     tls: TlsContexts | None = None
-    """None: plain text."""
+    """None for plain text."""
     sasl: SaslMechanism | None = field(default=None, repr=False)
-    """None: no authentication by SASL."""
+    """None for no SASL authentication."""
     cluster_check: bool = True
     client_rack: str = ""
     broker_version: str | None = None
     address_map: AddressMap | None = None
     canonical_bootstrap: bool = False
-    """Whether bootstrap addresses are replaced by the canonical names of their hosts."""
+    """Whether the hosts in bootstrap addresses are replaced by their canonical names."""
     proxy: Proxy | None = None
     dialer: Dialer | None = None
     server_hostname: HostnameMap | None = None
-    """None: the host that the broker advertises."""
+    """None for the host that the broker advertises."""
     hooks: HookCalls = NO_HOOKS
     interceptors: Interceptors = NO_INTERCEPTORS
     metrics_push: bool = True
@@ -247,10 +251,10 @@ class ClusterConfig:
 
     @property
     def principal(self) -> str:
-        """Who this client is, as ACLs name it, ``"User:alice"``; empty if only the brokers know.
+        """The client's principal, as in ACLs: ``"User:alice"``. Empty if only the brokers know it.
 
-        With TLS and OAUTHBEARER it is known from the first connection on. Brokers can have rules that make another name
-        of a certificate's subject (``ssl.principal.mapping.rules``), or take another claim of a token.
+        With TLS or OAUTHBEARER it is known after the first connection. Brokers may derive a different name, if they
+        have rules for a certificate's subject (``ssl.principal.mapping.rules``) or use another claim of a token.
         """
         if self.sasl is not None:
             user = getattr(self.sasl, "user", None)
@@ -265,11 +269,11 @@ class ClusterConfig:
 
         Args:
             options: Options by name.
-            own: The names of the caller's further options, to suggest one of them for a misspelt name too.
+            own: The names of the caller's additional options, which are also suggested for misspelt names.
 
         Raises:
-            ConfigurationError: An option is unknown (the error names the nearest known one), missing, or has a value
-                that is not accepted.
+            ConfigurationError: An option is unknown (the error suggests the closest name), missing, or has an invalid
+                value.
         """
         known = ConnectionOptions.__annotations__
         unknown = [name for name in options if name not in known]
@@ -287,7 +291,7 @@ class ClusterConfig:
         given["tls"] = _tls(protocol, options)
         given["sasl"] = _sasl(protocol, options)
         given["proxy"] = _proxy(options)
-        # Pass only the given options: the defaults stand in the dataclass alone.
+        # Pass only the given options: the defaults are defined only in the dataclass.
         config = cls(**given)
         _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
         _check_order(
@@ -313,12 +317,12 @@ def _given(names: Iterable[str], options: Mapping[str, Any]) -> list[str]:
 
 
 def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
-    """Check that the protocol has what options of TLS and SASL are about, and advise the one that has all of it.
+    """Check that the protocol matches the given TLS and SASL options. If not, the error says which protocol does.
 
     Raises:
-        ConfigurationError: It has not, or ``ssl_context`` is none.
+        ConfigurationError: It doesn't, or ``ssl_context`` isn't an SSL context.
     """
-    # Import it here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here: mechanisms need asyncio, and options are also parsed by modules that don't.
     from aiokproto.security.options import SASL_OPTIONS
 
     context = options.get("ssl_context")
@@ -331,14 +335,14 @@ def _check_security(protocol: str, options: Mapping[str, Any]) -> None:
     if not without_effect:
         return
     secure = "SASL_SSL" if sasl or protocol.startswith("SASL") else "SSL"
-    # Without TLS a password can be read on the way, so SASL_PLAINTEXT is never the first advice.
+    # Without TLS a password can be read in transit, so SASL_PLAINTEXT is never the first suggestion.
     plain = "" if tls or protocol == "SSL" else ", or without TLS to 'SASL_PLAINTEXT'"
     given = f"{' and '.join(without_effect)} {'is' if len(without_effect) == 1 else 'are'} given"
     raise ConfigurationError(f"{given}, but security_protocol is {protocol!r}: set it to {secure!r}{plain}")
 
 
 def _tls(protocol: str, options: Mapping[str, Any]) -> TlsContexts | None:
-    # Import it here: modules without an event loop read options too.
+    # Import it here: options are also parsed by modules that don't need asyncio.
     from aiokproto.security.tls.contexts import GivenContext, OptionContexts
 
     if not protocol.endswith("SSL"):
@@ -370,7 +374,7 @@ def _proxy(options: Mapping[str, Any]) -> Proxy | None:
 
 
 def _sasl(protocol: str, options: Mapping[str, Any]) -> SaslMechanism | None:
-    # Import it here: mechanisms use the event loop, and modules without one read options too.
+    # Import it here: mechanisms need asyncio, and options are also parsed by modules that don't.
     from aiokproto.security.options import parse_mechanism
 
     return parse_mechanism(options) if protocol.startswith("SASL") else None
@@ -380,7 +384,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     """Parse ``"host:port,[::1]:9092"``, or a list of such strings.
 
     Raises:
-        ConfigurationError: There is no address, or one is invalid; the error names it.
+        ConfigurationError: There is no address, or one is invalid; the error names the invalid address.
     """
     takes = "expected 'host:port', several separated by commas, or a list"
     if isinstance(value, str):
@@ -394,7 +398,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     addresses = [_parse_address(name, str(item).strip()) for item in items if str(item).strip()]
     if not addresses:
         raise ConfigurationError(f"{name}={value!r} has no address: {takes}")
-    # Keep each once, in the given order.
+    # Remove duplicates, keeping the order.
     return tuple(dict.fromkeys(addresses))
 
 

@@ -13,26 +13,26 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.texts import address
 
 SCHEMES = ("socks5", "socks5h", "http", "https")
-"""What a proxy speaks. With ``socks5`` the client resolves the brokers' names, with the others the proxy does."""
+"""The protocols of a proxy. With ``socks5`` the client resolves the brokers' names; otherwise the proxy does."""
 
 _EXPECTED = "expected 'socks5://host:port', 'socks5h://…', 'http://…' or 'https://…', 'user:password@' before the host"
 
-# RFC 1929 has one byte for each length.
+# In RFC 1929, each length is one byte.
 _MAX_CREDENTIAL_BYTES = 255
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy. Its text is the URL without the credentials.
+    """A proxy. Its ``str()`` is the URL without the credentials.
 
     Attributes:
         scheme: One of :data:`SCHEMES`.
         host: Its host name or address.
         port: Its port.
-        username: For Basic authentication (HTTP), or RFC 1929 (SOCKS5); None for neither.
+        username: The user name for Basic authentication (HTTP) or RFC 1929 (SOCKS5), if any.
         password: The password; empty if the URL has none.
-        ssl_context: How the client speaks TLS to the proxy itself; None unless the scheme is ``https``.
-        bypass: Which hosts are reached without it.
+        ssl_context: Certificates and checks for TLS to the proxy itself; None unless the scheme is ``https``.
+        bypass: The hosts that are reached without the proxy.
     """
 
     scheme: str
@@ -50,9 +50,9 @@ class Proxy:
 class Bypass:
     """The hosts that are reached without the proxy (``no_proxy``).
 
-    An entry is a host name, which stands for every name below it too (``internal`` and ``.internal`` cover
-    ``kafka.internal``); an address; a network (``10.0.0.0/8``), which covers addresses and no names, as these are not
-    resolved for it; or ``*``.
+    An entry is a host name, which also covers every name below it (``internal`` and ``.internal`` cover
+    ``kafka.internal``); an address; a network (``10.0.0.0/8``), which covers only addresses, since names are not
+    resolved for this check; or ``*``.
 
     Raises:
         ConfigurationError: An entry is none of these.
@@ -84,10 +84,10 @@ class Bypass:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL, or what should be one, for an error that is logged: without anything that may be credentials.
+    """Return a URL, valid or not, without anything that may be credentials, for errors, which get logged.
 
-    Everything before the last "@" may be credentials, except the scheme: a password that isn't quoted can have any
-    character, and a URL with a mistake in it can start with the user name.
+    Everything before the last "@", except the scheme, may be credentials: a password that isn't quoted can contain any
+    character, and a malformed URL can start with the user name.
     """
     scheme = re.match(r"[a-z][a-z0-9+.-]*://|//", url, re.IGNORECASE)
     begin = scheme[0] if scheme else ""
@@ -95,10 +95,10 @@ def without_credentials(url: str) -> str:
 
 
 def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | None) -> Proxy:
-    """Return the proxy of a URL.
+    """Parse the URL of a proxy, and the exceptions.
 
     Raises:
-        ConfigurationError: The URL, or an entry of ``no_proxy``, is invalid. The text has no credentials.
+        ConfigurationError: The URL, or an entry of ``no_proxy``, is invalid. The message doesn't contain credentials.
     """
     if not isinstance(url, str):
         raise ConfigurationError(f"proxy_url: {_EXPECTED}")
@@ -113,7 +113,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
         raise ConfigurationError(f"proxy_url={shown!r}: {_EXPECTED}")
     if not port:
         raise ConfigurationError(f"proxy_url={shown!r} has no port: {_EXPECTED}")
-    # What follows the first "/", "?" or "#" may also be the rest of a password that isn't quoted.
+    # Anything after the first "/", "?" or "#" may be the rest of a password that isn't quoted.
     if parts.path.strip("/") or parts.query or parts.fragment or parts.netloc.count("@") > 1:
         raise ConfigurationError(
             "proxy_url has something behind its port: quote the characters '/', '?', '#' and '@' of a password"
@@ -126,7 +126,7 @@ def parse_proxy(url: object, no_proxy: object, ssl_context: ssl.SSLContext | Non
     if username is not None and ":" in username and scheme.startswith("http"):
         raise ConfigurationError("proxy_url: a user name cannot have a colon (RFC 7617)")
     if scheme == "https":
-        # Import it here, because few clients need the package.
+        # Import it here: few clients need the package.
         from aiokproto.security.tls.defaults import default_context
 
         ssl_context = ssl_context or default_context()

@@ -1,6 +1,6 @@
-"""Checks of single options, for every class that has some.
+"""Checks of individual options, for every class that takes options.
 
-Each raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value, and the values it accepts.
+Each raises a :class:`~aiokproto.errors.ConfigurationError` that names the option, its value, and the accepted values.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ T = TypeVar("T")
 
 
 def unknown_options(unknown: Sequence[str], valid: Iterable[str]) -> ConfigurationError:
-    """Return the error for unknown options, each with a hint if another client has it, or else with the nearest name.
+    """Return the error for unknown options.
 
-    All are named at once: they come together when the configuration of another client is passed.
+    For each it suggests what to use instead, if another client has that option, or the closest name.
+
+    The error names all of them: a configuration for another client usually has several.
     """
     names = sorted(valid)
     advice = {name: _advice(name, names) for name in unknown}
@@ -39,8 +41,8 @@ def _advice(name: str, names: list[str]) -> str:
 
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
-    """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    # The comparison is written so that NaN fails, too.
+    """Check a number against bounds (both inclusive). A ``bool`` is rejected."""
+    # Written so that NaN fails, too.
     if (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -48,7 +50,7 @@ def number(name: str, value: object, minimum: float = 0, maximum: float | None =
         and (maximum is None or value <= maximum)
     ):
         return value
-    # 15 digits show 2147483647 in full, and 0.1 as it is written.
+    # 15 digits show 2147483647 in full, and 0.1 as 0.1.
     most = "" if maximum is None else f" and at most {maximum:.15g}"
     raise ConfigurationError(f"{name}={value!r}: expected a number of at least {minimum:.15g}{most}")
 
@@ -85,7 +87,7 @@ def duration(name: str, value: object) -> float:
 
 
 def one_of(name: str, value: T, choices: Collection[T]) -> T:
-    """Return the choice that equals the value; strings are compared without case."""
+    """Return the choice that equals the value. Strings are compared case-insensitively."""
     for choice in choices:
         if value == choice or (isinstance(value, str) and isinstance(choice, str) and value.lower() == choice.lower()):
             return choice
@@ -100,7 +102,7 @@ def text(name: str, value: object) -> str:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Check a bool; nothing else is accepted, because ``"false"`` would count as true."""
+    """Check a bool. Nothing else is accepted: ``"false"`` would count as true."""
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name}={value!r}: expected True or False")
     return value

@@ -1,8 +1,8 @@
-"""From a host name to a connected socket: every address of the name is tried (KIP-302, RFC 8305).
+"""From a host name to a connected socket, trying every address of the name (KIP-302, RFC 8305).
 
-The addresses are tried in the resolver's order, but IPv6 and IPv4 take turns. If an address has neither answered nor
-failed in :data:`FALLBACK_DELAY`, the next one is tried beside it; the first that accepts is used. So an address that
-swallows packets costs a quarter of a second, and a network without IPv6 costs nothing.
+The addresses are tried in the resolver's order, but alternating between IPv6 and IPv4. If an address has neither
+answered nor failed within :data:`FALLBACK_DELAY`, the next one is tried in parallel; the first that accepts is used. So
+an address that swallows packets costs a quarter of a second, and a network without IPv6 costs nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from aiokproto.runtime.timeouts import timeout_at
 from aiokproto.texts import address
 
 FALLBACK_DELAY = 0.25
-"""Seconds after which the next address is tried beside the last one (RFC 8305, section 8)."""
+"""Seconds after which the next address is tried in parallel with the last one (RFC 8305, section 8)."""
 
 MAX_ADDRESSES = 16
 """Maximum number of addresses of one host name that are tried."""
 
 
 class Endpoint(NamedTuple):
-    """An address that needs no resolver.
+    """A resolved address.
 
     Attributes:
         family: ``AF_INET`` or ``AF_INET6``.
-        sockaddr: As ``connect()`` takes it. An IPv6 one has the zone.
+        sockaddr: The address as ``connect()`` takes it; for IPv6 this includes the zone.
     """
 
     family: int
@@ -47,20 +47,20 @@ class Endpoint(NamedTuple):
 async def resolve(
     host: str, port: int, deadline: float, what: str, threads: ThreadPoolExecutor | None
 ) -> list[Endpoint]:
-    """Return the addresses of a host name, in the order in which to try them. A literal address needs no resolver.
+    """Return the addresses of a host name, in the order to try them. A literal address is returned without a lookup.
 
     Args:
         host: Host name or address.
         port: The port.
         deadline: When to give up (s, the loop's clock).
-        what: What cannot be reached, for the error: ``"cannot connect to broker 1"``.
-        threads: Where the name is resolved; None for the loop's default executor.
+        what: The start of the error message: ``"cannot connect to broker 1"``.
+        threads: The executor that resolves the name; None for the loop's default executor.
 
     Raises:
         BrokerConnectionError: The name has no address, or resolving it took too long.
     """
     for family in (socket.AF_INET, socket.AF_INET6):
-        # A literal address needs no resolver, and hence no thread.
+        # A literal address doesn't need the resolver, or a thread.
         with suppress(OSError, ValueError):
             socket.inet_pton(family, host)
             return [Endpoint(int(family), (host, port))]
@@ -71,28 +71,28 @@ async def resolve(
         raise BrokerConnectionError(f"{what}: resolving {host!r} took too long") from None
     except (OSError, ValueError) as error:
         raise BrokerConnectionError(f"{what}: {host!r} cannot be resolved: {reason(error)}") from error
-    # Keep each address once: getaddrinfo repeats it for every socket type.
+    # Remove duplicates: getaddrinfo repeats each address for every socket type.
     endpoints = list(dict.fromkeys(Endpoint(int(family), address) for family, _, _, _, address in found))
     return by_turns(endpoints)[:MAX_ADDRESSES]
 
 
 def by_turns(endpoints: list[Endpoint]) -> list[Endpoint]:
-    """Order addresses so that the families take turns, starting with the first address's (RFC 8305, section 4)."""
+    """Alternate between the address families, starting with that of the first address (RFC 8305, section 4)."""
     families = dict.fromkeys(endpoint.family for endpoint in endpoints)
     columns = ([one for one in endpoints if one.family == family] for family in families)
     return [one for one in chain.from_iterable(zip_longest(*columns)) if one is not None]
 
 
 async def connect(untried: list[Endpoint], deadline: float, failures: list[str]) -> tuple[socket.socket, str] | None:
-    """Connect to the first of several addresses that accepts. Cancelling closes all sockets.
+    """Connect to whichever address accepts first. Cancelling closes all sockets.
 
     Args:
-        untried: The addresses. Those that failed, and the one that is returned, are taken out.
+        untried: The addresses. The ones that failed, and the one that is returned, are removed from the list.
         deadline: When to give up (s, the loop's clock).
-        failures: Gets each address that failed, with its cause.
+        failures: Each address that failed is added to this list, with its error.
 
     Returns:
-        A socket without blocking, and its address; None if there is none.
+        A non-blocking socket and its address, or None if no address accepted.
     """
     loop = asyncio.get_running_loop()
     attempts: dict[asyncio.Task[socket.socket], Endpoint] = {}
@@ -120,12 +120,12 @@ async def connect(untried: list[Endpoint], deadline: float, failures: list[str])
                 return None
         return None
     finally:
-        # They lost the race, and can be tried again if the winner turns out to be useless.
+        # These lost the race, and can be tried again if the winner turns out to be useless.
         if loop.time() < deadline:
             untried[:0] = attempts.values()
         try:
             await _discard(attempts)
-        # The call is cancelled here, so the caller doesn't get the winner.
+        # If the call is cancelled here, the caller doesn't get the winner.
         except asyncio.CancelledError:
             if winner is not None:
                 winner.close()
@@ -137,7 +137,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket:
     try:
         opened.setblocking(False)
         await asyncio.get_running_loop().sock_connect(opened, endpoint.sockaddr)
-    # This includes a cancellation: nobody else closes the socket.
+    # This includes a cancellation: nothing else closes the socket.
     except BaseException:
         opened.close()
         raise
@@ -146,7 +146,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket:
 
 async def _discard(attempts: dict[asyncio.Task[socket.socket], Endpoint]) -> None:
     for task in attempts:
-        # A callback closes it: the callback runs even if the wait below is cancelled.
+        # Close the socket in a callback, which runs even if the wait below is cancelled.
         task.add_done_callback(_close_result)
         task.cancel()
     if attempts:
@@ -159,9 +159,9 @@ def _close_result(task: asyncio.Task[socket.socket]) -> None:
 
 
 async def canonical_names(host: str, port: int, deadline: float, threads: ThreadPoolExecutor | None) -> list[str]:
-    """Return the canonical name of each address of a host, as ``InetAddress.getCanonicalHostName`` (KIP-235).
+    """Return the canonical name of each address of a host, like ``InetAddress.getCanonicalHostName`` (KIP-235).
 
-    An address without a name stands for itself. Raises like :func:`resolve`.
+    If an address has no name, the address itself is returned. Raises the same errors as :func:`resolve`.
     """
     what = f"bootstrap address {address(host, port)}"
     endpoints = await resolve(host, port, deadline, what, threads)
@@ -176,13 +176,13 @@ async def canonical_names(host: str, port: int, deadline: float, threads: Thread
 async def _name_of(endpoint: Endpoint, threads: ThreadPoolExecutor | None) -> str:
     try:
         return await current().getnameinfo(threads, endpoint.sockaddr)
-    # Treat it as if no name server answered: an address has whatever name its owner says, and need not have one.
+    # Treat errors like a missing name. Not every address has a name, and its owner can choose any name anyway.
     except OSError:
         return endpoint.host
 
 
 def reason(error: BaseException) -> str:
-    """Return the operating system's error text, without the address that asyncio adds to it."""
+    """Return the operating system's error message, without the address that asyncio adds to it."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

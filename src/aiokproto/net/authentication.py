@@ -1,18 +1,19 @@
-"""Authenticate a connection by SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens (KIP-43,
+"""Authenticate a connection with SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its tokens (KIP-43,
 KIP-152).
 
-Brokers before 1.0 don't know SaslAuthenticate: after SaslHandshake v0 the tokens are frames of their own, and a broker
-that rejects one only closes the connection. Brokers before 0.10 don't know SaslHandshake either: GSSAPI is their only
+Brokers before 1.0 don't know SaslAuthenticate: after SaslHandshake v0 each token is a bare frame, and a broker that
+rejects a token just closes the connection. Brokers before 0.10 don't know SaslHandshake either: GSSAPI is their only
 mechanism, and its tokens are the first frames on the connection.
 
 **Sessions (KIP-368).** A broker may limit how long an authentication is valid. When most of that time has passed, the
-client holds back the next request, and all that follow it, until it has authenticated again; requests already in flight
-are not disturbed. An idle connection doesn't authenticate again, because a broker closes a connection only when a
-request comes too late.
+client holds back the next request, and all requests after it, until it has authenticated again; requests already in
+flight are not affected. An idle connection doesn't have to authenticate again: brokers close a connection only if a
+request arrives after the end of the session.
 
-**The application's code.** A mechanism, and the functions that give it secrets, can raise anything, return anything,
-and be cancelled on their own account. All of that ends the attempt with an error, and never ends a task of the client.
-Errors name mechanism, user and broker, and have no frames of the authentication, whose variables are secrets.
+**The application's code.** A mechanism, and the functions that supply its secrets, can raise anything, return anything,
+and be cancelled from inside. All of that ends the attempt with an error, and never ends a task of the client. Errors
+name mechanism, user and broker. Their tracebacks don't include the frames of the authentication: the local variables
+are secrets.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ from aiokproto.security.shown import LONGEST_REASON, shown
 from aiokproto.security.tracebacks import without_frames
 
 MAX_CHALLENGES = 64
-"""Maximum number of challenges in one exchange. The longest of the known mechanisms, GSSAPI, has three."""
+"""Maximum number of challenges in one exchange. GSSAPI, the longest of the known mechanisms, has three."""
 
 _RENEWED = (0.85, 0.95)
-"""The parts of a session's lifetime between which it is renewed, at random, so that the connections of many clients
-don't renew together (as in Java)."""
+"""A session is renewed after a random fraction of its lifetime between these two, so the connections of many clients
+don't renew at the same time (as in Java)."""
 
 GSSAPI = "GSSAPI"
 """The only mechanism of brokers before 0.10."""
@@ -63,14 +64,14 @@ logger = logging.getLogger("aiokproto.net")
 
 
 class Authentication:
-    """Authenticates one connection, and again before its session ends.
+    """Authenticates a connection, and does so again before the session ends.
 
     Args:
         connection: The connection. Its API versions must be known.
         mechanism: The mechanism.
         host: The broker's host, as it advertises it.
-        timeout: Longest time for a later authentication (s), and for each response.
-        on_rejected: Called with the error of a later authentication that ends the connection.
+        timeout: Maximum time for a renewal (s), and for each response.
+        on_rejected: Called with the error if a renewal fails and the connection is closed.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Authentication:
         self._awaits_token = False
 
     def overdue(self) -> str:
-        """Say what a deadline has cut off."""
+        """Return the error message for an authentication that missed its deadline."""
         text = f"SASL authentication with {self._connection.peer}: not complete in {self._timeout:.3g} s"
         if not self._awaits_token:
             return text
@@ -101,7 +102,7 @@ class Authentication:
         )
 
     async def run(self) -> None:
-        """Authenticate, without a deadline of its own.
+        """Authenticate. The caller has to set a deadline.
 
         Raises:
             AuthenticationError: Either side rejected the other, or the broker does not offer the mechanism.
@@ -115,13 +116,13 @@ class Authentication:
             without_frames(error)
             raise error
         except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
-            # The application's code has failed: a token endpoint is away, or a file is being replaced.
+            # The application's code has failed: a token endpoint is down, or a file is being replaced.
             without_frames(error)
             raised = failure(error, f"the mechanism {self._mechanism.name}", awaited=True)
             raise self._failed(without_text(raised)) from raised
 
     def close(self) -> None:
-        """End: the connection has ended."""
+        """Stop renewing: the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
         if self._renewal is not None and self._renewal is not asyncio.current_task():
@@ -174,7 +175,7 @@ class Authentication:
         raise AuthenticationError(f"{connection.peer} {text}") from error
 
     async def _send_tokens(self, exchange: SaslExchange) -> float:
-        """Exchange tokens in SaslAuthenticate requests; return the session's lifetime (s), 0 for no limit."""
+        """Exchange tokens in SaslAuthenticate requests. Return the session's lifetime (s), or 0 if it isn't limited."""
         connection = self._connection
         version = connection.versions.pick(SaslAuthenticateRequest)
         token = await self._token(exchange, None)
@@ -202,7 +203,7 @@ class Authentication:
             try:
                 challenge = await connection.send_token(token, SaslAuthenticateRequest.api_key, self._timeout)
             except BrokerConnectionError as error:
-                # It isn't final, because nothing distinguishes it from a broker that is stopping.
+                # This isn't final: it looks the same as a broker that is stopping.
                 text = f"{error}; brokers before 1.0 close the connection if they reject the credentials"
                 raise BrokerConnectionError(text) from error
             token = await self._token(exchange, bytes(challenge))
@@ -214,7 +215,7 @@ class Authentication:
     async def _token(self, exchange: SaslExchange, challenge: bytes | None) -> bytes | None:
         try:
             token: object = exchange.start() if challenge is None else exchange.respond(challenge)
-            # An application's own mechanism may have plain methods, because most have nothing to wait for.
+            # An application's own mechanism may have synchronous methods: most have nothing to wait for.
             if isawaitable(token):
                 self._awaits_token = True
                 token = await apart(token, self._who())
@@ -225,7 +226,7 @@ class Authentication:
             raise NoTokenError(f"{self._who()}: {error}") from error
         if isinstance(token, bytes) or (token is None and challenge is not None):
             return token
-        # The text leaves out the value, which may be the secret in another form.
+        # Leave the value out of the message: it may be the secret in another form.
         raise ConfigurationError(f"{self._who()}: the mechanism returned {type(token).__name__}: expected bytes")
 
     def _rejected(self, response: SaslAuthenticateResponse, exchange: SaslExchange) -> KafkaError:
@@ -245,7 +246,7 @@ class Authentication:
         return rejected
 
     def _failed(self, why: str) -> NoTokenError:
-        # The text leaves out the user, because the user's name may be what failed.
+        # Leave the user out of the message: looking up the user's name may be what failed.
         return NoTokenError(f"SASL {self._mechanism.name} with {self._connection.peer}: {why}")
 
     def _endless(self) -> AuthenticationError:
@@ -269,7 +270,7 @@ class Authentication:
         self._timer = loop.call_later(lifetime * uniform(*_RENEWED), self._connection.hold)
 
     def start_renewal(self) -> None:
-        """Authenticate again in a task of its own, because a request waits for it."""
+        """Authenticate again, in a separate task. A request is waiting for it."""
         self._renewal = create_task(self._renew())
 
     async def _renew(self) -> None:

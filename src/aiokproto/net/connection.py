@@ -3,25 +3,25 @@
 **Pipelining.** Requests are written without waiting for earlier responses. A broker handles one connection's requests
 in order and responds in order, so a response always belongs to the oldest request in flight
 (:attr:`ClientProtocol.pending <aiokproto.net.protocol.ClientProtocol.pending>`); a correlation id that says otherwise
-is a protocol error. It follows that a response which the broker delays (a long-polling Fetch, a JoinGroup) delays
-those behind it: callers separate these by opening several connections (see
-:class:`~aiokproto.cluster.pool.Pool`, channels).
+is a protocol error. So a response that the broker delays (a long-polling Fetch, a JoinGroup) delays the responses
+behind it. Callers send such requests over separate connections (see :class:`~aiokproto.cluster.pool.Pool`, channels).
 
 **Writing.** A request is encoded and written before :meth:`Connection.send` first suspends. Callers rely on this: the
 producer's sequence numbers are in order because its requests are written in the order of the calls.
 
-**Holding.** After a response with a throttle time nothing is written until that time has passed (KIP-219), and while
-the client authenticates again only that exchange is written (KIP-368). Requests wait in ``_held``, in order, with their
-correlation ids assigned: once one waits, all later ones do. Their response deadlines start when they are written.
+**Holding.** After a response with a throttle time, nothing is written until that time has passed (KIP-219). While the
+client authenticates again, only that exchange is written (KIP-368). Requests wait in ``_held``, in order, with their
+correlation ids assigned; once one is waiting, all later ones wait, too. Their response deadlines start when they are
+written.
 
-**Deadlines.** One timer serves all requests and the idle timeout, because a ``TimerHandle`` per request would cost more
-than the request. A caller's deadline fails that caller only; the late response is matched and dropped, because a
-skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own timeout,
-if longer) closes the connection: otherwise a peer that vanished without closing its socket would be indistinguishable
-from a slow one.
+**Deadlines.** One timer serves all requests and the idle timeout; a ``TimerHandle`` per request would cost more than
+the request. A caller's deadline fails only that caller. The late response is still matched, then dropped: skipping it
+would shift every later response. A request without a response for ``request_timeout`` (or its own timeout, if longer)
+closes the connection: otherwise a peer that vanished without closing its socket would be indistinguishable from a slow
+one.
 
-**End.** ``_fail`` is the only way a connection ends, and runs once. It fails every request in flight exactly once; a
-request is never retried here, because only its caller knows whether it can be carried out twice.
+**End.** ``_fail`` is the only way a connection ends, and takes effect once. It fails every request in flight exactly
+once. Requests are never retried here: only the caller knows whether a request can be executed twice.
 """
 
 from __future__ import annotations
@@ -72,23 +72,24 @@ R = TypeVar("R", bound=Response)
 logger = logging.getLogger("aiokproto.net")
 
 MAX_THROTTLE = 60.0
-"""Longest pause in seconds that one response can impose. A broker's field is an int32 of milliseconds, 24 days."""
+"""Maximum pause in seconds that one response can impose. The field is an int32 of milliseconds, up to 24 days."""
 
 _LENGTH_SIZE = 4
 
-# The usual causes of connections that end early, or never respond. They don't become a NotKafkaError, which bootstrap
-# treats as final: a load balancer without a backend closes connections like this too, and the next attempt can succeed.
+# The usual reasons why a connection ends early, or never gets a response. They don't become a NotKafkaError, which
+# bootstrap treats as final: a load balancer without a backend also closes connections like this, and the next attempt
+# can succeed.
 _NO_RESPONSE_YET = (
     " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
     " not Kafka"
 )
 _SILENT = "the broker hangs, the listener expects TLS (security_protocol='SSL'), or it is not Kafka"
-# A broker's alert can be lost, if its end of the connection is closed before the client has read the alert.
+# A broker's TLS alert can be lost if the broker closes its end of the connection before the client has read the alert.
 _NO_RESPONSE_YET_WITH_TLS = (
     " before its first response: the broker is starting, or it requires a client certificate (ssl_certfile or"
     " ssl_keystore_location) or does not accept this one"
 )
-# A listener with SASL answers ApiVersions to every client, and closes the connection on any other request.
+# A listener with SASL answers ApiVersions even before authentication, and closes the connection on any other request.
 _NO_RESPONSE_AFTER_VERSIONS = (
     " on the first request after ApiVersions: the broker is stopping, or the listener expects authentication"
     " (security_protocol='SASL_SSL' or 'SASL_PLAINTEXT')"
@@ -105,7 +106,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def __init__(self, peer: str, config: ClusterConfig, observer: NodeObserver | None = None) -> None:
         self.peer = peer
         self._observer = observer or NodeObserver(-1, config.hooks)
-        # The observer hears of the end only if the connection was reported as open.
+        # Whether the connection was reported to the observer as open. Only then is its end reported.
         self._reported = False
         self.versions = BrokerVersions({}, peer)
         self._first_id = -1
@@ -114,41 +115,42 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._protocol = ClientProtocol[InFlightRequest](peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
-        # The reason for the end, and the only mark of it. Every method tests this and never the transport, which
-        # reports the loss one loop iteration later.
+        # Why the connection has ended. This is the only sign of it: every method tests this and never the transport,
+        # which reports the loss one loop iteration later.
         self._failure: KafkaError | None = None
-        # connection_lost alone sets it. close() merely asks for the end: the transport flushes first, and wait_closed()
-        # waits for that.
+        # Set only by connection_lost. close() doesn't set it: the transport still has to flush, and wait_closed() waits
+        # for that.
         self._lost = asyncio.Event()
-        # Follows asyncio's write flow control (pause_writing). Only one-way requests wait for it. Their callers limit
-        # all other requests: they wait for responses.
+        # Mirrors asyncio's write flow control (pause_writing). Only one-way requests wait for it. Callers of all other
+        # requests wait for responses, which limits them.
         self._writable = asyncio.Event()
         self._writable.set()
-        # _send appends to it and only _flush removes, which keeps the order of the calls.
+        # Only _send appends and only _flush removes, which keeps the order of the calls.
         self._held: deque[HeldRequest] = deque()
-        # Clear while requests are in `_held`. Only one-way requests wait for it, as for `_writable`.
+        # Cleared while there are requests in `_held`. Only one-way requests wait for it, like `_writable`.
         self._flushed = asyncio.Event()
         self._flushed.set()
-        # The end of the throttle time, or infinity between hold() and release(). 0.0 is neither, which spares the usual
-        # request a look at the clock.
+        # The end of the throttle time, or infinity between hold() and release(). Otherwise 0.0, so that a request
+        # normally doesn't need to read the clock.
         self._held_until = 0.0
         self._holding = False
-        # Whether the next request that waits starts a renewal of the session.
+        # Whether the next request that has to wait starts a renewal of the session.
         self._renewal_due = False
         self._throttled_until = 0.0
         self._throttle_timer: asyncio.TimerHandle | None = None
         self._authentication: Authentication | None = None
-        # The APIs that the broker has answered in the versions of `broker_version`; None if the broker reported its
-        # versions.
+        # The APIs that the broker has answered, if the versions are those of `broker_version`; None if the broker
+        # reported its versions.
         self._answered: set[int] | None = None
         self._refused_api: int | None = None
         self._timer = Timer(self._on_timer)
-        # When the last request was written. Reads need no mark: the connection isn't idle while a response is due.
+        # When the last request was written. Reads don't count: while a response is due, the connection isn't idle
+        # anyway.
         self._last_used = self._loop.time()
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended; every further request raises :attr:`failure`."""
+        """Whether it has ended. All further requests raise :attr:`failure`."""
         return self._failure is not None
 
     @property
@@ -158,8 +160,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     @property
     def refused(self) -> str:
-        """The API on which the broker closed the connection without ever answering it in the version of
-        ``broker_version``; else empty."""
+        """The API of the request on which the broker closed the connection, if it never answered that API in the
+        version of ``broker_version``. Empty otherwise."""
         return "" if self._refused_api is None else api_name(self._refused_api)
 
     @property
@@ -174,12 +176,12 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return self._loop.time() - pending[0].token.sent_at if pending else 0.0
 
     def negotiated(self, versions: BrokerVersions) -> None:
-        """Use these versions for the requests that follow."""
+        """Use these versions for later requests."""
         self.versions = versions
         self._first_id = self._protocol.next_id
 
     def report_open(self, channel: str, latency: float) -> None:
-        """Report to the observer that the connection is open, for this channel, after so many seconds."""
+        """Report to the observer that the connection is open. ``latency`` is how long that took (s)."""
         self._reported = True
         self._observer.connected(self.peer, channel, latency)
 
@@ -189,7 +191,10 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return self._protocol.has_responded
 
     def unresponsive(self, error: DeadlineError) -> KafkaError:
-        """Return the error for a peer whose first response did not arrive in time."""
+        """Return the error for a deadline that has passed.
+
+        If the peer has never responded, the error says what it may be.
+        """
         seen = self._protocol.unfinished
         if self._protocol.has_responded:
             return error
@@ -211,9 +216,9 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
         Args:
             request: The request.
-            timeout: Seconds to wait for the response. They start when the request is written: a throttle time that
-                the broker imposed (KIP-219) comes before.
-            deadline: When to stop waiting in any case, throttle time included (s, the loop's clock).
+            timeout: Seconds to wait for the response, counted from when the request is written. A throttle time that
+                the broker imposed (KIP-219) comes before that.
+            deadline: When to stop waiting regardless, throttle time included (s, the loop's clock).
             version: The version to use; by default the highest that both sides support.
             max_version: Highest version to use, if ``version`` is not given.
 
@@ -239,18 +244,23 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         *,
         past_hold: bool = False,
     ) -> memoryview:
-        """Send a request in the given version and return the response's frame, undecoded. Raises as :meth:`send`.
+        """Send a request in the given version and return the response's frame, undecoded.
 
-        With ``past_hold`` it is written at once, ahead of requests that are held back.
+        Raises the same errors as :meth:`send`.
+
+        With ``past_hold`` the request is written at once, ahead of requests that are held back.
         """
-        # It needs neither a shield nor a removal from the queue when the caller is cancelled: the cancelled future
-        # counts as done(), and the late response is matched and dropped.
+        # If the caller is cancelled, nothing has to be shielded or removed from the queue: the cancelled future counts
+        # as done(), and the late response is matched and dropped.
         future: asyncio.Future[memoryview] = self._loop.create_future()
         self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline), past_hold)
         return await future
 
     async def send_token(self, token: bytes, api_key: int, timeout: float) -> memoryview:
-        """Send a SASL token without header, and return the broker's. Raises as :meth:`send`, with this API's name."""
+        """Send a SASL token without a header, and return the broker's token.
+
+        Raises the same errors as :meth:`send`, naming the API of ``api_key``.
+        """
         if self._failure is not None:
             raise copied(self._failure)
         future: asyncio.Future[memoryview] = self._loop.create_future()
@@ -258,7 +268,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return await future
 
     def send_last_token(self, token: bytes) -> None:
-        """Send a SASL token without header. The broker does not respond to it.
+        """Send a SASL token without a header. The broker does not respond to it.
 
         Raises:
             BrokerConnectionError: The connection is closed.
@@ -268,23 +278,29 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._write(TOKEN, _token_frame(token), None)
 
     def opened(self, authentication: Authentication | None = None) -> None:
-        """Allow responses of any size from now on. ``authentication`` renews the session until the connection ends."""
+        """Lift the size limit for first responses.
+
+        ``authentication``, if any, renews the session until the connection ends.
+        """
         self._protocol.opened()
         self._authentication = authentication
         if self.versions.assumed == BY_OPTION:
             self._answered = set()
 
     def hold(self) -> None:
-        """Hold back all requests until :meth:`release`. The first one that waits starts a renewal of the session."""
+        """Hold back all requests until :meth:`release`.
+
+        The first request that has to wait starts a renewal of the session.
+        """
         self._holding = True
         self._held_until = math.inf
         self._renewal_due = True
-        # Requests may wait already because the broker throttles the client.
+        # Requests may already be waiting because the broker throttles the client.
         if self._held:
             self._start_renewal()
 
     def release(self) -> None:
-        """Write the requests that :meth:`hold` has held back, unless a throttle time still runs."""
+        """Write the requests that :meth:`hold` has held back, unless the client is still throttled."""
         self._holding = False
         self._held_until = self._throttled_until
         if not self._held_until:
@@ -304,7 +320,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             request: The request.
             on_response: Called once, from the loop, with the response or with an error that :meth:`send` would raise
                 after sending. It must not raise.
-            timeout: Seconds to wait for the response once the request is written.
+            timeout: Seconds to wait for the response, counted from when the request is written.
             max_version: Highest version to use.
 
         Raises:
@@ -313,7 +329,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        # The loop iteration that reads the frame decodes it: there is no task that could do so later.
+        # Decode in the loop iteration that reads the frame: there is no task that could do it later.
         decode = partial(self._decode, request, version)
         self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
@@ -321,19 +337,19 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         """Send a request that has no response (Produce with ``acks=0``).
 
         Returns once the request is written, after a throttle time (KIP-219), and the socket's write buffer is below its
-        high-water mark. Without responses this is the only backpressure: requests would otherwise collect without
-        limit. Raises as :meth:`send`.
+        high-water mark. Without responses this is the only backpressure: otherwise requests would pile up without
+        limit. Raises the same errors as :meth:`send`.
         """
         self._send(request, self.versions.pick(type(request), max_version), None)
-        # Write first and wait afterwards, so that the request is in order, and a caller that is cancelled here leaves
-        # no half of a frame.
+        # Write first and wait afterwards. That keeps requests in order, and a caller that is cancelled while waiting
+        # doesn't leave half a frame.
         if self._held or not self._writable.is_set():
-            # This wait is outside of the deadline: the broker has imposed the pause, and MAX_THROTTLE bounds it.
+            # This wait is not part of the deadline: the broker has imposed the pause, and MAX_THROTTLE limits it.
             await self._flushed.wait()
             late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline_at(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
-            # _fail sets both events, too, so that no call waits for a socket that is closed.
+            # _fail also sets both events, so no call waits for a closed socket.
             if self._failure is not None:
                 raise copied(self._failure)
 
@@ -343,8 +359,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and drop unsent data."""
-        # Fail the waiting requests now, because transport.abort() alone reports the loss only in the next loop
-        # iteration. close() won't do, because asyncio's TLS transports ignore abort() once they were closed twice.
+        # Fail the waiting requests now: transport.abort() alone reports the loss only in the next loop iteration.
+        # Calling close() wouldn't work: asyncio's TLS transports ignore abort() after they have been closed twice.
         self._fail(self._closed_here(), abort=True)
         if self._transport is not None:
             self._transport.abort()
@@ -362,22 +378,22 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _send(
         self, request: Request[Any], version: int, in_flight: InFlightRequest | None, past_hold: bool = False
     ) -> None:
-        # Check before anything is encoded: a closed connection must neither use up a correlation id nor queue a
-        # request.
+        # Check before encoding: a closed connection must neither use up a correlation id nor queue a request.
         if self._failure is not None:
             raise copied(self._failure)
-        # Encode before deciding whether to hold the request: an EncodeError belongs to this call and must not appear
-        # when the queue is flushed, where there is no caller to raise it to.
+        # Encode before deciding whether to hold the request: an EncodeError belongs to this call. When the queue is
+        # flushed, there is no caller to raise it to.
         correlation_id, data = self._protocol.encode(request, version)
         if in_flight is not None:
             in_flight.version = version
-        # Wait behind requests that still wait although the time has passed: overtaking them would reorder requests.
+        # Even if the time has passed, queue behind requests that are still waiting: overtaking them would reorder
+        # requests.
         if self._held_until and not past_hold and (self._held or self._loop.time() < self._held_until):
             self._held.append(HeldRequest(correlation_id, data, in_flight, self._loop.time()))
             self._flushed.clear()
             if in_flight is not None and in_flight.deadline < math.inf:
-                # The caller's own deadline alone runs while the request waits; without one (infinity) the throttle
-                # time, at most MAX_THROTTLE, or the authentication's deadline bounds the wait.
+                # While the request waits, only the caller's own deadline is running. If there's none (infinity), the
+                # throttle time, at most MAX_THROTTLE, or the authentication's deadline limits the wait.
                 self._timer.call_at(in_flight.deadline)
             self._start_renewal()
         else:
@@ -390,8 +406,7 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._last_used = now = self._loop.time()
         queue_time = now - queued_at if queued_at < math.inf else 0.0
         if in_flight is not None:
-            # Add it to the queue before it is written, so that neither a response nor the end of the connection can
-            # find the queue without it.
+            # Add it to the queue before writing it, so it's there whenever a response arrives or the connection ends.
             self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
             in_flight.mark_sent(now, self._request_timeout)
             in_flight.queue_time = queue_time
@@ -400,11 +415,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         self._observer.sent(data, queue_time)
 
     def _decode(self, request: Request[R], version: int, frame: memoryview) -> R:
-        """Decode a response, and start the throttle time that it carries."""
+        """Decode a response, and start its throttle time, if any."""
         try:
             response = decode_response(frame, cast("type[R]", request.response), version, exact=False)
         except DecodeError as error:
-            # The connection stays open: the frame was delimited by its length, so the next one is intact.
+            # Keep the connection open: frames are delimited by length, so the next one is intact.
             text = f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}{self._other_release()}"
             raise DecodeError(text) from error
         pause = throttle(response, version)
@@ -414,11 +429,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return response
 
     def _throttle(self, pause: float) -> None:
-        """Write nothing for ``pause`` seconds. A later, shorter throttle time does not shorten a running one."""
+        """Don't write for ``pause`` seconds. A throttle time that is already running is never shortened."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
         if not self._holding:
             self._held_until = self._throttled_until
-        # Replace the timer: a longer pause moves the end, and the timer must not flush before it.
+        # Replace the timer: a longer pause moves the end, and the old timer would flush too early.
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
         self._throttle_timer = self._loop.call_at(self._throttled_until, self._end_throttle)
@@ -439,8 +454,8 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     def _flush(self) -> None:
         while self._held and self._failure is None:
             held = self._held.popleft()
-            # Drop it if its caller has stopped waiting. The correlation id then stays unused, which brokers don't mind:
-            # they only echo ids.
+            # Drop the request if its caller has stopped waiting. Its correlation id is then never sent, which brokers
+            # don't mind: they only echo ids.
             if held.request is None or not held.request.done():
                 self._write(held.correlation_id, held.data, held.request, held.since)
         self._flushed.set()
@@ -448,26 +463,26 @@ class Connection(Dialled, asyncio.BufferedProtocol):
     # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
-        # List them once, before anything fails: a callback may send again from within fail(), which would change the
-        # queues under the loop.
+        # Take a copy before anything fails: a callback may send again from within fail(), which would change the queues
+        # during the iteration.
         requests = self._requests()
         for request in requests:
             if request.deadline <= now and not request.done():
                 self._fail_request(request, DeadlineError(self._deadline_text(request, now)))
-        # Look at all requests and not only at the oldest: one with a long timeout of its own (a JoinGroup) may be ahead
-        # of one that is overdue.
+        # Look at all requests, not only the oldest: a request with a long timeout (a JoinGroup) may be ahead of one
+        # that is overdue.
         late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
             text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
-            # Abort instead of closing: the peer may have vanished, and a flush would wait until the kernel gives up.
+            # Abort instead of closing: if the peer has vanished, a flush would wait until the kernel gives up.
             self._fail(BrokerConnectionError(text), abort=True)
         elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif requests:
-            # A request whose caller has stopped waiting has only the connection's deadline left.
+            # If its caller has stopped waiting, a request only has the connection's deadline left.
             due = min(request.disconnect_at if request.done() else request.deadline for request in requests)
-            # Responses can arrive long before that. From then on the connection is idle, without an event that would
-            # schedule the timer, so the timer runs after one idle timeout at the latest.
+            # All responses may arrive long before that. The connection is then idle, and no event schedules the timer,
+            # so let it run after one idle timeout at the latest.
             self._timer.call_at(min(due, now + self._config.connections_max_idle))
         else:
             self._timer.call_at(self._last_used + self._config.connections_max_idle)
@@ -482,8 +497,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return f"{what}: no response in {round(request.deadline - request.sent_at, 3):g} s"
 
     def _requests(self) -> list[InFlightRequest]:
-        """Return all requests without a response, oldest first; held ones come last because they will be sent last."""
-        # One-way requests have no response, and so no deadline: they are None.
+        """Return all requests without a response, oldest first.
+
+        Requests that are held back come last, since they are sent last.
+        """
+        # One-way requests have no response, and so no deadline: they are None here.
         held = [held.request for held in self._held if held.request is not None]
         return [pending.token for pending in self._protocol.pending] + held
 
@@ -499,22 +517,22 @@ class Connection(Dialled, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            # The token is popped before its frame is delivered, so a callback that sends, or closes the connection,
-            # finds the queue consistent.
+            # The protocol removes a request from the queue before yielding its frame, so the queue is consistent if a
+            # callback sends, or closes the connection.
             for request, frame in self._protocol.received(nbytes):
                 self._report_response(request, len(frame) + _LENGTH_SIZE)
                 if not request.done():
                     request.complete(frame)
         except ResponseTooLargeError as error:
-            # The oldest request gets the reason: a retry would get the same response. The others only lost their
-            # connection: the bytes aren't read, and without them the start of the next frame is unknown.
+            # The oldest request gets this error: a retry would get the same response. The other requests just lost
+            # their connection: the response isn't read, so the start of the next frame is unknown.
             request = self._protocol.pending.popleft().token
-            # If the caller timed out or was cancelled, the response was awaited only to keep the order.
+            # If the caller has timed out or was cancelled, it doesn't need the error.
             if not request.done():
                 self._fail_request(request, error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
-        # The start of the next frame is unknown now, so nothing after it can be trusted.
+        # The start of the next frame is now unknown, so nothing after this can be trusted.
         except KafkaError as error:
             self._fail(error, abort=True)
 
@@ -537,15 +555,15 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
             hint = "" if middle else self._hint()
             lost = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
-            # A broker rejects a client's certificate after the handshake if TLS is 1.3.
+            # With TLS 1.3, a broker rejects a client's certificate after the handshake.
             error = refusal(self.peer, exc) or lost
             error.__cause__ = exc
             self._fail(error)
-        # Errors and their tracebacks refer to this connection until the garbage collector sees them, and no frame of
-        # megabytes should stay with it.
+        # Errors and their tracebacks keep this connection alive until they are garbage-collected. Don't let them keep a
+        # frame of megabytes alive, too.
         # guard: a connection that has ended releases its buffers
         self._protocol.end()
-        # Set it last, so that a caller that waits for it finds the failure set.
+        # Set it last: by then, callers that wait for it must see the failure.
         self._lost.set()
 
     def _usual_service(self) -> str:
@@ -553,13 +571,13 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return usual_service(address[1]) if isinstance(address, tuple) else ""
 
     def _other_release(self) -> str:
-        """Return a hint that ``broker_version`` may be wrong, if the application has set it."""
+        """Return a hint that ``broker_version`` may be wrong, if that option is set."""
         if self.versions.assumed != BY_OPTION:
             return ""
         return f"; broker_version={self.versions.assumed_release!r} may be wrong: without it, 0.10 and later are asked"
 
     def _hint(self) -> str:
-        """Return the usual causes of a connection that the peer closes."""
+        """Return the usual reasons why a peer closes a connection, as a hint for the error."""
         if not self._protocol.has_responded:
             if self._config.tls is not None:
                 return _NO_RESPONSE_YET_WITH_TLS + self._other_release()
@@ -571,11 +589,11 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         return _NO_RESPONSE_AFTER_VERSIONS if first else ""
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
-        """End the connection, for either side. Only the first call has an effect."""
+        """End the connection, whichever side caused that. Only the first call has an effect."""
         if self._failure is not None:
             return
-        # Set it before anything is failed, so that a callback that sends again from within fail() is refused, instead
-        # of being queued on a connection that has ended.
+        # Set it before failing the requests. A callback may send again from within fail(), and that must be refused,
+        # not queued on a connection that has ended.
         self._failure = failure
         self._timer.cancel()
         if self._throttle_timer is not None:
@@ -584,9 +602,9 @@ class Connection(Dialled, asyncio.BufferedProtocol):
             if not request.done():
                 self._fail_request(request, end_of(failure, request))
             elif not request.reported:
-                # Its caller was cancelled, and the response is still due.
+                # Its caller was cancelled while the response was still due.
                 self._report_failure(request, failure)
-        # Clear them only now: _requests() reads both queues.
+        # Clear the queues only now: _requests() reads both.
         self._protocol.pending.clear()
         self._held.clear()
         self._flushed.set()
@@ -615,10 +633,10 @@ class Connection(Dialled, asyncio.BufferedProtocol):
         if self._answered is not None:
             self._answered.add(request.api_key)
         if request.reported:
-            # Each request ends once; the bytes count all the same.
+            # The request was already reported as ended. Still count the bytes.
             self._observer.bytes_received += size
         else:
-            # Count it even if its caller was cancelled: the broker's latency is what it is.
+            # Report it even if its caller was cancelled: it's still a measurement of the broker's latency.
             waited = self._loop.time() - request.sent_at
             self._observer.received(request.api_key, request.version, size, request.queue_time, waited)
 
@@ -628,14 +646,14 @@ def _token_frame(token: bytes) -> bytearray:
 
 
 def throttle(response: Response, version: int) -> float:
-    """Return for how many seconds the client must send nothing on this connection (KIP-219); 0.0 for no throttle.
+    """Return how many seconds the client must not send anything on this connection (KIP-219); 0.0 for no throttle.
 
-    Only versions from KIP-219 on count (``client_throttles``). Before, the broker delayed the response itself, and
-    ``throttle_time_ms`` reports a delay that has already happened.
+    Only versions since KIP-219 count (``client_throttles``). In earlier versions the broker delays the response itself,
+    and ``throttle_time_ms`` reports a delay that has already happened.
     """
     # Some responses lack the field; ApiVersions has it, and Produce with acks=0 has no response at all.
     milliseconds: int = getattr(response, "throttle_time_ms", 0)
     if milliseconds <= 0 or version not in response.client_throttles:
         return 0.0
-    # The limit is here because a peer controls the field, and one wrong field must not silence a client for weeks.
+    # Limit it: the peer controls the field, and a wrong value must not silence a client for weeks.
     return min(milliseconds / 1000, MAX_THROTTLE)

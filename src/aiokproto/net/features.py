@@ -1,7 +1,8 @@
-"""Features that need brokers of some release or later, and the API version that brings each of them (pure).
+"""Features that need a minimum broker release, and the API version that provides each of them (pure).
 
-This is the one table for error messages and for docs/compatibility.md. :mod:`aiokproto.codec.releases` says which
-release first served a version; a release stands here only if brokers serve an API before it is meant for production.
+This is the only such table, used for error messages and for docs/compatibility.md. :mod:`aiokproto.codec.releases` says
+which release first served a version. A release is given here only if brokers serve an API before it is meant for
+production.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from aiokproto.errors import UnsupportedVersionError
 
 
 class Feature(NamedTuple):
-    """Something that needs a version of an API.
+    """Something that needs a minimum version of an API.
 
     Attributes:
-        name: What it is, as the subject of a sentence.
+        name: The feature's name, as the subject of a sentence.
         api_key: The API.
-        version: The lowest version that has it.
+        version: The lowest version that supports it.
         plural: Whether the name is a plural.
-        release: The first release that has it for production; None for the first that serves the version.
+        release: The first release that supports it in production; None for the first release that serves the version.
     """
 
     name: str
@@ -32,19 +33,19 @@ class Feature(NamedTuple):
 
     @property
     def since(self) -> str:
-        """The first release that has it."""
+        """The first release that supports it."""
         return self.release or first_release(self.api_key, self.version) or "a later release"
 
     @property
     def need(self) -> str:
-        """What it needs, as a sentence without its end."""
+        """What it needs, as a sentence without a period."""
         return (
             f"{self.name} need{'' if self.plural else 's'} Kafka {self.since} or later "
             f"({api_name(self.api_key)} version {self.version})"
         )
 
     def refused(self, who: str, version: int) -> UnsupportedVersionError:
-        """Return the error for a broker that has a lower version of the API."""
+        """Return the error for a broker that only supports a lower version of the API."""
         like = last_release(self.api_key, version)
         return UnsupportedVersionError(
             f"{self.need}: {who} supports it up to version {version}, and is like Kafka {like}"
@@ -99,12 +100,12 @@ _BELONGS = {
     79: SHARE_GROUPS,
     89: STREAMS_GROUPS,
 }
-"""APIs that are useless without a feature that another API brings."""
+"""APIs that are useless without a feature that another API provides."""
 
 
 def need_of(api_key: int, version: int) -> str | None:
-    """Return what a version of an API needs: the feature that it brings, or the API itself; None if no release has
-    it."""
+    """Return a text that says which release a version of an API needs. Its subject is the feature that the version
+    provides, or the API itself. Return None if no release supports the version."""
     for feature in FEATURES:
         if (feature.api_key, feature.version) == (api_key, version):
             return feature.need

@@ -1,9 +1,8 @@
 """Recognize a peer that isn't a Kafka broker by the first bytes that it sends (pure).
 
-A Kafka frame starts with its length. The first bytes of most protocols ("HTTP", "SSH-") are beyond any limit when they
-are read as a length, and :class:`~aiokproto.net.protocol.ClientProtocol` refuses them at once. The first bytes of
-HTTP/2 and of ZooKeeper are plausible lengths: these peers are recognized once their frame couldn't be decoded, or
-didn't arrive in full.
+A Kafka frame starts with its length. Read as a length, the first bytes of most protocols ("HTTP", "SSH-") exceed any
+limit, and :class:`~aiokproto.net.protocol.ClientProtocol` refuses them at once. The first bytes of HTTP/2 and ZooKeeper
+are plausible lengths: these peers are recognized when their frame can't be decoded, or doesn't arrive in full.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from collections.abc import Mapping
 
 _SHOWN = 32
 
-# The first match counts, so the order matters. Each text says what to do unless that is plain.
+# The first match counts, so the order matters.
 _PROTOCOLS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), text)
     for pattern, text in (
         (rb"HTTP/\d", "an HTTP server"),
         (rb"\s*<(!doctype|html|\?xml)", "an HTTP server"),
         (rb"\x15\x03", "a TLS server"),
-        # A frame of stream 0 is SETTINGS, or GOAWAY.
+        # Frames of stream 0: SETTINGS, or GOAWAY.
         (rb"\0\0.\x04[\0\x01]\0\0\0", "an HTTP/2 server"),
         (rb"\0\0.\x07\0\0\0\0\0", "an HTTP/2 server"),
         (rb"SSH-", "an SSH server"),
@@ -53,7 +52,7 @@ PROXY_REMEDIES = {
     "a TLS server": "proxy_url begins with 'https://' for a proxy with TLS",
     "a SOCKS5 proxy": "proxy_url begins with 'socks5://' or 'socks5h://' for it",
 }
-"""What to do if the peer should be a proxy."""
+"""What to do about a peer that should be a proxy."""
 
 _PORTS = {
     2181: "ZooKeeper; bootstrap_servers takes brokers, mostly at port 9092",
@@ -69,7 +68,7 @@ _PORTS = {
 
 
 def recognize(seen: bytes) -> str | None:
-    """Return what a peer is whose first bytes are these ("an SSH server"); None if they say nothing."""
+    """Return what a peer is, judging by its first bytes ("an SSH server"), or None if they don't say."""
     for pattern, name in _PROTOCOLS:
         if pattern.match(seen):
             return name
@@ -77,19 +76,22 @@ def recognize(seen: bytes) -> str | None:
 
 
 def describe_bytes(seen: bytes, remedies: Mapping[str, str] = _REMEDIES) -> str:
-    """Describe a peer by the first bytes it sent: it isn't a Kafka broker or, with other remedies, isn't a proxy."""
+    """Describe a peer that isn't a Kafka broker (or, with other remedies, a proxy) by the first bytes it sent."""
     name = recognize(seen)
     if name is None:
         return f"it responds with {seen[:_SHOWN]!r}"
     if name in remedies:
         return f"it responds like {name} ({remedies[name]})"
-    # The first line of a protocol of text names the product.
+    # In text protocols, the first line names the product.
     line = seen.partition(b"\n")[0].rstrip(b"\r")[:80]
     return f"it responds like {name}" + (f" ({line.decode()!r})" if _printable(line) else "")
 
 
 def usual_service(port: int) -> str:
-    """Return a hint about the service that is usually at a port, for a peer that does not respond; else nothing."""
+    """Return a hint about the service that usually has this port, for a peer that does not respond.
+
+    Empty if there's none.
+    """
     return f"; port {port} is usually that of {_PORTS[port]}" if port in _PORTS else ""
 
 

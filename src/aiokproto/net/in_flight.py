@@ -1,10 +1,10 @@
-"""Requests in flight on a connection: their deadlines, and how each receives its response.
+"""Requests in flight on a connection: their deadlines, and how each gets its response.
 
 A request has two deadlines. ``deadline`` is the caller's: when it passes, the caller gets ``DeadlineError`` and the
-connection lives on. ``disconnect_at`` is the connection's: when it passes without a response, the connection is closed
-(as in Java's ``NetworkClient``, which disconnects after ``request.timeout.ms``), whether or not a caller still waits.
-Both start when the request is written: while the client itself holds a request back, for a throttle (KIP-219) or while
-it authenticates again (KIP-368), the broker is not late.
+connection stays open. ``disconnect_at`` is the connection's: when it passes without a response, the connection is
+closed (as in Java's ``NetworkClient``, which disconnects after ``request.timeout.ms``), whether or not a caller is
+still waiting. Both start when the request is written: the time during which the client itself holds a request back, for
+a throttle (KIP-219) or to authenticate again (KIP-368), isn't the broker's fault.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ R = TypeVar("R", bound=Response)
 
 
 class InFlightRequest(ABC):
-    """A request that was sent or is held back. The two classes below deliver its response.
+    """A request that was sent or is held back. The two subclasses below differ in how they deliver the response.
 
     Attributes:
-        api_key: The request's ApiKey, for error texts.
+        api_key: The request's ApiKey, for error messages.
         version: The version it is encoded in.
         timeout: How long to wait for the response once the request is sent (s).
         deadline: When the caller stops waiting (s, the loop's clock).
-        sent_at: When the request was written; ``inf`` before.
-        disconnect_at: When the connection is closed if there is no response; ``inf`` before the request is written.
+        sent_at: When the request was written; ``inf`` before that.
+        disconnect_at: When the connection is closed if there's no response; ``inf`` until the request is written.
         queue_time: How long it was held back (s).
-        reported: Whether the observer knows its end: a response can follow a deadline.
+        reported: Whether its end was reported to the observer. A response can still arrive after the deadline.
     """
 
     __slots__ = ("api_key", "deadline", "disconnect_at", "queue_time", "reported", "sent_at", "timeout", "version")
@@ -48,7 +48,7 @@ class InFlightRequest(ABC):
         self.version = 0
 
     def mark_sent(self, now: float, request_timeout: float) -> None:
-        """Start both deadlines: the request is written.
+        """Start both deadlines, because the request is being written.
 
         Args:
             now: The time (s).
@@ -57,15 +57,15 @@ class InFlightRequest(ABC):
         """
         self.sent_at = now
         timeout = self.timeout
-        # This compares instead of calling min(), because it runs for every request, and a builtin call costs more than
-        # the comparison.
+        # Compare instead of calling min(): this runs for every request, and a builtin call costs more than a
+        # comparison.
         if now + timeout < self.deadline:
             self.deadline = now + timeout
         self.disconnect_at = now + (timeout if timeout > request_timeout else request_timeout)
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether no caller waits for the response any more."""
+        """Whether no caller is waiting for the response any more."""
 
     @abstractmethod
     def complete(self, frame: memoryview) -> None:
@@ -89,8 +89,8 @@ class AwaitedRequest(InFlightRequest):
         return self._future.done()
 
     def complete(self, frame: memoryview) -> None:
-        # The result is the frame, not the message: the waiting task decodes, so that its DecodeError is raised there,
-        # and a dropped response costs no decoding.
+        # Pass the frame, not a decoded response. The waiting task decodes it, so a DecodeError is raised there, and
+        # dropped responses are never decoded.
         self._future.set_result(frame)
 
     def fail(self, error: KafkaError) -> None:
@@ -98,10 +98,10 @@ class AwaitedRequest(InFlightRequest):
 
 
 class CallbackRequest(InFlightRequest, Generic[R]):
-    """A request whose response goes to a callback, in the loop iteration that reads it.
+    """A request whose response is passed to a callback, in the loop iteration that reads it.
 
-    It costs neither a future nor a task. The producer sends this way: a task per Produce request would add a wake-up
-    of the event loop between a response and the batch that it makes room for.
+    It doesn't need a future or a task. The producer sends this way: a task per Produce request would add an iteration
+    of the event loop between a response and the next batch, which is waiting for it.
     """
 
     __slots__ = ("_decode", "_done", "_on_response")
@@ -122,8 +122,7 @@ class CallbackRequest(InFlightRequest, Generic[R]):
         return self._done
 
     def complete(self, frame: memoryview) -> None:
-        # Mark it done before the callback, which may close the connection, and that fails every request that isn't
-        # done.
+        # Mark it done before the callback: if that closes the connection, every request that isn't done is failed.
         self._done = True
         try:
             response = self._decode(frame)
@@ -138,7 +137,7 @@ class CallbackRequest(InFlightRequest, Generic[R]):
 
 
 class HeldRequest:
-    """An encoded request that is held back: see :class:`~aiokproto.net.connection.Connection`, holding."""
+    """An encoded request that is held back: see "Holding" in :mod:`aiokproto.net.connection`."""
 
     __slots__ = ("correlation_id", "data", "request", "since")
 
@@ -150,8 +149,8 @@ class HeldRequest:
 
 
 def end_of(failure: KafkaError, request: InFlightRequest) -> KafkaError:
-    """Copy a connection's error for one request, with the API's name. A BrokerError has no free text to which it could
-    be added."""
+    """Copy a connection's error for one request, with the API's name added. (A BrokerError has no free text to add it
+    to.)"""
     error = copied(failure)
     if not isinstance(error, BrokerError):
         error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)

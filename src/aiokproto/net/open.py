@@ -35,14 +35,16 @@ T = TypeVar("T")
 Connect = Callable[[], Awaitable[Connection]]
 
 SILENCE = 2.0
-"""Seconds without a response to ApiVersions after which a broker may be Kafka 0.9; fewer with a short timeout."""
+"""Seconds to wait for the response to ApiVersions before considering that the broker may be Kafka 0.9. With a short
+timeout, the wait is shorter."""
 
 _ANSWERED_SINCE: Mapping[str, Request[Any]] = {
     "0.9": ListGroupsRequest(),
-    # The request names no partition.
+    # The request lists no partitions.
     "0.8.2": ListOffsetsRequest(replica_id=-1, topics=[]),
 }
-"""By release, the newest first: a request that it answers, and that changes nothing and needs no permission."""
+"""By release, newest first: a request that brokers since this release answer, that has no side effects, and that
+doesn't need any permission."""
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -63,35 +65,35 @@ async def open_connection(
 ) -> Connection:
     """Connect to a broker, learn which API versions it supports, and authenticate. Cancelling closes the socket.
 
-    Brokers before 0.10 close the connection when they receive ApiVersions. So does a proxy whose broker is away, or a
-    broker at its limit of connections, for as long as it lasts. A peer that closes the connection twice, the second
-    time on ApiVersions v0, is therefore an old broker only if it answers a request that old brokers know (ListGroups,
-    which is new in 0.9, or ListOffsets), and then closes that connection on ApiVersions. A peer that answers nothing
-    isn't reached yet.
+    Brokers before 0.10 close the connection when they receive ApiVersions. So does a proxy while its broker is down, or
+    a broker that has reached its connection limit. So a peer that closes the connection twice, the second time on
+    ApiVersions v0, is taken for an old broker only if it answers a request that old brokers know (ListGroups, new in
+    0.9, or ListOffsets), and then closes that connection on ApiVersions. A peer that doesn't answer either counts as
+    unreachable.
 
-    0.9 doesn't close the connection: it ignores ApiVersions. So a broker that is silent for :data:`SILENCE` is probed
-    on another connection. It is 0.9 if it answers ListGroups there, and ignores ApiVersions again. A broker that is
-    only slow fails one of the two, or its answer to the first request comes meanwhile.
+    0.9 may ignore ApiVersions instead of closing the connection. So a broker that is silent for :data:`SILENCE` is
+    probed on another connection. It is 0.9 if it answers ListGroups there, and ignores ApiVersions again. A broker that
+    is just slow doesn't pass that test, or answers the first request in the meantime.
 
     The option ``broker_version`` names the release, and avoids all of this.
 
-    ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection to the broker has found
-    that out; else None.
+    ``release`` is one of :data:`~aiokproto.net.versions.BEFORE_0_10` if an earlier connection has found that the broker
+    is so old; None otherwise.
 
-    ``answers`` says that an earlier connection to it has answered ApiVersions: then silence means that it is slow, and
-    a closed connection that it is starting. It is neither probed, which would double the connections to a broker that
-    has too many, nor taken for an old one.
+    ``answers`` says that the broker has answered ApiVersions on an earlier connection. If so, silence means that it is
+    slow, and a closed connection that it is starting. It is neither taken for an old broker, nor probed: that would
+    double the connections to a broker that may have too many.
 
-    ``on_rejected`` is called with the error if the broker refuses to extend the session later (KIP-368). ``identity``
+    ``on_rejected`` is called with the error if the broker later refuses to extend the session (KIP-368). ``identity``
     is what the peer should be; brokers since 4.4 check it (KIP-1242).
 
     Raises:
-        BrokerConnectionError: The broker cannot be reached; NotKafkaError, MisroutedConnectionError and
-            AuthenticationError for these causes.
-        DeadlineError: All of it took longer than ``timeout`` seconds.
+        BrokerConnectionError: The broker cannot be reached. Subclasses for specific causes are NotKafkaError,
+            MisroutedConnectionError and AuthenticationError.
+        DeadlineError: The whole process took longer than ``timeout`` seconds.
         BrokerError: The response to ApiVersions has an error code.
         UnsupportedVersionError: The broker is too old for the SASL mechanism.
-        ConfigurationError: The certificates of the client's own options cannot be used.
+        ConfigurationError: The certificates in the client's own options cannot be used.
     """
     until = asyncio.get_running_loop().time() + timeout
 
@@ -103,7 +105,7 @@ async def open_connection(
         try:
             async with deadline_at(until, authentication.overdue):
                 await authentication.run()
-        # This includes a cancellation, because no other code has the socket yet.
+        # This includes a cancellation: no other code knows the socket yet.
         except BaseException:
             connection.abort()
             raise
@@ -129,8 +131,8 @@ async def open_connection(
         connection = await connect()
         connection.versions = BrokerVersions.assume(release, peer)
         return await opened(connection)
-    # None is the newest version. A broker of 0.10 or later answers it, if only with UNSUPPORTED_VERSION; only a broker
-    # before 0.10, or a proxy, closes the connection.
+    # None is the newest version. Brokers since 0.10 answer it, if only with UNSUPPORTED_VERSION. Only a broker before
+    # 0.10, or a proxy, closes the connection.
     closed: BrokerConnectionError | None = None
     for version in (None, 0):
         connection = await connect()
@@ -142,7 +144,7 @@ async def open_connection(
             closed = closed or negotiated
             continue
         if negotiated.assumed:
-            # The connection that ignored ApiVersions still has that request in flight.
+            # The ignored ApiVersions request is still in flight on this connection, so use a new one.
             connection.abort()
             connection = await connect()
             connection.versions = negotiated
@@ -155,7 +157,7 @@ async def open_connection(
         raise BrokerConnectionError(text) from closed
     if config.sasl is None:
         return await opened(await _connect_to_old_broker(connect, until, timeout, closed))
-    # 0.9 answers no request but the tokens of GSSAPI before a client has authenticated.
+    # Until a client has authenticated, 0.9 only answers GSSAPI tokens.
     if config.sasl.name != GSSAPI:
         raise BrokerConnectionError(f"{closed}; Kafka before 0.10 has no SASL mechanism {config.sasl.name}")
     connection = await connect()
@@ -166,8 +168,8 @@ async def open_connection(
 async def _connect_to_old_broker(
     connect: Connect, until: float, timeout: float, closed: BrokerConnectionError
 ) -> Connection:
-    """Return a connection to a broker that has closed two connections on ApiVersions; raise ``closed`` if it answers
-    nothing."""
+    """Return a connection to a broker that has closed two connections on ApiVersions. Raise ``closed`` if the broker
+    doesn't answer any request."""
     for release, request in _ANSWERED_SINCE.items():
         connection = await connect()
         answered = await _unless_closed(connection, _answer_then_versions(connection, request, until, timeout))
@@ -183,11 +185,11 @@ async def _connect_to_old_broker(
 
 
 async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T]) -> T | BrokerConnectionError:
-    """Return the result of a connection's first exchange, or the error if the broker has closed the connection on
+    """Return the result of a connection's first exchange, or the error if the broker closes the connection during
     it."""
     try:
         return await exchange
-    # This includes a cancellation, because no other code has the socket yet.
+    # This includes a cancellation: no other code knows the socket yet.
     except BaseException as error:
         connection.abort()
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
@@ -198,10 +200,12 @@ async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T
 async def _answer_then_versions(
     connection: Connection, request: Request[Any], until: float, timeout: float
 ) -> BrokerVersions | None:
-    """Send a request that old brokers answer, then ApiVersions; return None if that has closed the connection.
+    """Send a request that old brokers answer, then ApiVersions.
 
-    Both go over one connection, and so to one broker: even if something else has closed the other connections, this
-    broker is there, and doesn't know ApiVersions.
+    Return None if the broker closes the connection on ApiVersions.
+
+    Both are sent over one connection, and so to one broker. Even if the other connections were closed for a different
+    reason, this shows that the broker is running and doesn't know ApiVersions.
     """
     await _answer(connection, request, until, timeout)
     try:
@@ -216,7 +220,7 @@ async def _unless_ignored(
     peer: str,
     timeout: float,
 ) -> BrokerVersions:
-    """Return the versions that the broker reports, or the versions of 0.9 if it ignores the request."""
+    """Return the versions that the broker reports, or those of 0.9 if it ignores the request."""
     answer = asyncio.ensure_future(exchange)
     probe: asyncio.Future[bool] | None = None
     try:
@@ -232,12 +236,12 @@ async def _unless_ignored(
         tasks: list[asyncio.Future[Any]] = [task for task in (answer, probe) if task is not None]
         for task in tasks:
             task.cancel()
-        # Await them even if one has failed in the loop iteration in which this call was cancelled.
+        # Await both tasks even if one of them failed in the same loop iteration in which this call was cancelled.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ignores_api_versions(connect: Connect, until: float, timeout: float) -> bool:
-    """Return whether a broker answers ListGroups on a new connection, and then ignores ApiVersions."""
+    """Return whether a broker, on a new connection, answers ListGroups and then ignores ApiVersions."""
     connection = None
     try:
         connection = await connect()
@@ -266,7 +270,7 @@ async def _answer(connection: Connection, request: Request[Any], until: float, t
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     try:
         async with deadline_at(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
-            # It loops at most once per version: Negotiation lowers the version with every refusal.
+            # This loops at most once per version: every refusal lowers Negotiation's version.
             while True:
                 frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
                 versions = _versions_of(frame, negotiation)
@@ -287,6 +291,6 @@ def _versions_of(frame: memoryview, negotiation: Negotiation) -> BrokerVersions 
 
 
 def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
-    # Any answer rules out a broker that doesn't know ApiVersions. Bytes of another protocol rule out a broker, and a
-    # broker that rejects the client's certificate (TLS 1.3) would do so again.
+    # A broker that doesn't know ApiVersions wouldn't have answered at all. Bytes of another protocol don't come from
+    # any broker, and a broker that rejects the client's certificate (TLS 1.3) would do so again.
     return not connection.has_responded and not isinstance(error, NotKafkaError | AuthenticationError)

@@ -1,8 +1,8 @@
 """Connections through a proxy: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
 
-:class:`Handshake` is the connection's first protocol. :func:`negotiate` asks the proxy for the broker; after that
-:meth:`Handshake.hand_over` gives the connection to the client's own protocol, with or without TLS of its own. A proxy
-that is reached by TLS itself (``https``) carries that TLS inside its own.
+:class:`Handshake` is the connection's first protocol. :func:`negotiate` makes the proxy connect to the broker. Then
+:meth:`Handshake.hand_over` passes the connection to the client's own protocol, with or without TLS to the broker. If
+the proxy itself is reached over TLS (``https``), the broker's TLS runs inside the proxy's.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from aiokproto.net.tls_errors import PROXY, refusal
 from aiokproto.texts import address
 
 TLS_HANDSHAKE = 24 * 3600.0
-"""The limit of a TLS handshake (s) that event loops get: the deadline of the connection ends it. Their own limit of a
-minute would look like an end by the peer."""
+"""The timeout (s) for TLS handshakes that is passed to event loops, high enough that the connection's own deadline
+comes first. If their default of a minute expired, it would look as if the peer had closed the connection."""
 
 MAX_RESPONSE_SIZE = 16 * 1024
-"""Longest response of a proxy in bytes; the limits of curl and Go are similar."""
+"""Maximum length of a proxy's response in bytes; the limits of curl and Go are similar."""
 
 _HTTP = b"HTTP/1."
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?!\d)([^\r\n]*)")
 _CHALLENGE = re.compile(rb"^proxy-authenticate:[ \t]*([a-z0-9-]{1,20})", re.IGNORECASE | re.MULTILINE)
-# Some proxies end lines by LF alone (RFC 9112, section 2.2).
+# Some proxies end lines with just LF (RFC 9112, section 2.2).
 _END = re.compile(rb"\r?\n\r?\n")
 _NO_CREDENTIALS = "user:password@ before the host in proxy_url"
 
@@ -51,7 +51,7 @@ _REPLIES = {
 
 
 class Handshake(asyncio.Protocol):
-    """The connection to a proxy until it leads to the broker."""
+    """The connection to a proxy, until the proxy has connected to the broker."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -59,7 +59,7 @@ class Handshake(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
         self.lost: Exception | None = None
-        """The error with which the connection has ended."""
+        """The error that ended the connection."""
 
     # --- Callbacks of asyncio.Protocol ---
 
@@ -91,11 +91,11 @@ class Handshake(asyncio.Protocol):
 
     @property
     def seen(self) -> bytes:
-        """What was received and not read yet."""
+        """Bytes that were received but not read yet."""
         return bytes(self._received)
 
     def write(self, data: bytes) -> None:
-        """Write a part of the exchange."""
+        """Write part of the exchange."""
         assert self._transport is not None
         self._transport.write(data)
 
@@ -103,7 +103,7 @@ class Handshake(asyncio.Protocol):
         """Read this many bytes.
 
         Raises:
-            EOFError: The proxy closed the connection before.
+            EOFError: The proxy closed the connection first.
         """
         while len(self._received) < size:
             await self.more()
@@ -112,7 +112,7 @@ class Handshake(asyncio.Protocol):
         return data
 
     async def more(self) -> None:
-        """Wait for more bytes. Raises like :meth:`read`."""
+        """Wait for more bytes. Raises the same errors as :meth:`read`."""
         if self._ended:
             raise EOFError
         self._waiter = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ class Handshake(asyncio.Protocol):
     async def hand_over(
         self, protocol: asyncio.BaseProtocol, tls: ssl.SSLContext | None, server_hostname: str | None
     ) -> asyncio.BaseTransport:
-        """Give the connection to its protocol, after a TLS handshake with the broker if there is a context.
+        """Pass the connection to ``protocol``, after a TLS handshake with the broker if there is a context.
 
         Returns:
             The protocol's transport.
@@ -137,7 +137,7 @@ class Handshake(asyncio.Protocol):
                 raise ConnectionResetError("the connection is lost")
             protocol.connection_made(upgraded)
             return upgraded
-        # Nothing is read from the transport while it changes hands.
+        # Don't read from the transport while changing its protocol.
         transport.pause_reading()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -155,7 +155,7 @@ class Handshake(asyncio.Protocol):
 
 
 def deliver(protocol: asyncio.BaseProtocol, data: bytes | bytearray) -> None:
-    """Deliver bytes to a protocol as a transport does."""
+    """Deliver bytes to a protocol, as a transport does."""
     if not isinstance(protocol, asyncio.BufferedProtocol):
         if data:
             cast("asyncio.Protocol", protocol).data_received(bytes(data))
@@ -173,11 +173,11 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
     """Make the proxy connect to a host, which is a name or an address.
 
     Raises:
-        AuthenticationError: The proxy rejects the credentials, or wants some.
-        NotKafkaError: It is no such proxy.
-        BrokerConnectionError: It refuses, cannot reach the host, or closed the connection.
+        AuthenticationError: The proxy rejects the credentials, or requires some.
+        NotKafkaError: The peer isn't a proxy of this kind.
+        BrokerConnectionError: The proxy refuses, cannot reach the host, or closed the connection.
     """
-    # Names come from brokers, too: in a request line a space or line break would be more than a name.
+    # Some names come from brokers. A space or line break in one would inject text into the request.
     if not host.isascii():
         with suppress(UnicodeError):
             host = host.encode("idna").decode()
@@ -191,7 +191,7 @@ async def negotiate(line: Handshake, proxy: Proxy, host: str, port: int) -> None
     except EOFError:
         if line.seen:
             raise _no_proxy(proxy, line.seen) from None
-        # A proxy rejects a certificate after the handshake if TLS is 1.3.
+        # With TLS 1.3, a proxy rejects a certificate after the handshake.
         refused = refusal(f"proxy {proxy}", line.lost, PROXY)
         if refused is not None:
             raise refused from line.lost
@@ -223,14 +223,14 @@ async def _socks5(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
     version, reply = first = await line.read(2)
     if version != _VERSION:
         raise _no_proxy(proxy, first + line.seen)
-    # Look at it before the rest, which some proxies leave out.
+    # Check the reply before reading the rest, which some proxies leave out.
     if reply:
         why = _REPLIES.get(reply, f"reply {reply}")
         raise BrokerConnectionError(f"proxy {proxy} cannot connect to {address(host, port)}: {why}")
     _, kind = second = await line.read(2)
     if kind not in (_IPV4, _NAME, _IPV6):
         raise _no_proxy(proxy, second + line.seen)
-    # This is the proxy's own address. Only its length counts.
+    # This is the proxy's own address. Only its length matters.
     size = {_IPV4: 4, _IPV6: 16}.get(kind)
     await line.read((size if size is not None else (await line.read(1))[0]) + 2)
 
@@ -259,7 +259,7 @@ async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
         head.append(f"Proxy-Authorization: Basic {credentials}")
     line.write("\r\n".join([*head, "", ""]).encode("ascii"))
     code, text, response = await _response(line, proxy)
-    # Any request can have interim responses (RFC 9110, section 15.2); 101 is a final one.
+    # There can be interim responses to any request (RFC 9110, section 15.2), but 101 is a final one.
     while 100 <= code < 200 and code != 101:
         code, text, response = await _response(line, proxy)
     if code == 407:
@@ -271,7 +271,7 @@ async def _connect(line: Handshake, proxy: Proxy, host: str, port: int) -> None:
 
 
 async def _response(line: Handshake, proxy: Proxy) -> tuple[int, str, bytes]:
-    """Read the head of a response; return its status, as a number and with the proxy's words, and the head."""
+    """Read the head of a response. Return its status code, the code with the proxy's reason phrase, and the head."""
     while (end := _END.search(line.seen)) is None:
         begin = line.seen[: len(_HTTP)]
         if not _HTTP.startswith(begin) or len(line.seen) > MAX_RESPONSE_SIZE:
@@ -281,6 +281,6 @@ async def _response(line: Handshake, proxy: Proxy) -> tuple[int, str, bytes]:
     status = _STATUS.match(response)
     if status is None:
         raise _no_proxy(proxy, response)
-    # The text goes into an error, and so into logs: it must have no control characters.
+    # The phrase becomes part of an error, and so of logs. It must not contain control characters.
     words = "".join(each if each.isprintable() else "?" for each in status[2][:80].decode("latin-1"))
     return int(status[1]), f"{status[1].decode()}{words}", response

@@ -1,4 +1,4 @@
-"""A timer that coalesces: many calls of :meth:`Timer.call_soon` and :meth:`Timer.call_at` run one callback once."""
+"""A timer that coalesces: many calls of :meth:`Timer.call_soon` and :meth:`Timer.call_at` run the callback once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Runs one callback, any number of times. Scheduled twice before it runs, it runs once, at the earlier time.
+    """Runs one callback, any number of times.
 
-    The callback can run earlier than scheduled, never later, and receives the time. On a clock with coarse steps
-    (Windows: 16 ms) asyncio runs timers up to one step before their time; the callback then receives the scheduled
-    time instead of the clock's. Otherwise a caller that compares its deadlines with the clock would find none expired
-    and schedule the same time again, in every iteration of the event loop until the clock's next step.
+    If it's scheduled twice before it runs, it runs once, at the earlier time.
+
+    The callback can run earlier than scheduled, never later, and receives the time. With a coarse clock (Windows: 16
+    ms) asyncio runs timers up to one tick early; the callback then receives the scheduled time instead of the clock's.
+    Otherwise a caller that compares its deadlines with the clock would find that none has expired and schedule the same
+    time again, in every iteration of the event loop until the clock's next tick.
     """
 
     __slots__ = ("_callback", "_loop", "_soon", "_timer", "_when")
@@ -30,21 +32,21 @@ class Timer:
         self._when = 0.0
 
     def call_soon(self) -> None:
-        """Run in the next iteration of the loop: once, after everything that is ready to run now."""
+        """Run in the next iteration of the loop, once, after everything that is already ready to run."""
         if self._soon is None:
             self._soon = self._loop.call_soon(self._run_soon)
 
     def call_at(self, when: float) -> None:
-        """Run at ``when`` (s, the loop's clock), or at the earlier time that is scheduled already.
+        """Run at ``when`` (s, the loop's clock), or at the time that is already scheduled, if that is earlier.
 
-        The earlier time stays scheduled even if its reason is gone: one call too many costs less than a
-        ``TimerHandle`` created and cancelled for every request.
+        The earlier time stays scheduled even if it's no longer needed: an extra call costs less than creating and
+        cancelling a ``TimerHandle`` for every request.
         """
         if self._timer is not None:
             if self._when <= when:
                 return
             self._timer.cancel()
-        # It is stored here because uvloop's TimerHandle.when() is wrong for a time that has passed.
+        # Store it: uvloop's TimerHandle.when() is wrong for a time that has passed.
         self._when = when
         self._timer = self._loop.call_at(when, self._run_at)
 

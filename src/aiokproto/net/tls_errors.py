@@ -1,7 +1,7 @@
 """What failed TLS handshakes mean, and what to do about them (pure).
 
 OpenSSL has a code for each reason to reject the broker's certificate. If the broker ends the handshake, it sends an
-alert, and the alert's name is all that the client learns: Java's brokers send CERTIFICATE_UNKNOWN or BAD_CERTIFICATE
+alert, and the client learns nothing but the alert's name: Java's brokers send CERTIFICATE_UNKNOWN or BAD_CERTIFICATE
 for most reasons. With TLS 1.3 the client's handshake is complete before the broker has seen the client's certificate,
 so an alert about it arrives like a response to the first request.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 
-# OpenSSL's reasons when the peer's reply to the ClientHello is not TLS.
+# The reasons that OpenSSL gives when the peer's reply to the ClientHello is not TLS.
 _NOT_TLS = {
     "HTTP_REQUEST",
     "PACKET_LENGTH_TOO_LONG",
@@ -63,8 +63,8 @@ _REJECTED |= {**dict.fromkeys((66, 67, 68), _WEAK), 79: _NO_AUTHORITY, **dict.fr
 
 _OWN = "the client's certificate (ssl_certfile or ssl_keystore_location)"
 
-# Words in OpenSSL's names of TLS alerts about certificates and access, which a retry doesn't change. Other alerts, such
-# as INTERNAL_ERROR, are the broker's own problem and can pass. The first match counts.
+# Words in OpenSSL's names of TLS alerts about certificates and access, where retrying doesn't help. Other alerts, such
+# as INTERNAL_ERROR, are the broker's own problem and may be temporary. The first match counts.
 _REFUSALS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: set ssl_certfile, or ssl_keystore_location",
     "BAD_CERTIFICATE": (
@@ -91,7 +91,7 @@ _REFUSALS = {
     "UNKNOWN_PSK": f"it does not accept {_OWN}",
 }
 
-# Reasons why this side refuses.
+# The reasons that OpenSSL gives when this side refuses.
 _LOCAL = {
     "UNSUPPORTED_PROTOCOL": "it offers only versions of TLS that are older than this client accepts, which is TLS 1.2",
     "VERSION_TOO_LOW": "it offers only versions of TLS that are older than this client accepts, which is TLS 1.2",
@@ -99,23 +99,23 @@ _LOCAL = {
     "WRONG_SIGNATURE_TYPE": "it signs with an algorithm that this client does not accept",
 }
 
-# A Kafka listener without TLS takes a ClientHello for a frame of 369 MB, and closes the connection. A load balancer
+# A Kafka listener without TLS reads a ClientHello as a frame of 369 MB, and closes the connection. A load balancer
 # without a backend closes it, too, so the error isn't final.
 CLOSED_IN_HANDSHAKE = (
     "; a listener without TLS does that: connect to it with security_protocol='PLAINTEXT' or 'SASL_PLAINTEXT'"
 )
-"""The usual cause of a connection that ends before the handshake is complete."""
+"""The usual reason why a connection ends before the handshake is complete."""
 
 
 class Remedies(NamedTuple):
-    """What to do about each failure, by which peer it is.
+    """What to do about each failure, for one kind of peer.
 
     Attributes:
-        rejected: By the code for which this side rejects the peer's certificate.
-        otherwise: For all other codes; empty for none.
-        refused: By words in alerts of the peer.
+        rejected: By OpenSSL's verification error code, if this side rejects the peer's certificate.
+        otherwise: For all other codes; empty if there's no advice.
+        refused: By word in the name of the peer's alert.
         plain: If the peer does not speak TLS.
-        closed: If it closed the connection in the handshake.
+        closed: If the peer closed the connection during the handshake.
     """
 
     rejected: Mapping[int, str]
@@ -139,7 +139,7 @@ PROXY = Remedies(
     "proxy_url begins with 'http://' for a proxy without TLS",
     "; a proxy without TLS does that: its proxy_url begins with 'http://'",
 )
-"""Of a proxy, whose TLS has one option for all."""
+"""For a proxy, where one option configures all of TLS."""
 
 
 def tls_error(peer: str, error: ssl.SSLError, remedies: Remedies = BROKER) -> BrokerConnectionError:
@@ -162,9 +162,9 @@ def tls_error(peer: str, error: ssl.SSLError, remedies: Remedies = BROKER) -> Br
 
 
 def refusal(peer: str, error: BaseException | None, remedies: Remedies = BROKER) -> AuthenticationError | None:
-    """Return the error if the peer has ended a connection with an alert about certificates or access, else None."""
-    # OpenSSL names the alert in the reason (TLSV1_ALERT_UNKNOWN_CA, SSLV3_ALERT_BAD_CERTIFICATE); it has no field for
-    # it.
+    """Return the error if the peer ended a connection with an alert about certificates or access, otherwise None."""
+    # OpenSSL has no field for the alert, but names it in the reason (TLSV1_ALERT_UNKNOWN_CA,
+    # SSLV3_ALERT_BAD_CERTIFICATE).
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     if reason is None or "ALERT" not in reason:
         return None

@@ -1,9 +1,9 @@
 """Dial: from a host and port to a connected socket, plain TCP or TLS.
 
-There are three ways to a broker: directly, by its addresses (:mod:`~aiokproto.net.addresses`); through a proxy
-(:mod:`~aiokproto.net.proxy`); and by the application's own ``dialer``. ``address_map`` changes where each of them
-leads. In all of them TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another,
-because the client doesn't trust what is in between.
+There are three ways to reach a broker: directly, at one of its addresses (:mod:`~aiokproto.net.addresses`); through a
+proxy (:mod:`~aiokproto.net.proxy`); and with the application's own ``dialer``. ``address_map`` changes the target of
+each. In every case TLS verifies the host that the broker advertises, unless ``ssl_server_hostname`` names another: the
+client doesn't trust anything in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiokproto.texts import address, repr_of, text_of
 
 
 class Dialled(asyncio.BaseProtocol):
-    """The protocol of a connection, which can end it."""
+    """The protocol of a connection. It can close the connection."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -49,7 +49,7 @@ _EXPECTED = {
     "dialer": "a connected stream socket without TLS",
     "ssl_server_hostname": "a host name",
 }
-"""What the application's functions return, by option."""
+"""What the application's functions must return, by option."""
 
 _SILENT_IN_HANDSHAKE = "no response to the TLS handshake: the listener is one without TLS, or the service is not Kafka"
 
@@ -64,7 +64,7 @@ async def dial(
     peer: str,
     threads: ThreadPoolExecutor | None = None,
 ) -> P:
-    """Connect by the way that the options describe. Cancelling closes the socket.
+    """Connect the way that the options describe. Cancelling closes the socket.
 
     Args:
         make: Creates the protocol object.
@@ -73,19 +73,19 @@ async def dial(
         config: The options.
         deadline: When to give up (s, the loop's clock).
         peer: Names the broker in errors.
-        threads: Where the host name is resolved; None for the loop's default executor.
+        threads: The executor that resolves the host name; None for the loop's default executor.
 
     Raises:
-        BrokerConnectionError: No address could be connected to. The text has each with its cause.
-        NotKafkaError: The peer does not speak TLS, or the proxy is none.
-        AuthenticationError: Either side rejected the other's certificate, or the proxy the credentials.
+        BrokerConnectionError: No address could be connected to. The message lists each address and its error.
+        NotKafkaError: The peer does not speak TLS, or the proxy isn't a proxy.
+        AuthenticationError: Either side rejected the other's certificate, or the proxy rejected the credentials.
         ConfigurationError: The client's own certificates cannot be used.
     """
     return await _Dial(make, config, host, port, deadline, peer, threads).run()
 
 
 class _Dial(Generic[P]):
-    """One connection in the making."""
+    """A connection that is being set up."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class _Dial(Generic[P]):
     async def run(self) -> P:
         config, host, port = self._config, self._host, self._port
         if config.tls is not None:
-            # Check the options first: a mistake in them doesn't depend on the address.
+            # Check the options first: errors in them don't depend on the address.
             self._context = await self._certificates(config.tls)
             name = host
             if config.server_hostname is not None:
                 name = await self._ask("ssl_server_hostname", config.server_hostname, host, port, _is_name)
             self._server_hostname = self._tls_name(name)
-        # The connection alone goes elsewhere; the certificate is still verified against the host.
+        # Only the connection goes elsewhere; the certificate is still verified against the original host.
         if config.address_map is not None:
             host, port = await self._ask("address_map", config.address_map, host, port, _is_address)
             if (host, port) != (self._host, self._port):
@@ -139,14 +139,14 @@ class _Dial(Generic[P]):
 
     def _tls_name(self, name: str) -> str:
         """Return the name that TLS sends and verifies."""
-        # The zone belongs to this machine, and is no part of a certificate (RFC 6874). Nor is the dot at the end of a
-        # name that the resolver must not complete (RFC 6066, section 3).
+        # Certificates don't contain a zone, which is local to this machine (RFC 6874), or the trailing dot of a fully
+        # qualified name (RFC 6066, section 3).
         host = name.partition("%")[0].removesuffix(".")
         try:
             host.encode("idna")
         except UnicodeError:
             host = ""
-        # asyncio takes an empty name for none, and would verify no name at all.
+        # asyncio treats an empty name as no name, and wouldn't verify it at all.
         if not host or "\0" in host:
             raise BrokerConnectionError(f"{self._what}: {name!r} is no host name that TLS could verify")
         return host
@@ -192,7 +192,7 @@ class _Dial(Generic[P]):
         return None
 
     async def _simple(self, endpoint: Endpoint) -> P | None:
-        """Connect in one step of the event loop's own, which a simulation has, too."""
+        """Connect with a single call of the event loop, which simulations support, too."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -208,9 +208,12 @@ class _Dial(Generic[P]):
         return None
 
     async def _attach(self, opened: socket.socket, address: str) -> P | None:
-        """Turn a connected socket into a connection, after the TLS handshake if there is one; None if that failed."""
+        """Turn a connected socket into a connection, after a TLS handshake if TLS is used.
+
+        Return None if that fails.
+        """
         loop = asyncio.get_running_loop()
-        # An event loop may have transports of its own for these.
+        # Some event loops use different transports for Unix sockets.
         local = opened.family == getattr(socket, "AF_UNIX", None)
         create: Any = loop.create_unix_connection if local else loop.create_connection
         made: list[P] = []
@@ -231,7 +234,7 @@ class _Dial(Generic[P]):
                 )
             check_certificate(self._peer, transport)
             protocol = attached
-        # Another address doesn't change it.
+        # Another address won't help.
         except AuthenticationError:
             raise
         except ssl.SSLError as error:
@@ -242,8 +245,8 @@ class _Dial(Generic[P]):
             hint = BROKER.closed if self._context is not None else ""
             self._failures.append(f"{address}: closed in the TLS handshake: {reason(error)}{hint}")
         finally:
-            # This runs after a cancellation, too. If that comes when the handshake is complete, the transport still
-            # reads from the socket, and the next socket may get the number of the closed one.
+            # This also runs after a cancellation. If that comes when the handshake is complete, the transport is still
+            # reading from the socket, and a new socket may get the closed one's file descriptor.
             if protocol is None:
                 for begun in made:
                     begun.abort()
@@ -251,7 +254,7 @@ class _Dial(Generic[P]):
         return protocol
 
     async def _through(self, proxy: Proxy, host: str, port: int) -> P | None:
-        # The proxy gets one address after the other: it alone knows which it can reach.
+        # Give the proxy one address after another: only the proxy can tell which ones it can reach.
         names = [host]
         if proxy.scheme == "socks5":
             try:
@@ -261,7 +264,7 @@ class _Dial(Generic[P]):
         for name in names:
             try:
                 return await self._tunnel(proxy, name, port)
-            # Another address doesn't change it.
+            # Another address won't help.
             except (AuthenticationError, NotKafkaError):
                 raise
             except BrokerConnectionError as error:
@@ -296,7 +299,7 @@ class _Dial(Generic[P]):
                 protocol = self._make()
                 check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
                 return protocol
-        # This includes a cancellation: no other code has the socket.
+        # This includes a cancellation: no other code knows the socket.
         except BaseException as error:
             found[0].close()
             line.abort()
@@ -325,7 +328,7 @@ def _is_name(answer: Any) -> bool:
 
 
 def _is_connected(answer: Any) -> bool:
-    # Event loops refuse the others with errors of their own, or only once something is written.
+    # Event loops would refuse anything else with less helpful errors, or only on the first write.
     if not isinstance(answer, socket.socket) or isinstance(answer, ssl.SSLSocket):
         return False
     try:
@@ -336,10 +339,10 @@ def _is_connected(answer: Any) -> bool:
 
 
 def check_certificate(peer: str, transport: asyncio.BaseTransport, option: str = "ssl_context") -> None:
-    """Check that a peer has proven who it is, if TLS has to verify that.
+    """Check that TLS has verified the peer's identity, if it has to.
 
     Raises:
-        AuthenticationError: It has no certificate.
+        AuthenticationError: The peer has no certificate.
     """
     if is_anonymous(transport.get_extra_info("ssl_object")):
         raise AuthenticationError(
@@ -350,11 +353,11 @@ def check_certificate(peer: str, transport: asyncio.BaseTransport, option: str =
 def set_socket_options(transport: asyncio.BaseTransport) -> None:
     """Send small requests at once (``TCP_NODELAY``), and keep idle connections alive.
 
-    asyncio sets the first only for sockets that name their protocol, which the socket of a ``dialer`` may not do. NAT
-    gateways and firewalls drop idle connections silently. If the operating system lacks the options of TCP keepalive,
-    its own times apply.
+    asyncio sets ``TCP_NODELAY`` only for sockets whose ``proto`` is TCP, which may not be set on a ``dialer``'s socket.
+    Keepalive is needed because NAT gateways and firewalls silently drop idle connections. If the operating system lacks
+    options for its timing, the system's defaults apply.
     """
-    # It is None in the simulation, whose transports have no socket; and a dialer's socket may be of another family.
+    # It is None in a simulation, where transports have no socket. A dialer's socket may be of another family.
     connected = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return

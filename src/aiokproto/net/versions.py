@@ -17,16 +17,16 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.features import Feature, need_of
 
 API_VERSIONS = 18
-# Controllers serve the second, and clients' Metadata requests not at all.
+# Controllers serve Vote, but not clients' Metadata requests.
 _METADATA, _VOTE = 3, 52
 
 SOFTWARE_NAME = "aiokproto"
 
 BY_OPTION = "by broker_version"
-"""Why versions are assumed: the application has given the release."""
+"""The reason for assumed versions, if the application has set ``broker_version``."""
 
 BEFORE_0_10 = ("0.8.2", "0.9")
-"""Releases without ApiVersions. :mod:`aiokproto.codec.releases` has their versions."""
+"""Releases without ApiVersions. Their versions are in :mod:`aiokproto.codec.releases`."""
 
 
 class BrokerVersions:
@@ -36,7 +36,7 @@ class BrokerVersions:
         ranges: Version range by ApiKey.
         peer: Names the broker in errors.
         features: Level of each finalized feature, such as ``transaction.version``, as of the ApiVersions exchange.
-        assumed: Why these are of a release in :data:`BEFORE_0_10`; empty if they are the broker's own response.
+        assumed: Why a release in :data:`BEFORE_0_10` was assumed; empty if the broker itself reported these versions.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class BrokerVersions:
 
     @classmethod
     def assume(cls, release: str, peer: str, why: str = "as it has no ApiVersions") -> BrokerVersions:
-        """Return the versions of a release, for a broker that isn't asked."""
+        """Return the versions of a release, for a broker that can't report them."""
         return cls(versions_of(release), peer, assumed=why)
 
     @property
     def assumed_release(self) -> str | None:
-        """The release whose versions these are; None if they are the broker's own response."""
+        """The release that was assumed; None if the broker itself reported these versions."""
         return release_like(self.ranges) if self.assumed else None
 
     def supports(self, feature: Feature) -> bool:
@@ -76,7 +76,8 @@ class BrokerVersions:
             advice: What to do instead, for the end of the message.
 
         Raises:
-            UnsupportedVersionError: It has not. The text has the release that the feature needs, and what was found.
+            UnsupportedVersionError: It doesn't have the feature. The message says which release the feature needs, and
+                what was found.
         """
         if not self.supports(feature):
             theirs = self.ranges.get(feature.api_key)
@@ -93,16 +94,16 @@ class BrokerVersions:
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:
         """Return the highest version that client and broker support, at most ``max_version``.
 
-        Unstable versions count only if ``max_version`` is one.
+        Unstable versions count only if ``max_version`` is an unstable one.
 
         Raises:
-            UnsupportedVersionError: There is none. The text has both ranges.
+            UnsupportedVersionError: There is no such version. The message includes both ranges.
         """
-        # The result is cached because this runs for every request. A call with a limit of its own is rare, so its
-        # result is computed each time.
+        # Cache the result: this runs for every request. Calls with a `max_version` are rare, so their results aren't
+        # cached.
         if max_version is None and request_type.api_key in self._picked:
             return self._picked[request_type.api_key]
-        # An API that the broker doesn't list has an empty range, so the comparison below fails by itself.
+        # If the broker doesn't list the API, use an empty range, so the comparison below fails.
         theirs = self.ranges.get(request_type.api_key, Versions(0, -1))
         ours = request_type.versions if max_version in request_type.unstable else stable(request_type)
         limit = ours.highest if max_version is None else min(ours.highest, max_version)
@@ -120,7 +121,7 @@ class BrokerVersions:
         if _METADATA not in self.ranges and _VOTE in self.ranges:
             has += " (it is a listener of KRaft controllers: connect to one of brokers)"
         limit = "" if max_version is None else f", this call at most {max_version}"
-        # The remedy helps only if the broker is too old; if it is too new, another client is needed.
+        # Give this advice only if the broker is too old. If it's too new, the client has to be updated.
         need = need_of(request_type.api_key, ours.lowest) if theirs.highest < ours.lowest else None
         older = f"; {need}, and the broker is like {self._like()}" if need else ""
         return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}{older}"
@@ -140,7 +141,7 @@ def ranges_of(api_keys: Iterable[ApiVersion]) -> dict[int, Versions]:
 
 
 class Identity(NamedTuple):
-    """Which broker of which cluster a connection should lead to (KIP-1242).
+    """The cluster and broker that a connection should reach (KIP-1242).
 
     Attributes:
         cluster_id: The cluster's id; None if it is unknown.
@@ -156,10 +157,10 @@ ANYONE = Identity()
 
 
 class Negotiation:
-    """One connection's ApiVersions exchange: first in the newest version, then in one that the broker supports.
+    """A connection's ApiVersions exchange: first in the newest version, then in a version that the broker supports.
 
-    ApiVersions is the one request sent without knowing the broker's versions. A broker that does not support the
-    version responds UNSUPPORTED_VERSION in the schema of version 0; since 2.4 that response lists the versions of
+    ApiVersions is the only request that is sent without knowing the broker's versions. A broker that does not support
+    the version responds UNSUPPORTED_VERSION in the schema of version 0; since 2.4 that response lists the versions of
     ApiVersions that it does support (KIP-511).
     """
 
@@ -178,17 +179,17 @@ class Negotiation:
         )
 
     def handle_response(self, frame: Buffer) -> BrokerVersions | None:
-        """Return the broker's versions, or None to send the request again in the now lower :attr:`version`.
+        """Return the broker's versions, or None to send the request again in :attr:`version`, which is now lower.
 
         Raises:
             BrokerError: The response has an error code other than UNSUPPORTED_VERSION.
-            MisroutedConnectionError: The peer is another broker than expected, or of another cluster.
+            MisroutedConnectionError: The peer is a different broker than expected, or belongs to a different cluster.
             NotKafkaError: The peer rejects even version 0, which every broker with ApiVersions supports.
             DecodeError: The response is malformed.
         """
         response = decode_api_versions(frame, self.version)
-        # This is the one comparison of a code outside of failures: the error selects the response's schema (KIP-511),
-        # and is part of the exchange.
+        # This is the only comparison of an error code outside of `failures`: here it's part of the exchange, and
+        # selects the response's schema (KIP-511).
         unsupported = response.error_code == ErrorCode.UNSUPPORTED_VERSION
         if not unsupported and response.error_code:
             error = error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
@@ -201,10 +202,9 @@ class Negotiation:
             return BrokerVersions(ranges, self.peer, features=features)
         if self.version == 0:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
-        # Brokers from 0.10 to 2.3 list nothing in this response, so use version 0, which all of them have.
+        # Brokers from 0.10 to 2.3 don't list anything in this response. Use version 0, which all of them support.
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))
-        # The version is strictly lower each time: a broker that lists the version it has just rejected must not cause
-        # an endless loop.
+        # Always lower the version: a broker that lists the version it has just rejected must not cause an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 _MAX_NAMED = 3
-"""Maximum number of causes of one kind that are named."""
+"""Maximum number of causes of the same kind to name."""
 
 
 class HealthStatus(Enum):
@@ -16,21 +16,21 @@ class HealthStatus(Enum):
     OK = "ok"
     """Nothing is wrong."""
     DEGRADED = "degraded"
-    """Some of the work is delayed or impossible. The client recovers as far as it can."""
+    """Some of the client's work is delayed or impossible. The client recovers as far as possible."""
     FAILED = "failed"
-    """Nothing works: the client isn't started, is closed, has failed, or reaches no broker."""
+    """Nothing works: the client isn't started, is closed, has failed, or can't reach any broker."""
 
 
 @dataclass(frozen=True)
 class Health:
     """The health of a client.
 
-    For a readiness probe, test :attr:`ready`. A liveness probe should only restart a client that has ``ended``, because
-    a client that reaches no broker recovers by itself.
+    For a readiness probe, test :attr:`ready`. A liveness probe should only restart a client that has ``ended``: a
+    client that can't reach any broker recovers by itself.
 
     Attributes:
         status: The worst of all findings.
-        reasons: The findings, the worst first; empty if nothing is wrong.
+        reasons: The findings, worst first; empty if nothing is wrong.
         ended: Whether the client is closed or has failed for good, and has to be replaced.
     """
 
@@ -40,7 +40,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether the client works, at least in part."""
+        """Whether the client works, at least partly."""
         return self.status is not HealthStatus.FAILED
 
     def __str__(self) -> str:
@@ -62,14 +62,17 @@ class Findings:
         self.ended = False
 
     def add_member(self, state: str, problem: str, joining_for: float | None) -> None:
-        """Add the problems of a group member. ``joining_for`` is the duration (s) of a rebalance; None without one."""
+        """Add the problems of a group member.
+
+        ``joining_for`` is how long the current rebalance has taken (s), if there is one.
+        """
         if joining_for is not None:
             self.degraded.append(f"rebalancing for {joining_for:.0f} s: {state}")
         if problem:
             self.degraded.append(problem)
 
     def add_some(self, causes: Sequence[str]) -> None:
-        """Add the first of many causes, and the number of the others."""
+        """Add the first few causes, and the number of other causes."""
         self.degraded += causes[:_MAX_NAMED]
         if len(causes) > _MAX_NAMED:
             self.degraded.append(f"{len(causes) - _MAX_NAMED} other causes")

@@ -1,6 +1,6 @@
 """The metrics that a client pushes to brokers (KIP-714), computed from the counters of its observers. Pure.
 
-Names, units (milliseconds) and attributes come from the standard metrics of KIP-714, which the Java client pushes, too.
+Names, units (milliseconds) and attributes follow the standard metrics in KIP-714, which the Java client also pushes.
 Averages, maxima and rates cover the time since the last push that a broker accepted.
 """
 
@@ -51,12 +51,12 @@ class MetricSource:
         """Create a source.
 
         Args:
-            kind: The kind of client, with which the names of its metrics start.
+            kind: The kind of client, which prefixes the names of its metrics.
             cluster: Counts requests.
             producer: Counts batches.
             consumer: Counts fetches and commits.
             share: The sources of a share consumer's metrics.
-            rebalances: Returns the durations of the member's rebalances; None without a group.
+            rebalances: Returns the durations of the member's rebalances; None if there's no group.
             assigned: Returns the number of assigned partitions.
             labels: Returns the client's attributes, such as its group.
         """
@@ -71,7 +71,7 @@ class MetricSource:
         # The totals at the last accepted push, by metric.
         self._pushed: dict[object, float] = {}
         self._pushed_at: float | None = None
-        # The totals of the last collect(), which pushed() moves to _pushed.
+        # The totals of the last collect(). pushed() moves them to _pushed.
         self._seen: dict[object, float] = {}
         self._seen_at = 0.0
         self._timings: list[Timing] = []
@@ -82,7 +82,7 @@ class MetricSource:
         Args:
             now: The time (s).
             delta: Whether sums are the increase since the last push.
-            application: Metrics of the application, whose sums are totals. They follow under their own names
+            application: Metrics of the application, whose sums are totals. They are added under their own names
                 (KIP-1076).
         """
         self._seen, self._seen_at, self._timings = {}, now, []
@@ -93,7 +93,10 @@ class MetricSource:
         ] + [self._of_application(metric, delta) for metric in application]
 
     def pushed(self) -> None:
-        """Note that a broker has accepted the last result of :meth:`collect`. The next one starts from there."""
+        """Note that a broker has accepted the last result of :meth:`collect`.
+
+        The next result covers the time since then.
+        """
         self._pushed, self._pushed_at = self._seen, self._seen_at
         for timing in self._timings:
             timing.forget_recent()
@@ -122,7 +125,7 @@ class MetricSource:
             yield Metric("connection.creation.rate", (opened - before) / passed)
         yield from self._sum("connection.creation.total", opened, delta)
         for node in self._cluster.nodes.values():
-            # Skip bootstrap addresses, whose ids mean nothing to the operator of the brokers.
+            # Skip bootstrap addresses: their ids mean nothing to the brokers' operators.
             if node.node >= 0:
                 yield from self._duration("node.request.latency", node.latency, {"node_id": f"node-{node.node}"})
 
@@ -132,7 +135,7 @@ class MetricSource:
         yield from self._idle_ratio("poll.idle.ratio.avg", consumer.waited, now)
 
     def _fetching_shares(self, share: ShareMetrics, now: float, delta: bool) -> Iterator[Metric]:
-        # Use the Java client's names: KIP-714 has no standard metrics for share consumers.
+        # Use the Java client's names: KIP-714 doesn't define standard metrics for share consumers.
         prefix, seen = "share.fetch.manager.", share.observer
         yield from self._spread(f"{prefix}fetch.size", seen.sizes)
         yield from self._spread(f"{prefix}records.per.request", seen.acquired)
@@ -180,7 +183,7 @@ class MetricSource:
         key = (name, *attributes.values())
         count, total = self._since((*key, "count"), timing.count), self._since((*key, "total"), timing.total)
         self._timings.append(timing)
-        # KIP-714 recommends sparse metrics, so skip it if nothing was recorded.
+        # KIP-714 recommends sparse metrics, so leave it out if nothing was recorded.
         if count:
             yield Metric(f"{name}.avg", total / count * factor, attributes=attributes)
             yield Metric(f"{name}.max", timing.recent_max * factor, attributes=attributes)
@@ -194,7 +197,7 @@ class MetricSource:
             return metric
         key = ("application", metric.name, *sorted(metric.attributes.items()))
         increase = self._since(key, metric.value)
-        # A total that has fallen has started again, for instance with a new object.
+        # If a total has decreased, counting has started again, for instance in a new object.
         return metric._replace(value=max(increase, 0)) if delta else metric
 
     def _since(self, key: object, total: float) -> float:
@@ -202,5 +205,5 @@ class MetricSource:
         return total - self._pushed.get(key, 0)
 
     def _passed(self, now: float) -> float:
-        # A rate needs an interval, and there is none before the first push.
+        # A rate needs an interval, and before the first push there is none.
         return 0.0 if self._pushed_at is None else now - self._pushed_at

@@ -1,6 +1,6 @@
-"""Observers: the counters of a client's parts, and the calls of hooks. Pure; the clock is passed in.
+"""Observers: they count what the parts of a client do, and call hooks. Pure; the clock is passed in.
 
-Each has one writer, the part that it observes. The package's docstring explains more.
+Each has one writer, the part that it observes. See the package's docstring.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from aiokproto.hooks import (
 )
 from aiokproto.types import TopicPartition
 
-# This creates the events of each request or batch, because the constructor of a NamedTuple is Python code, and takes
-# twice as long.
+# Creates the events that occur per request or batch: a NamedTuple's constructor is Python code, and takes twice as
+# long.
 _new_event = tuple.__new__
 
 _API_AND_VERSION = Struct(">hh").unpack_from
 
 
 class Timing:
-    """Durations in seconds: their number, their sum, and the longest.
+    """Durations in seconds: their number, sum and maximum.
 
     Attributes:
         count: The number of durations.
         total: Their sum.
-        max: The longest.
-        recent_max: The longest since :meth:`forget_recent`.
+        max: The longest duration.
+        recent_max: The longest duration since :meth:`forget_recent`.
     """
 
     __slots__ = ("count", "max", "recent_max", "total")
@@ -67,7 +67,7 @@ class Timing:
             self.max = max(self.max, seconds)
 
     def forget_recent(self) -> None:
-        """Reset :attr:`recent_max`. Only one reader may do this, the pushed metrics."""
+        """Reset :attr:`recent_max`. Only the pushed metrics may do this."""
         self.recent_max = 0.0
 
 
@@ -77,13 +77,13 @@ class NodeObserver:
     Attributes:
         node: The broker's id.
         opened: Connections that were opened.
-        closed: Of these, the ones that have ended.
+        closed: Connections that have ended.
         failed: Connections that couldn't be opened.
-        requests: Requests written.
-        errors: Requests that got no response.
+        requests: Requests that were written.
+        errors: Requests that didn't get a response.
         bytes_sent: Bytes of requests.
         bytes_received: Bytes of responses.
-        latency: From writing a request to its response.
+        latency: Time from writing a request to its response.
         throttle: The pauses that the broker imposed (KIP-219).
     """
 
@@ -110,7 +110,7 @@ class NodeObserver:
         self.throttle = Timing()
 
     def connected(self, address: str, channel: str, latency: float) -> None:
-        """A connection is open."""
+        """A connection was opened."""
         self.opened += 1
         if self.hooks.connection_opened is not None:
             self.hooks.connection_opened(ConnectionOpened(self.node, address, channel, latency))
@@ -132,7 +132,7 @@ class NodeObserver:
         self.requests += 1
         self.bytes_sent += len(data)
         if self.hooks.request_sent is not None:
-            # Read both from the frame, because the callers of this hot path don't have them at hand.
+            # Read both from the frame: on this hot path the caller doesn't pass them.
             api, version = _API_AND_VERSION(data, 4)
             self.hooks.request_sent(_new_event(RequestSent, (self.node, api_name(api), version, len(data), queue_time)))
 
@@ -145,7 +145,7 @@ class NodeObserver:
             self.hooks.response_received(_new_event(ResponseReceived, fields))
 
     def unanswered(self, api: int, version: int, queue_time: float, latency: float, error: KafkaError) -> None:
-        """A request gets no response, or its caller no longer waits."""
+        """A request won't get a response, or its caller no longer waits for it."""
         self.errors += 1
         if self.hooks.response_received is not None:
             event = ResponseReceived(self.node, api_name(api), version, 0, queue_time, latency, error)
@@ -159,13 +159,13 @@ class NodeObserver:
 
 
 class ClusterObserver:
-    """Counts events of the whole cluster, and has the brokers' observers.
+    """Counts cluster-wide events, and holds the brokers' observers.
 
     Attributes:
-        nodes: The brokers' observers, by id. A broker that has left the cluster stays, so totals never decrease.
+        nodes: The brokers' observers, by id. Brokers that have left the cluster stay, so totals never decrease.
         refreshes: Metadata refreshes.
-        failed_refreshes: Of these, the ones that failed.
-        retries: Requests that calls have sent again.
+        failed_refreshes: Metadata refreshes that failed.
+        retries: Requests that were sent again.
     """
 
     def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
@@ -189,7 +189,7 @@ class ClusterObserver:
             self.hooks.metadata_refreshed(MetadataRefreshed(brokers, topics, latency, error))
 
     def retried(self, api: str, attempt: int, pause: float, error: KafkaError) -> None:
-        """A call sends its request again."""
+        """A request is being retried."""
         self.retries += 1
         if self.hooks.request_retried is not None:
             self.hooks.request_retried(RequestRetried(api, attempt, pause, error))
@@ -200,13 +200,13 @@ class ProducerObserver:
 
     Attributes:
         batches: Acknowledged batches.
-        records: Their records.
-        bytes: Their bytes, as they were sent.
-        failed_batches: Batches that were given up.
-        failed_records: Their records.
+        records: Records in acknowledged batches.
+        bytes: Bytes of acknowledged batches, as sent.
+        failed_batches: Batches that the client gave up on.
+        failed_records: Records in these failed batches.
         retries: Batches that were sent again.
-        queue_time: From a batch's first record to its first request.
-        latency: From a batch's first record to its acknowledgement.
+        queue_time: Time from a batch's first record to its first request.
+        latency: Time from a batch's first record to its acknowledgement.
         throttle: The throttle time of each Produce response, including 0.
         committed: Transactions that were committed.
         aborted: Transactions that were aborted.
@@ -242,7 +242,7 @@ class ProducerObserver:
             self.hooks.batch_written(_new_event(BatchWritten, fields))
 
     def failed(self, partition: TopicPartition, records: int, attempts: int, created: float, error: KafkaError) -> None:
-        """A batch that was opened at ``created`` (s) was given up."""
+        """The client gave up on a batch that was opened at ``created`` (s)."""
         latency = self._since(created)
         self.failed_batches += 1
         self.failed_records += records
@@ -277,18 +277,18 @@ class ConsumerObserver:
     """Counts fetches, delivery, commits and rebalances.
 
     Attributes:
-        fetches: From sending a Fetch request to its response, including long polls.
+        fetches: Time from sending a Fetch request to its response, including long polls.
         failed_fetches: Fetch requests that failed as a whole.
         bytes: Bytes of records that were fetched.
         batches: Batches that were delivered.
         records: Records that were delivered. The records of ``batches()`` aren't decoded, so they aren't counted.
-        resets: Positions that were no longer in the log.
+        resets: How often a position was no longer in the log.
         commits: Successful commits.
         failed_commits: Failed commits.
         assigned: How often partitions were assigned.
-        revoked: How often they were revoked.
-        lost: How often they were lost.
-        waited: Seconds that the application waited for records.
+        revoked: How often partitions were revoked.
+        lost: How often partitions were lost.
+        waited: How long the application has waited for records (s).
     """
 
     def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
@@ -315,7 +315,7 @@ class ConsumerObserver:
             )
 
     def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition], latency: float) -> None:
-        """A change of the assignment was carried out."""
+        """The assignment was changed, and the change is complete."""
         setattr(self, kind, getattr(self, kind) + 1)
         if self.hooks.rebalanced is not None:
             self.hooks.rebalanced(Rebalanced(kind, tuple(partitions), latency))
@@ -330,7 +330,7 @@ class ConsumerObserver:
             self.hooks.committed(Committed(partitions, latency, error))
 
     def reset(self, partition: TopicPartition, reason: str, position: int, offset: int, leader_epoch: int) -> None:
-        """A position was moved because it isn't in the log."""
+        """A position was moved because it was no longer in the log."""
         self.resets += 1
         if self.hooks.offset_reset is not None:
             self.hooks.offset_reset(OffsetReset(*partition, reason, position, offset, leader_epoch))
@@ -340,23 +340,23 @@ class ShareObserver:
     """Counts fetches, delivery, acknowledgements and assignments of a share consumer.
 
     Attributes:
-        fetches: From sending a ShareFetch request to its response, including long polls.
+        fetches: Time from sending a ShareFetch request to its response, including long polls.
         failed_fetches: ShareFetch requests that failed as a whole.
         throttle: The throttle time of each ShareFetch response, including 0.
         sizes: Bytes of records in each response.
         acquired: Records acquired by each request.
-        redelivered: Of these, the ones that had been delivered before.
+        redelivered: Acquired records that had been delivered before.
         batches: Record batches that were delivered.
         sent: Records whose acknowledgements or renewals were sent.
-        settled: Records whose acknowledgement took effect, by the acknowledgement's number in the protocol.
-        failed: Records whose acknowledgement had no effect, or an unknown one.
+        settled: Records whose acknowledgement took effect, by type of acknowledgement (its number in the protocol).
+        failed: Records whose acknowledgement failed, or may have.
         expired: Records whose lock expired before they were acknowledged.
         assigned: How often partitions were assigned.
-        revoked: How often they were revoked.
-        lost: How often they were lost.
-        waited: Seconds that the application waited for records.
-        polls: From each request for records to the next one.
-        polled_at: The time of the last request for records (s); None before the first.
+        revoked: How often partitions were revoked.
+        lost: How often partitions were lost.
+        waited: How long the application has waited for records (s).
+        polls: Time from one request for records to the next.
+        polled_at: The time of the last request for records (s); None before the first request.
     """
 
     def __init__(self, hooks: HookCalls = NO_HOOKS) -> None:
@@ -369,7 +369,7 @@ class ShareObserver:
         self.fetches, self.throttle, self.sizes, self.acquired, self.polls = (Timing() for _ in range(5))
 
     def polled(self, now: float) -> None:
-        """The application requests records at ``now`` (s)."""
+        """The application requested records at ``now`` (s)."""
         if self.polled_at is not None:
             self.polls.add(now - self.polled_at)
         self.polled_at = now
@@ -386,13 +386,13 @@ class ShareObserver:
             self.hooks.records_delivered(RecordsDelivered(*partition, records, next_offset))
 
     def rebalanced(self, kind: RebalanceKind, partitions: list[TopicPartition]) -> None:
-        """The assignment has changed, with immediate effect."""
+        """The assignment has changed. For a share consumer, that takes effect at once."""
         setattr(self, kind, getattr(self, kind) + 1)
         if self.hooks.rebalanced is not None:
             self.hooks.rebalanced(Rebalanced(kind, tuple(partitions), 0.0))
 
     def settle(self, acknowledgement: int, records: int, error: KafkaError | None) -> None:
-        """The acknowledgement of records has an outcome."""
+        """The outcome of an acknowledgement is known."""
         if error is None:
             self.settled[acknowledgement] += records
         else:

@@ -1,8 +1,8 @@
-"""The protobuf encoding of OpenTelemetry metrics, as PushTelemetry carries them (KIP-714). Pure.
+"""The protobuf encoding of OpenTelemetry metrics for PushTelemetry (KIP-714). Pure.
 
-Only a part of the message ``MetricsData`` (opentelemetry/proto/metrics/v1) is encoded: gauges and monotonic sums, with
+It supports only part of the message ``MetricsData`` (opentelemetry/proto/metrics/v1): gauges and monotonic sums with
 one data point each. Field numbers and wire types come from the OpenTelemetry definitions. Integers are varints, except
-times and values, which have 64 bits.
+times and values, which are 64 bits long.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def encode_metrics(
     """Return an encoded ``MetricsData``.
 
     Args:
-        metrics: The metrics. With ``delta`` the value of a sum is the increase.
-        resource: Attributes of the client.
-        scope: Name of the library.
-        version: Its version.
-        since: Start of the period that the sums cover, in ns since the epoch.
+        metrics: The metrics. With ``delta``, a sum's value is the increase since the last push.
+        resource: The client's attributes.
+        scope: The library's name.
+        version: The library's version.
+        since: The start of the period that the sums cover, in ns since the epoch.
         now: The time of the values, in ns since the epoch.
         delta: Whether the sums are increases since the last push, instead of totals.
     """
@@ -44,7 +44,7 @@ def encode_metrics(
 
 
 def _metric(metric: Metric, times: bytes, delta: bool) -> bytes:
-    # A NumberDataPoint has as_double (4) or as_int (6, sfixed64), then the attributes.
+    # A NumberDataPoint consists of as_double (4) or as_int (6, sfixed64), and the attributes.
     integer = isinstance(metric.value, int)
     value = _tag(6, _FIXED64) + struct.pack("<q", metric.value) if integer else _double(4, metric.value)
     point = _message(1, times + value + _attributes(7, metric.attributes))
@@ -55,7 +55,7 @@ def _metric(metric: Metric, times: bytes, delta: bool) -> bytes:
 
 
 def _attributes(field: int, attributes: Mapping[str, str]) -> bytes:
-    # A KeyValue has key (1) and value (2), which is an AnyValue with string_value (1).
+    # A KeyValue consists of key (1) and value (2), which is an AnyValue with string_value (1).
     return b"".join(_message(field, _text(1, key) + _message(2, _text(1, value))) for key, value in attributes.items())
 
 

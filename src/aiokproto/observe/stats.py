@@ -42,8 +42,8 @@ class ConnectionStats:
 
     Attributes:
         channel: The purpose: ``"main"``, ``"fetch"`` or ``"group"``.
-        in_flight: Requests without a response, including the ones that are held back for a throttle.
-        silent_for: How long the oldest of them has been waiting (s).
+        in_flight: Requests without a response, including requests that are held back because of a throttle.
+        silent_for: How long the oldest of these requests has been waiting (s).
     """
 
     channel: str
@@ -53,22 +53,23 @@ class ConnectionStats:
 
 @dataclass(frozen=True)
 class BrokerStats:
-    """The statistics of the client and one broker.
+    """The client's statistics for one broker.
 
     Attributes:
         node: The broker's id; negative for a bootstrap address.
-        address: Host and port, and the rack if it has one; empty after the broker has left the cluster.
+        address: Host and port, and the rack, if any; empty after the broker has left the cluster.
         connections: The open connections.
-        connections_opened: Connections that were opened so far.
-        connections_closed: Of these, the ones that have ended.
+        connections_opened: Connections opened so far.
+        connections_closed: Connections that have ended.
         connection_failures: How often the broker couldn't be reached.
-        failures_in_a_row: The same since it was last reached.
-        last_error: Why it couldn't be reached the last time; empty while it can be reached.
-        requests: Requests written.
+        failures_in_a_row: How many attempts to reach the broker have failed since the last success.
+        last_error: The last reason why the broker couldn't be reached; empty while it can be reached.
+        requests: Requests that were written.
         request_errors: Requests without a response: deadlines, and lost connections.
         bytes_sent: Bytes of requests.
         bytes_received: Bytes of responses.
-        latency: From writing a request to its response. Fetches wait for records, JoinGroups for other members.
+        latency: Time from writing a request to its response. Fetch responses may wait for records, and JoinGroup
+            responses for other members.
         throttled: Pauses that the broker's quotas imposed (KIP-219).
     """
 
@@ -102,17 +103,17 @@ class BrokerStats:
 
 @dataclass(frozen=True)
 class ClientStats:
-    """The statistics that every client has: connections, requests, metadata.
+    """The statistics common to all clients: connections, requests, metadata.
 
     Attributes:
         client_id: The option ``client_id``.
-        client_instance_id: The id of its metrics at the brokers (KIP-714); empty until they have assigned it.
-        brokers: The brokers by id, including the ones that have left the cluster. Bootstrap addresses have negative
-            ids.
-        metadata_age: Seconds since a broker last sent metadata; None before the first.
+        client_instance_id: The id that brokers know the client's metrics by (KIP-714); empty until they have assigned
+            it.
+        brokers: The brokers by id, including brokers that have left the cluster. Bootstrap addresses have negative ids.
+        metadata_age: Seconds since a broker last sent metadata; None if none has yet.
         metadata_refreshes: Metadata refreshes, whether or not they succeeded.
-        metadata_failures: Of these, the ones that failed.
-        retries: Requests that were sent again by calls.
+        metadata_failures: Metadata refreshes that failed.
+        retries: Requests that were sent again.
     """
 
     client_id: str
@@ -135,7 +136,7 @@ class ClientStats:
 
     @property
     def requests(self) -> int:
-        """Requests written."""
+        """Requests that were written."""
         return sum(broker.requests for broker in self.brokers.values())
 
     @property

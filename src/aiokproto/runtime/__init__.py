@@ -1,7 +1,7 @@
-"""What the clients and the embedded broker take from the machine and from asyncio.
+"""The clients' and the embedded broker's interface to the machine and to asyncio.
 
-``runtime`` has the sources of nondeterminism, which a simulation replaces; ``timeouts`` has asyncio's timeouts, with
-the cancellations that Python 3.10 would lose; ``coroutines`` calls the application's coroutine functions.
+``runtime`` provides the sources of nondeterminism, which a simulation replaces; ``timeouts``, asyncio's timeouts,
+without losing cancellations on Python 3.10; and ``coroutines``, calls of the application's coroutine functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of the application that have to be awaited. Pure."""
+"""Helpers for async functions of the application. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ T = TypeVar("T")
 
 
 def is_async(function: object) -> bool:
-    """Return whether it is a coroutine function, a partial of one, or an object with such a ``__call__``."""
+    """Return whether ``function`` is a coroutine function, a partial of one, or an object whose ``__call__`` is one."""
     while isinstance(function, partial):
         function = function.func
     if iscoroutinefunction(function):
         return True
-    # Look in the class, because calling an object looks there; `type.__call__` makes no class a coroutine function.
+    # Look in the class, as Python does when it calls an object. (For a class that's `type.__call__`, which isn't
+    # async.)
     return iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 async def resumed(started: Coroutine[Any, Any, T], waits_for: Any) -> T:
-    """Await a coroutine that was started with ``waits_for = started.send(None)``, and has suspended there."""
+    """Await a coroutine that was started with ``waits_for = started.send(None)`` and is suspended there."""
     return await _going_on(started, waits_for)
 
 

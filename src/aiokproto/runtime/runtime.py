@@ -27,15 +27,15 @@ AddressInfo = tuple[Any, ...]
 class Runtime:
     """The machine's clock, names and randomness, for clients and the embedded broker.
 
-    Monotonic time, timers, connections and threads come from the event loop. A loop with a ``runtime`` attribute
-    replaces these sources too: see :mod:`aiokproto.simulation`.
+    Monotonic time, timers, connections and threads come from the event loop. If the loop has a ``runtime`` attribute,
+    that replaces this class's sources, too: see :mod:`aiokproto.simulation`.
 
     Attributes:
-        random: Used for jitter, partitions of records without a key, and ids. Not the functions of :mod:`random` by
-            default: a client must not change the sequence of an application that has seeded them, and a forked process
-            must not repeat its parent's numbers.
-        secrets: Used for salts and nonces of logins. In a simulation apart from :attr:`random`: a secret more must not
-            change what is decided at random after it.
+        random: Used for jitter, partitions of records without a key, and ids. By default these aren't the functions of
+            :mod:`random`: a client must not affect the sequence of an application that has seeded them, and a forked
+            process must not repeat its parent's numbers.
+        secrets: Used for salts and nonces of logins. In a simulation it's separate from :attr:`random`, so that an
+            additional secret doesn't change later random decisions.
     """
 
     def __init__(self, random: Random, secrets: Random | None = None) -> None:
@@ -44,20 +44,20 @@ class Runtime:
         self.secrets = random if secrets is None else secrets
 
     def milliseconds(self) -> int:
-        """Return the time for timestamps of records and logs, in milliseconds since the epoch."""
+        """Return the wall-clock time, for timestamps of records and logs, in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def cpu_time(self) -> float:
-        """Return the thread's CPU seconds; their difference says how long a task has held the event loop."""
+        """Return the thread's CPU time in seconds. A difference shows how long a task has occupied the event loop."""
         return time.thread_time()
 
     def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
-        """Resolve a host name in one of ``threads`` (None: the loop's default executor)."""
+        """Resolve a host name in one of ``threads`` (None for the loop's default executor)."""
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         return asyncio.get_running_loop().run_in_executor(threads, look_up)
 
     def getnameinfo(self, threads: ThreadPoolExecutor | None, sockaddr: tuple[Any, ...]) -> Awaitable[str]:
-        """Return the host name of an address, or the address itself if it has none, as ``InetAddress`` in Java."""
+        """Return the host name of an address, or the address itself if it has none, like ``InetAddress`` in Java."""
         look_up = partial(socket.getnameinfo, sockaddr, socket.NI_NUMERICSERV)
         found = asyncio.get_running_loop().run_in_executor(threads, look_up)
         return _first(found)
@@ -72,7 +72,7 @@ async def _first(found: Awaitable[tuple[str, str]]) -> str:
 
 
 SYSTEM = Runtime(SystemRandom())
-"""The runtime of the machine."""
+"""The machine's own runtime."""
 
 
 def current() -> Runtime:
@@ -81,16 +81,17 @@ def current() -> Runtime:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return SYSTEM
-    # It is an attribute of the loop instead of a global, because a simulation and a real loop can run in one process.
+    # The runtime belongs to the loop and isn't global: a simulation and a real loop can run in one process.
     found: Runtime = getattr(loop, "runtime", SYSTEM)
     return found
 
 
 def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-    """Return a task of the running event loop that starts in the loop's next iteration.
+    """Create a task that starts in the running event loop's next iteration.
 
-    The code that creates a task completes, before its next await, the state that the task reads. A task factory may
-    start the task within the call (``asyncio.eager_task_factory``), so tasks of this library don't come from it.
+    Code that creates a task can rely on this: until its next await, it can still prepare the state that the task uses.
+    A task factory could start the task within the call (``asyncio.eager_task_factory``), so this library doesn't use
+    one.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None and Task is asyncio.Task:
@@ -99,7 +100,7 @@ def create_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asy
 
 
 def monotonic() -> float:
-    """Return a time for durations, in seconds, of the running event loop's clock if there is one."""
+    """Return a monotonic time in seconds, for durations. It's the running event loop's clock, if there is a loop."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:
@@ -107,10 +108,10 @@ def monotonic() -> float:
 
 
 def utc(seconds: int) -> str:
-    """Return a time since the epoch as ``20260131T235959Z`` (ISO 8601, basic format)."""
+    """Format a time, in seconds since the epoch, as ``20260131T235959Z`` (ISO 8601, basic format)."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))
 
 
 def uniform(low: float, high: float) -> float:
-    """Return a random number between two, from the current :class:`Runtime`."""
+    """Return a random number between ``low`` and ``high``, from the current :class:`Runtime`."""
     return current().random.uniform(low, high)

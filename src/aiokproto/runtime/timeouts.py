@@ -1,12 +1,12 @@
-"""Timeouts, deadlines, and interruptions of calls, which keep the cancellations of others.
+"""Timeouts, deadlines, and interruptions of calls, none of which swallows other cancellations.
 
-``timeout`` and ``timeout_at`` are asyncio's, and the same for Python 3.10.
+``timeout`` and ``timeout_at`` are asyncio's, with a backport for Python 3.10.
 
 A timeout cancels its task and turns that cancellation into a ``TimeoutError``. If something else cancels the task at
-the same time, the coroutine sees one ``CancelledError`` for both. The task has to count them, or the timeout takes the
-other cancellation for its own: the task would go on, and a caller that waits for its end would wait forever. Python
-counts since 3.11 (``Task.cancelling``). Before, the tasks of this library do, which
-:func:`aiokproto.runtime.create_task` makes; in a task of the application a timeout wins over a cancellation.
+the same time, the coroutine sees one ``CancelledError`` for both. The task has to count cancellations, or the timeout
+would mistake the other cancellation for its own: the task would go on, and a caller that waits for it to end would wait
+forever. Python tasks count since 3.11 (``Task.cancelling``). On 3.10 only this library's own tasks do
+(:func:`aiokproto.runtime.create_task`); in a task of the application, a timeout hides a cancellation.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ log = logging.getLogger("aiokproto")
 T = TypeVar("T")
 
 _CANCELLED_WITHIN = 1.0
-"""Seconds that a cancelled function of the application has to end before it is left alone."""
+"""How many seconds to wait for a cancelled function of the application to end."""
 
 
 def is_cancelled() -> bool:
-    """Return whether the current task was cancelled. If not, a CancelledError in it is an error of the awaited object.
+    """Return whether the current task was cancelled. If not, a CancelledError comes from whatever the task awaited.
 
-    Before Python 3.11 tasks of the application don't report that, so every CancelledError counts as their own.
+    Before Python 3.11, the application's tasks can't report that, so every CancelledError counts as a cancellation of
+    the task.
     """
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0
 
 
 def in_task() -> bool:
-    """Return whether a task is running, and not only a coroutine that is being closed."""
+    """Return whether a task is running, as opposed to a coroutine that is being closed."""
     try:
         return asyncio.current_task() is not None
     except RuntimeError:
@@ -62,18 +63,18 @@ def in_task() -> bool:
 
 
 async def apart(awaitable: Awaitable[T], what: str, drop: Callable[[T], object] = lambda result: None) -> T:
-    """Await something of the application in a task of its own.
+    """Await something of the application in a separate task.
 
-    A cancellation inside of that task isn't the caller's. If the caller is cancelled, it waits a second for the
-    function to end, which may swallow its cancellation, and then leaves it alone.
+    A cancellation inside of that task doesn't affect the caller. If the caller is cancelled, it cancels the function
+    and waits a second for it to end. If the function swallows the cancellation, the caller stops waiting.
 
     Args:
-        awaitable: What a function of the application has returned.
-        what: The function, for the log.
-        drop: Called with a result that comes after the caller was cancelled.
+        awaitable: The result of a function of the application.
+        what: The function's name, for the log.
+        drop: Called with the result if it arrives after the caller was cancelled.
 
     Raises:
-        BaseException: What it has raised; a CancelledError may be its own.
+        BaseException: Whatever the function raised. A CancelledError may come from the function itself.
     """
     task = asyncio.ensure_future(awaitable)
     try:
@@ -119,7 +120,7 @@ else:
             return self._cancelling
 
     class Timeout:
-        """What ``asyncio.Timeout`` is from Python 3.11 on."""
+        """A backport of ``asyncio.Timeout`` (Python 3.11)."""
 
         def __init__(self, when: float | None) -> None:
             self._when = when
@@ -132,7 +133,7 @@ else:
             return self._expired
 
         def reschedule(self, when: float | None) -> None:
-            # This is the task that has entered; another task may call this method.
+            # `_task` is the task that entered the block; this method may be called from another task.
             assert self._task is not None, "entered, and not left"
             self._when = when
             if self._timer is not None:
@@ -179,10 +180,12 @@ else:
 
 
 async def wait_until(event: asyncio.Event, at: float | None) -> None:
-    """Wait until an event is set, and set it at ``at`` (s, the loop's clock) at the latest; None for no limit.
+    """Wait until an event is set.
 
-    Not ``asyncio.wait_for``: before Python 3.12 it swallows a cancellation that comes together with the event, so that
-    a task which is cancelled once would never end. A timer that sets the event costs less than a timeout, too.
+    If nothing else has set it by ``at`` (s, the loop's clock; None for no limit), set it then.
+
+    It doesn't use ``asyncio.wait_for``: before Python 3.12 that swallows a cancellation that coincides with the event,
+    so a task that is cancelled only once would never end. A timer that sets the event is also cheaper than a timeout.
     """
     if at is None:
         await event.wait()
@@ -198,21 +201,21 @@ async def wait_until(event: asyncio.Event, at: float | None) -> None:
 async def deadline_at(at: float, describe: Callable[[], str]) -> AsyncIterator[None]:
     """Raise ``DeadlineError(describe())`` if the body has not ended at ``at`` (s, the loop's clock).
 
-    ``describe`` is called only on expiry, so its text can report the progress made until then.
+    ``describe`` is called only on expiry, so the message can report the progress so far.
     """
     scope = timeout_at(at)
     try:
         async with scope:
             yield
     except asyncio.TimeoutError as error:
-        # The body itself can raise TimeoutError for another deadline; that error is raised again as it is.
+        # The body itself can raise TimeoutError, for a different deadline. If so, raise it unchanged.
         if not scope.expired():
             raise
         raise DeadlineError(describe()) from error
 
 
 class Interruptible:
-    """Lets one call make others raise, wherever they are suspended in :meth:`scope`."""
+    """Lets one call make other calls raise, wherever they are suspended in :meth:`scope`."""
 
     def __init__(self) -> None:
         self._scopes: set[Timeout] = set()
@@ -234,7 +237,7 @@ class Interruptible:
             raise error() from timeout.__cause__
 
     def interrupt(self) -> int:
-        """Interrupt all scopes; return how many there were. Their tasks raise the next time they run."""
+        """Interrupt all scopes, and return how many there were. Their tasks raise the next time they run."""
         scopes, self._scopes = self._scopes, set()
         now = asyncio.get_running_loop().time()
         for scope in scopes:

@@ -16,26 +16,25 @@ from aiokproto.security.secret import Secret, SecretSource
 ALGORITHMS = ("RS256", "ES256")
 
 _MIN_RSA_BITS = 2048
-"""The minimum of RFC 7518 §3.3."""
+"""The minimum key size in RFC 7518 §3.3."""
 
 
 class Assertion:
-    """Makes assertions, each with a new time. Needs the extra ``oauth`` (the packages cryptography and
-    PyJWT).
+    """Creates assertions, each with the current time. Needs the extra ``oauth`` (the packages cryptography and PyJWT).
 
-    Key and template are read again for each assertion. As in Kafka, claims of the template override ``audience``,
-    ``issuer`` and ``subject``, and the times override the template's.
+    Key and template are read again for each assertion. As in Kafka, claims in the template override ``audience``,
+    ``issuer`` and ``subject``, but not the times.
 
     Args:
         key: The private key, in PEM: a file, or the text.
         algorithm: ``"RS256"`` (the default; an RSA key of at least 2048 bits) or ``"ES256"`` (a key of the curve
             P-256).
-        passphrase: The passphrase of the key. Default None, for a key that isn't encrypted.
+        passphrase: The passphrase of the key. Default None, if the key isn't encrypted.
         audience: The claim ``aud``: the token endpoint, or the identity provider. Default None.
         issuer: The claim ``iss``: the client. Default None.
-        subject: The claim ``sub``: the client, or the user whom the token is for. Default None.
+        subject: The claim ``sub``: the client, or the user that the token is for. Default None.
         lifetime: How long an assertion is valid (s). Default 300.
-        not_before: How long before its creation an assertion is already valid (s), for clocks that differ. Default 60.
+        not_before: How long before its creation an assertion is already valid (s), to allow for clock skew. Default 60.
         jti: Whether an assertion has a unique id, the claim ``jti``. Default False.
         template: Header and claims as JSON, ``{"header": {…}, "payload": {…}}``: a file, or the object itself. Default
             None.
@@ -94,7 +93,7 @@ class Assertion:
             claims["jti"] = str(current().uuid())
         header = {**template.get("header", {}), "alg": self._algorithm, "typ": "JWT"}
         unsigned = f"{encode_part(header)}.{encode_part(claims)}"
-        # Sign in a thread, because decrypting the key takes long by design.
+        # Sign in a thread: decrypting the key is slow by design.
         loop = asyncio.get_running_loop()
         signature = await loop.run_in_executor(None, _sign, self._algorithm, pem, passphrase, unsigned.encode())
         return f"{unsigned}.{base64url(signature)}"
@@ -135,7 +134,7 @@ def _sign(algorithm: str, pem: str, passphrase: str | None, data: bytes) -> byte
     try:
         key = serialization.load_pem_private_key(pem.encode(), passphrase.encode() if passphrase else None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # Leave the error's text out, because it may have parts of the key.
+        # Leave out the error's message: it may contain parts of the key.
         raise BrokerConnectionError(
             f"{option}: not a private key in PEM, or the passphrase is missing, not needed, or wrong"
         ) from None

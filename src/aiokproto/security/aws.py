@@ -1,4 +1,4 @@
-"""AWS: credentials, and the requests that they sign (Signature Version 4, in query parameters)."""
+"""AWS: credentials, and requests that are signed with them (Signature Version 4, in query parameters)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokproto.runtime import current, utc
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 _MARGIN = 300.0
-"""How long before the credentials of a role expire new ones are requested (s)."""
+"""New credentials of a role are requested this long before the old ones expire (s)."""
 
 _HOST = re.compile(
     r"(?:.+\.)?kafka(?:-serverless)?(?:-fips)?\.(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)\.(?:api\.aws|amazonaws\.com(?:\.cn)?)"
@@ -28,13 +28,14 @@ _REGION = re.compile(r"[a-z0-9-]{1,64}")
 
 
 class AwsCredentials(NamedTuple):
-    """Credentials of AWS.
+    """AWS credentials.
 
     Attributes:
         access_key_id: The id of the access key.
         secret_access_key: The secret access key.
         session_token: The token of temporary credentials. Default None.
-        expires_at: When temporary credentials expire, in seconds since the epoch. Default None, for unknown or never.
+        expires_at: When temporary credentials expire, in seconds since the epoch. Default None, if they never expire,
+            or that's unknown.
     """
 
     access_key_id: str
@@ -64,7 +65,7 @@ class CredentialsReader:
         """Return credentials.
 
         Raises:
-            BrokerConnectionError: There are none. The authentication is tried again, like a failed connection.
+            BrokerConnectionError: There are no credentials. The authentication is retried like a failed connection.
             KafkaError: The function raised it.
         """
         found: Any = self._source
@@ -86,7 +87,7 @@ class CredentialsReader:
 
 
 class BotocoreCredentials:
-    """Credentials that AWS's own tools would find: in the environment, configuration files, containers or instances.
+    """The credentials that AWS's own tools would find: in the environment, files, containers or instances.
 
     Needs the extra ``aws`` (the package botocore), which also renews them.
 
@@ -95,7 +96,8 @@ class BotocoreCredentials:
         role_arn: A role to assume with them. Default None.
         role_session_name: The session's name, for a role. Default ``"aiokproto"``.
         external_id: The external id, for a role. Default None.
-        sts_region: The region of the token service that gives a role. Default None: the profile's region.
+        sts_region: The region of the token service (STS) that issues the role's credentials. Default None: the
+            profile's region.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class BotocoreCredentials:
         self._assumed: AwsCredentials | None = None
 
     async def __call__(self) -> AwsCredentials:
-        """Return credentials, found in a thread.
+        """Return credentials, looking them up in a thread.
 
         Raises:
             ConfigurationError: The package botocore is missing.
@@ -143,7 +145,7 @@ class BotocoreCredentials:
         if found is None:
             raise BrokerConnectionError("no AWS credentials: none in environment, configuration files or metadata")
         frozen = found.get_frozen_credentials()
-        # Credentials that botocore renews have this datetime, without a public name.
+        # botocore has no public attribute for the expiry of renewable credentials, only this datetime.
         expiry: Any = getattr(found, "_expiry_time", None)
         expires_at = None if expiry is None else float(expiry.timestamp())
         return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
@@ -165,10 +167,10 @@ class BotocoreCredentials:
 
 
 def region_of(host: str, given: str | None) -> str:
-    """Return the region of a cluster: the given one, or from the broker's name, or from the environment.
+    """Return the region of a cluster: the given one, or the one in the broker's name, or in the environment.
 
     Raises:
-        ConfigurationError: None of them has the region.
+        ConfigurationError: The region isn't found.
     """
     found = _HOST.fullmatch(host.lower().rstrip("."))
     region = given or (found and found["region"]) or os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION"))
@@ -178,7 +180,7 @@ def region_of(host: str, given: str | None) -> str:
 
 
 def check_region(region: str) -> str:
-    """Check the form of a region, which becomes a part of a host name.
+    """Check the format of a region, which becomes part of a host name.
 
     Raises:
         ConfigurationError: It isn't a region.
@@ -198,7 +200,7 @@ def presigned(
     at: int,
     expires: int,
 ) -> dict[str, str]:
-    """Sign ``GET https://host/`` with query parameters, and return these with the signature's parameters.
+    """Sign ``GET https://host/`` with query parameters. Return them, with the signature's parameters added.
 
     Args:
         host: The host.

@@ -1,7 +1,7 @@
-"""Access to Amazon MSK by IAM: the mechanism AWS_MSK_IAM, and the same as an OAUTHBEARER token.
+"""IAM authentication for Amazon MSK: the mechanism AWS_MSK_IAM, and the same as an OAUTHBEARER token.
 
-Both sign the action ``kafka-cluster:Connect``. The mechanism signs it for the broker's host, and sends it as JSON. The
-token is signed for the region's endpoint, and is a URL. Nothing secret is sent.
+Both sign the action ``kafka-cluster:Connect``. The mechanism signs it for the broker's host, and sends JSON. The token
+is a URL, signed for the region's endpoint. No secret is sent.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _AwsMskIamExchange:
 
     @property
     def complete(self) -> bool:
-        # The exchange isn't complete without the broker's response to the signature, which must have content.
+        # The exchange is complete only after the broker's response to the signature, which must not be empty.
         return False
 
     async def start(self) -> bytes:
@@ -95,7 +95,7 @@ class AwsMskIamToken:
 
     Args:
         region: The cluster's region.
-        credentials: As for :class:`~aiokproto.security.AwsMskIam`.
+        credentials: See :class:`~aiokproto.security.AwsMskIam`.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -106,7 +106,7 @@ class AwsMskIamToken:
         self._region = check_region(region)
 
     async def __call__(self) -> Token:
-        """Return a token that is valid for 15 minutes, or as long as the credentials.
+        """Return a token that is valid for 15 minutes, or as long as the credentials, if that is shorter.
 
         Raises:
             BrokerConnectionError: There are no credentials.

@@ -1,4 +1,4 @@
-"""Tokens for a client itself, from an OAuth token endpoint.
+"""Tokens that identify the client itself, from an OAuth token endpoint.
 
 There are two grants: client credentials (RFC 6749 §4.4; KIP-768), with a secret or a client assertion (RFC 7523 §2.2;
 KIP-1258), and JWT bearer (RFC 7523 §2.1; KIP-1139). Each is a function for :class:`~aiokproto.security.OAuthBearer`.
@@ -27,12 +27,12 @@ class ClientCredentials:
         client_id: The client's id. Optional with an assertion.
         client_secret: The client's secret.
         assertion: Instead of a secret (KIP-1258): an :class:`~aiokproto.security.Assertion`, a file, or a function.
-        scope: The scopes of the token, separated by spaces. Default none.
-        parameters: Further fields of the request. Some providers need ``audience`` or ``resource``. Default none.
+        scope: The scopes of the token, separated by spaces. Default None.
+        parameters: Additional fields of the request. Some providers need ``audience`` or ``resource``. Default None.
         header_urlencode: Whether id and secret are URL-encoded for the header, as in RFC 6749 §2.3.1. Default False, as
             in Kafka.
 
-    Each secret can be a file or a function, see :class:`~aiokproto.security.Secret`.
+    Each secret can be a file or a function: see :class:`~aiokproto.security.Secret`.
 
     Raises:
         ConfigurationError: An argument is missing or invalid.
@@ -92,9 +92,9 @@ class JwtBearer:
 
     Args:
         endpoint: The token endpoint, or its URL.
-        assertion: An :class:`~aiokproto.security.Assertion`, a file that has one, or a function that returns one.
-        scope: The scopes of the token, separated by spaces. Default none.
-        parameters: Further fields of the request. Default none.
+        assertion: An :class:`~aiokproto.security.Assertion`, a file that contains one, or a function that returns one.
+        scope: The scopes of the token, separated by spaces. Default None.
+        parameters: Additional fields of the request. Default None.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -117,7 +117,7 @@ class JwtBearer:
 
         Raises:
             AuthenticationError: The endpoint rejects the assertion.
-            BrokerConnectionError: The endpoint can't be reached, or the assertion can't be made.
+            BrokerConnectionError: The endpoint can't be reached, or the assertion can't be created.
         """
         assertion = (await self._assertion.read()).strip()
         return await self.endpoint.request({**self._form, "assertion": assertion}, {}, (assertion,))

@@ -1,16 +1,17 @@
 """GSSAPI (RFC 4752): Kerberos V5, with the system's library and the package ``gssapi``.
 
-**Tickets.** A client needs a ticket for each broker. It gets it from a KDC with its first ticket, the user's. ``kinit``
-puts that one into a credential cache, or the library gets it with a keytab. Tickets from a keytab are in the memory of
-this process. The client asks the library for a ticket in each exchange, and the library gets a new one if half of the
-lifetime has passed, so nothing runs between exchanges. While no KDC can be reached, the old tickets are used.
+**Tickets.** A client needs a service ticket for each broker. It gets these from a KDC with a ticket-granting ticket,
+which ``kinit`` puts into a credential cache, or which the library gets with a keytab. Tickets from a keytab are kept in
+the memory of this process. In each exchange the client requests a ticket from the library, which gets a new one if half
+of the old one's lifetime has passed. So nothing has to run between exchanges. While no KDC can be reached, the old
+tickets are used.
 
-**The exchange.** Client and broker exchange tokens of the context until they have authenticated each other. Then the
-broker offers security layers, and the client selects none, since Kafka has none.
+**The exchange.** Client and broker exchange context tokens until they have authenticated each other. Then the broker
+offers security layers, and the client selects none, since Kafka doesn't support any.
 
-**Threads.** The library blocks while it reads files and waits for a KDC, which takes half a minute if the KDC doesn't
-answer. It blocks only in the first step, which runs in a thread. For each set of tickets only one step runs at a time,
-since two concurrent ones would replace each other's tickets.
+**Threads.** The library blocks while it reads files and waits for a KDC, for half a minute if the KDC doesn't answer.
+Only the first step blocks, and it runs in a thread. For each set of tickets only one such step runs at a time, since
+two concurrent steps would replace each other's tickets.
 """
 
 from __future__ import annotations
@@ -35,31 +36,34 @@ from aiokproto.security.mechanism import SaslExchange
 T = TypeVar("T")
 
 SLOW = 5.0
-"""If getting a ticket is cancelled after more than this time (s), the cause is logged."""
+"""If getting a ticket is cancelled after at least this time (s), that is logged."""
 
 _NO_LAYER = 1
-"""The bit for "no security layer" in the broker's offer, and the client's selection (RFC 4752 §3.3)."""
+"""The bit for "no security layer" in the broker's offer and the client's selection (RFC 4752 §3.3)."""
 
 _TYPED = re.compile(r"[A-Za-z]{2,}:")
-"""A keytab or credential cache with its type, as in ``FILE:/path`` or ``KCM:``. A single letter is a Windows drive."""
+"""Matches a keytab or credential cache with a type, as in ``FILE:/path`` or ``KCM:``. A single letter would be a
+Windows drive."""
 
 logger = logging.getLogger("aiokproto.security")
 
 
 class Gssapi:
-    """GSSAPI, which is Kerberos. Needs the extra ``gssapi``.
+    """GSSAPI, that is, Kerberos. Needs the extra ``gssapi``.
 
-    Without ``keytab`` and ``ccache`` the client uses the tickets of the environment: ``kinit`` gets them, and
-    ``KRB5CCNAME`` says where they are.
+    If neither ``keytab`` nor ``ccache`` is given, the client uses the tickets that ``kinit`` has put into the default
+    credential cache, or the cache in ``KRB5CCNAME``.
 
     Args:
         service_name: The first part of the brokers' principals. Default ``"kafka"``.
-        domain_name: The second part of the brokers' principals, if all have the same. Default None: the host that each
-            broker advertises. The library may replace it with a name from DNS (``dns_canonicalize_hostname`` and
-            ``rdns`` in ``krb5.conf``).
-        principal: The client's principal. Default None: the first one in the keytab, or the credential cache's.
-        keytab: A file with keys of the principal. The client gets tickets with it, and new ones before they expire.
-        ccache: A credential cache that something else keeps filled: a file, or with its type, as in ``KCM:``.
+        domain_name: The second part of the brokers' principals, if it's the same for all of them. Default None: the
+            host that each broker advertises. The library may replace it with a name from DNS
+            (``dns_canonicalize_hostname`` and ``rdns`` in ``krb5.conf``).
+        principal: The client's principal. Default None: the first principal in the keytab, or the credential cache's
+            principal.
+        keytab: A file with keys of the principal. The client uses it to get tickets, and new ones before they expire.
+        ccache: A credential cache that something else keeps up to date: a file, or a cache with its type, as in
+            ``KCM:``.
 
     Raises:
         ConfigurationError: The package ``gssapi`` is missing, or an argument is invalid.
@@ -102,7 +106,7 @@ class Tickets:
         self._keytab = keytab
         self._store: dict[str, str] | None = None
         if keytab is not None:
-            # The cache is named after keytab and principal, so all clients with the same ones share it.
+            # Name the cache after keytab and principal, so clients with the same keytab and principal share it.
             self._store = {"client_keytab": keytab, "ccache": f"MEMORY:aiokproto {keytab} {principal or ''}"}
         elif ccache is not None:
             self._store = {"ccache": ccache}
@@ -145,8 +149,8 @@ class Tickets:
             return self._acquire("initiate", self._store)
         except _library().exceptions.GSSError as error:
             if self._keytab is not None and code_of(error.min_code) == NO_CCACHE:
-                # The library blames the cache for everything that is wrong with the keytab. Acquire it as an acceptor,
-                # which gets the real error.
+                # Whatever is wrong with the keytab, the library's error is about the cache. Acquiring credentials as an
+                # acceptor raises the real error.
                 with _ticket_errors(f"keytab {self._keytab}"):
                     self._acquire("accept", {"keytab": self._keytab})
             raise
@@ -175,10 +179,10 @@ def _tickets(principal: str | None, keytab: str | None, ccache: str | None) -> T
 
 
 class SerialCalls:
-    """Runs functions that block for long in a thread, one at a time, for any number of event loops.
+    """Runs functions that block for a long time in a thread, one at a time, for any number of event loops.
 
-    It doesn't use the loop's own threads: some calls of half a minute each would leave none for others, and
-    ``asyncio.run`` would wait for them. This thread ends when there are no calls, and never keeps a process alive.
+    It doesn't use the loop's own threads: a few calls of half a minute each would occupy them all, and ``asyncio.run``
+    would wait for them. This thread ends when there are no calls left, and never keeps a process alive.
     """
 
     def __init__(self, name: str) -> None:
@@ -211,7 +215,7 @@ class SerialCalls:
                     future.set_exception(error)
                 else:
                     future.set_result(result)
-            # Drop the references, so that this thread keeps nothing alive while it waits for the lock.
+            # Drop the references: this thread must not keep anything alive while it waits for the lock.
             del future, function
 
 
@@ -237,7 +241,8 @@ class GssapiExchange:
             return None
         with self._proof_errors():
             if not self._context.complete:
-                # If the step has no token, the context is complete. The broker's offer comes after an empty message.
+                # If the step returns no token, the context is complete. The broker expects an empty message before it
+                # sends its offer.
                 return self._context.step(challenge) or b""
             return self._select(self._context.unwrap(challenge).message)
 
@@ -249,7 +254,8 @@ class GssapiExchange:
         context = self._context
         if _library().RequirementFlag.mutual_authentication not in context.actual_flags:
             raise AuthenticationError("the broker has not proved who it is")
-        # Without a layer the maximum message size is 0. The authorization id is the client's own name, as in Java.
+        # If there's no security layer, the maximum message size must be 0. The authorization id is the client's own
+        # name, as in Java.
         selection = bytes((_NO_LAYER, 0, 0, 0)) + str(context.initiator_name).encode()
         token: bytes = context.wrap(selection, False).message
         self.complete = True
@@ -287,7 +293,7 @@ def _name_of(credentials: Any) -> str | None:
 
 
 def _expired(credentials: Any) -> bool:
-    """Return whether tickets have expired, or will in this second."""
+    """Return whether tickets have expired, or will within a second."""
     library = _library()
     try:
         lifetime: int | None = credentials.lifetime
@@ -297,7 +303,7 @@ def _expired(credentials: Any) -> bool:
 
 
 def _message_of(error: Any) -> str:
-    """Return the mechanism's text, or GSSAPI's if the mechanism has none."""
+    """Return the mechanism's error message, or GSSAPI's if the mechanism has none."""
     code, is_major = (error.min_code, False) if code_of(error.min_code) else (error.maj_code, True)
     return " ".join(error.get_all_statuses(code, is_major))
 
@@ -322,7 +328,7 @@ def _with_type(option: str, value: object) -> str:
     if isinstance(value, Path):
         value = f"FILE:{value}"
     if not isinstance(value, str):
-        # Leave the value out of the error, because it may be the keys.
+        # Leave the value out of the error: it may be the keys themselves.
         raise ConfigurationError(f"{option}: expected the path of a file, got {type(value).__name__}")
     text = _text(option, value)
     return text if _TYPED.match(text) else f"FILE:{text}"

@@ -1,9 +1,9 @@
-"""One HTTP/1.1 request, for tokens and the keys that verify them. After the response the connection is closed.
+"""A minimal HTTP/1.1 client, for requesting tokens and the keys that verify them. Each request uses a new connection.
 
-It doesn't follow redirects, because they would carry credentials to an address that the user hasn't given. Everything
-that the server sends has a limit. The request goes through the proxy that the environment names (``https_proxy``,
-``http_proxy``, ``all_proxy``, ``no_proxy``), as with curl and Java's ``java.net.useSystemProxies``; a request to this
-machine never does.
+It doesn't follow redirects: these would send credentials to an address that the user hasn't configured. The size of
+everything that the server sends is limited. Requests go through the environment's proxy (``https_proxy``,
+``http_proxy``, ``all_proxy``, ``no_proxy``), as with curl and Java's ``java.net.useSystemProxies``, except requests to
+this machine.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Url(NamedTuple):
         tls: Whether it's ``https``.
         host: The host. An IPv6 address has no brackets.
         port: The port.
-        target: Path and query, as the request line has them.
-        shown: The URL for errors, without the query, which may have secrets.
+        target: Path and query, as in the request line.
+        shown: The URL for errors, without the query, which may contain secrets.
     """
 
     tls: bool
@@ -74,7 +74,7 @@ class Url(NamedTuple):
 
 
 def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
-    """Parse a URL of the schemes ``https`` and ``http``.
+    """Parse an ``https`` or ``http`` URL.
 
     Args:
         option: The option's name, for errors.
@@ -82,7 +82,8 @@ def parse_url(option: str, text: object, *, allow_http: bool) -> Url:
         allow_http: Accept ``http`` for hosts other than this machine.
 
     Raises:
-        ConfigurationError: It isn't a URL, or ``http`` isn't allowed. The text never has user, password or query.
+        ConfigurationError: It isn't a URL, or ``http`` isn't allowed. The message never includes user, password or
+            query.
     """
     if not isinstance(text, str) or not text:
         raise ConfigurationError(f"{option}: expected a URL as text, 'https://…'")
@@ -115,7 +116,7 @@ def _target(parts: SplitResult) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, judging by its name or address alone."""
+    """Return whether a host is this machine, judging only by its name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -137,11 +138,11 @@ async def request(
     Args:
         method: ``GET`` or ``POST``.
         url: The URL.
-        headers: Headers besides ``Host``, ``Connection`` and ``Content-Length``.
+        headers: Headers, except ``Host``, ``Connection`` and ``Content-Length``.
         body: The body.
-        ssl_context: For ``https``. None makes the default context, with the system's certificate authorities.
-        connect_timeout: Longest time to connect, including TLS (s).
-        read_timeout: Longest time from then to the end of the response (s).
+        ssl_context: For ``https``. None for the default context, with the system's certificate authorities.
+        connect_timeout: Maximum time to connect, including TLS (s).
+        read_timeout: Maximum time from then to the end of the response (s).
 
     Raises:
         HttpError: The server can't be reached, took too long, or didn't send a valid response.
@@ -165,14 +166,14 @@ async def request(
                 await writer.drain()
                 return await _response(reader)
         finally:
-            # Don't use close(), because a TLS server that doesn't answer would keep the socket open.
+            # Don't use close(): with TLS, a server that doesn't answer would keep the socket open.
             writer.transport.abort()
     except asyncio.TimeoutError:
         raise HttpError(step) from None
     except asyncio.IncompleteReadError:
         raise HttpError("the connection was closed before the response was complete") from None
     except (OSError, UnicodeError) as error:
-        # UnicodeError means that the host has a label that is empty or too long.
+        # UnicodeError means that a label of the host name is empty or too long.
         raise HttpError(f"{type(error).__name__}: {error}") from error
 
 
@@ -182,7 +183,7 @@ class _Proxy(NamedTuple):
     Attributes:
         host: Its host.
         port: Its port.
-        headers: What it gets to know the user by.
+        headers: The headers that authenticate the user to the proxy.
     """
 
     host: str
@@ -194,10 +195,10 @@ class _Proxy(NamedTuple):
 
 
 def _proxy_for(url: Url) -> _Proxy | None:
-    """Return the proxy that the environment names for a URL, or None.
+    """Return the environment's proxy for a URL, or None.
 
     Raises:
-        HttpError: It is none that can be used. The text has no credentials.
+        HttpError: The proxy can't be used. The message doesn't contain credentials.
     """
     proxies = getproxies_environment()
     name = "https" if url.tls else "http"
@@ -223,12 +224,12 @@ async def _open_tunnel(
     """Connect through a proxy (CONNECT, RFC 9110 §9.3.6), and set up TLS with the server.
 
     Raises:
-        HttpError: The proxy refuses the connection, or what it sends isn't HTTP.
+        HttpError: The proxy refuses the connection, or doesn't send valid HTTP.
     """
     authority = f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
     loop = asyncio.get_running_loop()
     reader, protocol = _stream(loop)
-    # No StreamWriter yet, because its finalizer would close the connection below TLS.
+    # Don't create a StreamWriter yet: its finalizer would close the connection below TLS.
     transport, _ = await loop.create_connection(lambda: protocol, proxy.host, proxy.port)
     try:
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", *proxy.headers]
@@ -254,7 +255,7 @@ def _stream(loop: asyncio.AbstractEventLoop) -> tuple[asyncio.StreamReader, asyn
 def _head(method: str, url: Url, headers: Mapping[str, str], body: bytes, proxy: _Proxy | None) -> bytes:
     headers = {**headers, "Content-Length": str(len(body))} if method == "POST" else headers
     through = proxy is not None and not url.tls
-    # A proxy gets the whole URL of a request that it can read (RFC 9112 §3.2.2).
+    # If a request isn't encrypted, a proxy expects its whole URL (RFC 9112 §3.2.2).
     target = f"http://{url.authority}{url.target}" if through else url.target
     lines = [f"{method} {target} HTTP/1.1", f"Host: {url.authority}", "Connection: close"]
     if proxy is not None and through:
@@ -275,7 +276,7 @@ async def _response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, s
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit() and len(code) == 3):
             raise HttpError("the response is not HTTP/1.1")
         headers = await _headers(reader)
-        # Interim responses (RFC 9110 §15.2) have no body.
+        # Skip interim responses (RFC 9110 §15.2), which have no body.
         if int(code) >= 200:
             return int(code), headers
 
@@ -314,7 +315,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         data += await reader.readexactly(size)
         if await _line(reader):
             raise HttpError("a chunk of the response does not end where it should")
-    # Ignore the trailers, since the connection is closed next.
+    # Ignore the trailers: the connection is about to be closed.
     return bytes(data)
 
 

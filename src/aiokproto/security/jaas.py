@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";
 
-Every part of it may be a password, since a missing quote can move any text anywhere. So errors name only what is known,
-the modules and their options, and show nothing else of the text.
+Any part of it may be a password: if a quote is missing, values end up in the wrong places. So errors name only known
+modules and options, and don't show anything else from the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPTION = "sasl_jaas_config"
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _MODULE = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
-# A word may have more characters than in Java, where they would have to be quoted.
+# A word may contain characters that would have to be quoted in Java.
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)"""
     r"""|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'"""
@@ -53,7 +53,8 @@ def parse_jaas(text: object) -> JaasEntry:
     """Parse the value of ``sasl.jaas.config``.
 
     Raises:
-        ConfigurationError: The text is malformed, or has several modules. The error shows nothing of it but the module.
+        ConfigurationError: The text is malformed, or contains several modules. The error shows only the name of the
+            module.
     """
     if not isinstance(text, str):
         raise ConfigurationError(f"{OPTION}: expected text, got {type(text).__name__}")
@@ -102,10 +103,11 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def check_options(entry: JaasEntry, known: tuple[str, ...], prefixes: tuple[str, ...] = ()) -> None:
-    """Check that an entry has only options of its module.
+    """Check that an entry contains only options of its module.
 
     Raises:
-        ConfigurationError: It has another option. The error doesn't show its name, which may be part of a value.
+        ConfigurationError: It contains a different option. The error doesn't show the option's name, which may be part
+            of a value.
     """
     for number, name in enumerate(entry.options, 1):
         if name not in known and not name.startswith(prefixes or ("\0",)):

@@ -1,4 +1,4 @@
-"""What Kerberos' errors mean for a client, and what to do about them."""
+"""What Kerberos errors mean for a client, and what to do about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from aiokproto.errors import AuthenticationError, BrokerConnectionError
 
 _BASE = 1765328384
-"""The offset of Kerberos' libraries for the codes of RFC 4120, and for their own, which start at 128."""
+"""The offset that Kerberos libraries add to the codes of RFC 4120, and to their own codes, which start at 128."""
 
 CLIENT_EXPIRED, CLIENT_UNKNOWN, SERVER_UNKNOWN, POLICY, NO_ENCTYPE, REVOKED = 1, 6, 7, 12, 14, 18
 CLIENT_NOT_YET_VALID, KEY_EXPIRED, PREAUTH_FAILED, INTEGRITY, TICKET_EXPIRED = 21, 23, 24, 31, 32
@@ -15,7 +15,7 @@ TICKET_NOT_YET_VALID, SKEW = 33, 37
 NO_CREDENTIALS, REALM_UNKNOWN, KDC_UNREACHABLE, KEYTAB_EMPTY, NO_CCACHE = 141, 154, 156, 181, 195
 CCACHE_VERSION, REALM_UNRESOLVED, NO_DEFAULT_REALM = 212, 220, 224
 CCACHE_OF_ANOTHER, KEYTAB_OF_ANOTHER = 39756032, 39756033
-"""GSSAPI's own codes for another principal than the given one."""
+"""GSSAPI's own codes for a credential cache or keytab of a different principal."""
 
 _KINIT = "run kinit, or set sasl_kerberos_keytab, with which the client gets its tickets itself"
 _CLOCKS = "synchronize the clocks of this machine, the KDC and the broker"
@@ -28,7 +28,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         remedy: What to do.
-        final: Whether the KDC has refused, so trying again can't help. Repeated attempts could lock the principal.
+        final: Whether the KDC has refused, so retrying can't help. Repeated attempts could even lock the principal.
     """
 
     remedy: str
@@ -67,12 +67,15 @@ _MEANINGS = {
 }
 
 _UNREACHABLE_REALM = "the KDC knows no way into this realm, which the name of the broker's host led to: "
-"""This also happens with a host that the KDC doesn't know, since libraries then guess a realm from its domain."""
+"""This also happens if the KDC doesn't know the host: libraries then guess a realm from its domain."""
 
 
 def code_of(minor: int) -> int:
-    """Return the code of RFC 4120, or of the library, in GSSAPI's minor status. Other numbers stay unchanged."""
-    # Convert the number, which is signed in libraries and unsigned in GSSAPI.
+    """Extract the code of RFC 4120, or of the library, from GSSAPI's minor status.
+
+    Other numbers are returned unchanged.
+    """
+    # Convert the number: it's signed in libraries and unsigned in GSSAPI.
     code = minor - (1 << 32) + _BASE if minor >= 1 << 31 else minor
     return code if 0 <= code < 256 else minor
 
@@ -80,13 +83,13 @@ def code_of(minor: int) -> int:
 def ticket_error(what: str, minor: int, text: str) -> AuthenticationError | BrokerConnectionError:
     """Return the error for a ticket that the client can't get.
 
-    The error is final if the KDC has refused for a reason that doesn't go away. The next attempt may succeed if
-    something is expired, missing or unreachable.
+    The error is final if the KDC has refused for a permanent reason. If something is expired, missing or unreachable,
+    the next attempt may succeed.
 
     Args:
         what: What failed.
         minor: GSSAPI's minor status.
-        text: Its text.
+        text: The error message.
     """
     code = code_of(minor)
     meaning = _MEANINGS.get(code)

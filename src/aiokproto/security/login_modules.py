@@ -1,4 +1,4 @@
-"""Java's login modules, and how their options in ``sasl.jaas.config`` map to options of the client."""
+"""Java's login modules, and how their options in ``sasl.jaas.config`` map to this client's options."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LoginModule(NamedTuple):
     """A login module.
 
     Attributes:
-        mechanisms: The mechanisms that it is for.
-        options: Returns the arguments of the mechanism's function in :mod:`aiokproto.security.options`, for an entry.
+        mechanisms: The mechanisms that it can be used for.
+        options: Converts an entry to the arguments of the mechanism's function in :mod:`aiokproto.security.options`.
     """
 
     mechanisms: tuple[str, ...]
@@ -69,7 +69,7 @@ def _unsecured(entry: JaasEntry) -> UnsecuredToken:
         lifetime = float(entry.options.get(f"{_UNSECURED}LifetimeSeconds", "3600"))
     except ValueError:
         raise ConfigurationError(f"{OPTION}: a value of {_UNSECURED}… is not a number") from None
-    # The first character is the separator of the elements.
+    # The first character of the value is the separator.
     lists = _with_prefix(entry, f"{_UNSECURED}ListClaim_")
     claims |= {name: text[1:].split(text[0]) for name, text in lists.items() if text}
     principal_claim = entry.options.get(f"{_UNSECURED}PrincipalClaimName", "sub")
@@ -93,7 +93,7 @@ _IAM = {
 
 
 def _iam(entry: JaasEntry) -> dict[str, Any]:
-    # Java uses these for diagnosis, and for retries; here the client retries by reconnecting.
+    # Java uses these for debugging and retries. This client retries by reconnecting.
     ignored = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
     check_options(entry, (*_IAM, *ignored))
     arguments: dict[str, Any] = {_IAM[name]: value for name, value in entry.options.items() if name in _IAM}
@@ -109,11 +109,11 @@ _KERBEROS = {
 
 
 def _kerberos(entry: JaasEntry) -> dict[str, Any]:
-    # Java uses these to keep and renew tickets; here libkrb5 does that.
+    # Java uses these to keep and renew tickets. Here, libkrb5 does that.
     ignored = ("storeKey", "doNotPrompt", "renewTGT", "refreshKrb5Config", "isInitiator", "debug")
     check_options(entry, (*_KERBEROS, "useKeyTab", "useTicketCache", *ignored))
     options: dict[str, Any] = {_KERBEROS[name]: value for name, value in entry.options.items() if name in _KERBEROS}
-    # Java ignores the file without these switches.
+    # Java ignores the file unless these switches are set.
     for switch, name in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
         if entry.options.get(switch, "").lower() != "true":
             options.pop(_KERBEROS[name], None)
@@ -133,18 +133,18 @@ LOGIN_MODULES = {
 
 
 def login_of(entry: JaasEntry, mechanism: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the mechanism, and the arguments of its function.
+    """Return the name of the mechanism, and the arguments of its function.
 
     Args:
         entry: The login module.
         mechanism: The option ``sasl_mechanism``; None if it isn't given.
 
     Raises:
-        ConfigurationError: The module is unknown, belongs to another mechanism, or has other options.
+        ConfigurationError: The module is unknown, belongs to a different mechanism, or doesn't have these options.
     """
     module = LOGIN_MODULES.get(entry.module)
     if module is None:
-        # Leave the name out of the error, since with a missing quote it can be any text.
+        # Leave the name out of the error: if a quote is missing, it can be any text.
         raise ConfigurationError(f"{OPTION}: expected the login module {' or '.join(LOGIN_MODULES)}")
     if mechanism is None and len(module.mechanisms) == 1:
         mechanism = module.mechanisms[0]

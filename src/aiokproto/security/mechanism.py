@@ -8,21 +8,24 @@ from aiokproto.errors import BrokerConnectionError
 
 
 class NoTokenError(BrokerConnectionError):
-    """The mechanism has nothing to send because a secret can't be read. The connection itself is sound."""
+    """The mechanism can't send anything because a secret can't be read. The connection itself is fine."""
 
 
 class SaslExchange(Protocol):
-    """One authentication of one connection: it takes challenges and returns tokens.
+    """A single authentication of a connection. It takes challenges and returns tokens.
 
     Any :class:`~aiokproto.errors.KafkaError` that it raises ends the attempt, and
     :class:`~aiokproto.errors.AuthenticationError` ends the client. Other exceptions count as a failed attempt, which is
-    repeated like a failed connection. :meth:`start` and :meth:`respond` may be plain methods. If it has an attribute
+    retried like a failed connection. :meth:`start` and :meth:`respond` need not be async. If there's an attribute
     ``user``, errors name the user.
     """
 
     @property
     def complete(self) -> bool:
-        """Whether the client's last token has been returned. Brokers before 1.0 don't always respond to it."""
+        """Whether the client's last token has been returned.
+
+        Brokers before 1.0 don't always respond to the last token.
+        """
         ...
 
     async def start(self) -> bytes:
@@ -30,7 +33,7 @@ class SaslExchange(Protocol):
         ...
 
     async def respond(self, challenge: bytes) -> bytes | None:
-        """Return the token for the broker's challenge; None if the exchange is complete.
+        """Return the response to the broker's challenge, or None if the exchange is complete.
 
         Raises:
             AuthenticationError: The broker hasn't proved its identity, although the mechanism requires it.
@@ -47,20 +50,20 @@ class SaslMechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that brokers know, such as ``"PLAIN"``."""
+        """The name that brokers know it by, such as ``"PLAIN"``."""
         ...
 
     def exchange(self, host: str) -> SaslExchange:
-        """Start an exchange with the broker on this host, which has the name that the broker advertises."""
+        """Start an exchange with a broker. ``host`` is the name that the broker advertises."""
         ...
 
 
 @runtime_checkable
 class ExplainedExchange(Protocol):
-    """An exchange that can explain its rejection better than the broker's last message."""
+    """An exchange that can explain its rejection better than the broker's last message does."""
 
     def explain(self, message: str | None) -> str:
-        """Return why the broker rejected the credentials.
+        """Explain why the broker rejected the credentials.
 
         Args:
             message: The message of the broker's response.
@@ -70,16 +73,16 @@ class ExplainedExchange(Protocol):
 
 @runtime_checkable
 class RenewableExchange(Protocol):
-    """An exchange whose session ends with its credentials, so the next exchange on the connection needs others."""
+    """An exchange whose session ends with its credentials, so the next exchange on the connection needs new ones."""
 
     def renewed(self) -> SaslExchange:
-        """Start the exchange that renews the session of this one."""
+        """Start an exchange that renews this exchange's session."""
         ...
 
 
 @runtime_checkable
 class NamedExchange(Protocol):
-    """An exchange that knows the user that it authenticates, for errors."""
+    """An exchange that knows which user it authenticates, for errors."""
 
     @property
     def user(self) -> str | None:

@@ -1,7 +1,7 @@
 """SASL/OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token, which the broker verifies.
 
-A broker that rejects a token gives the reason in a challenge, as JSON. The client acknowledges it with ``%x01``, and
-only then the exchange fails.
+A broker that rejects a token gives the reason in a challenge, as JSON. Only after the client has acknowledged this with
+``%x01`` does the exchange fail.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from aiokproto.security.token_cache import RefreshWindow, TokenCache
 
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
-"""The extension values of RFC 7628 §3.1."""
+"""A valid extension value (RFC 7628 §3.1)."""
 
 _ERROR_FIELDS = ("status", "scope", "openid-configuration")
 
 
 class OAuthBearer:
-    """OAUTHBEARER: the broker receives the token itself, so use it with TLS only.
+    """OAUTHBEARER: the broker receives the token itself, so use it only with TLS.
 
     Tokens from a function are requested once for all connections, and kept until shortly before they expire
-    (``refresh``), or until a session that ends with them is renewed. Each connection requests a token of its own if the
-    expiry is unknown. A file is read for each connection. A token that has expired is never sent.
+    (``refresh``), or until a session that ends with the token is renewed. If the expiry is unknown, each connection
+    requests its own token. A file is read for each connection. An expired token is never sent.
 
     Args:
-        token: Where tokens come from: a function, async or not, which returns a text, a
-            :class:`~aiokproto.security.Token`, or a pair of token and expiry in seconds since the epoch; an object such
-            as :class:`~aiokproto.security.ClientCredentials`; a :class:`~pathlib.Path` of a file; or a token.
-        extensions: Further values for the broker (KIP-342), by names of letters. Default none.
-        authorization_id: The name to act as. Kafka accepts the token's own principal only. Default none.
-        refresh: When tokens are replaced. Default as in the Java client: after 80 to 85 % of their lifetime, and 5
-            minutes before they expire at the latest.
+        token: The source of tokens: a function, async or not, that returns a token (text, a
+            :class:`~aiokproto.security.Token`, or a pair of token and expiry in seconds since the epoch); an object
+            such as :class:`~aiokproto.security.ClientCredentials`; the :class:`~pathlib.Path` of a file; or a token.
+        extensions: Additional values for the broker (KIP-342). Their names may contain only letters. Default None.
+        authorization_id: The name to act as. Kafka only accepts the token's own principal. Default None.
+        refresh: When tokens are replaced. Default as in the Java client: after 80 to 85 % of their lifetime, and at
+            least 5 minutes before they expire.
 
     Raises:
         ConfigurationError: An argument is invalid.
 
     Attributes:
-        user: The subject (claim ``sub``) of the token that was sent last, if it's a JSON Web Token; else empty.
-        endpoint: Where tokens are requested; None if they come from elsewhere.
+        user: The subject (claim ``sub``) of the last token sent, if it's a JSON Web Token; otherwise empty.
+        endpoint: The token endpoint; None if tokens don't come from one.
     """
 
     name = "OAUTHBEARER"
@@ -102,7 +102,7 @@ class _OAuthBearerExchange:
 
     @property
     def complete(self) -> bool:
-        # A response follows each token, since brokers without SaslAuthenticate have no OAUTHBEARER.
+        # Every token gets a response: brokers without SaslAuthenticate don't support OAUTHBEARER.
         return False
 
     async def start(self) -> bytes:
@@ -126,7 +126,7 @@ class _OAuthBearerExchange:
         return b"\x01"
 
     def renewed(self) -> SaslExchange:
-        """Start an exchange with a newer token, since the session ends with this one."""
+        """Start an exchange with a newer token: the session ends with the current one."""
         return _OAuthBearerExchange(self._mechanism, self._tokens, self._extensions, self._authorization_id, self._sent)
 
     def explain(self, message: str | None) -> str:
@@ -134,7 +134,7 @@ class _OAuthBearerExchange:
         return self._error or shown(message or "without a reason", LONGEST_REASON, hidden=self._secrets())
 
     def _secrets(self) -> tuple[str, ...]:
-        # Hide the token, since the broker has received it and could repeat it.
+        # Hide the token: the broker has received it and could repeat it.
         return () if self._sent is None else (self._sent.value,)
 
 
@@ -143,7 +143,7 @@ def _check_extensions(extensions: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key.lower() == "auth":
             raise ConfigurationError(f"the extension {key!r}: expected a name of letters, other than 'auth' (RFC 7628)")
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            # Leave the value out, since some clusters have secrets here.
+            # Leave the value out: some clusters use extensions for secrets.
             raise ConfigurationError(f"the extension {key!r}: its value is empty or not printable ASCII (RFC 7628)")
 
 

@@ -1,4 +1,4 @@
-"""From the options of OAUTHBEARER, which have Kafka's names, to a mechanism."""
+"""Converts the options of OAUTHBEARER, which have Kafka's names, to a mechanism."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RETRIEVER = f"{_OAUTH}_jwt_retriever_class"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 
 _CONTENT = re.compile(r"[\r\n]|^-----BEGIN|^eyJ[\w-]+\.")
-"""A key in PEM, or a JSON Web Token."""
+"""Matches a key in PEM, or a JSON Web Token."""
 
 _DEFAULT, _CREDENTIALS, _BEARER, _FILE = (
     "DefaultJwtRetriever",
@@ -64,21 +64,21 @@ _boolean = _of(bool, "True or False")
 
 
 def _path(name: str, value: Any) -> Path:
-    # Leave the value out, since it may be the content of the file.
+    # Leave the value out: it may be the content of the file.
     if not value or not isinstance(value, str | Path) or _CONTENT.search(str(value)):
         raise ConfigurationError(f"{name}: expected the path of a file")
     return Path(value)
 
 
 def _url(name: str, value: Any) -> str:
-    # Leave the value out, since its query may have a secret.
+    # Leave the value out: its query may contain a secret.
     if not isinstance(value, str):
         raise ConfigurationError(f"{name}: expected text")
     return value
 
 
 def _secret(name: str, value: Any) -> Any:
-    # Secret checks the value later. An error here would show it.
+    # Accept any value: Secret checks it later, without showing it.
     return value
 
 
@@ -129,7 +129,7 @@ OAUTH_OPTIONS = (
 
 
 class _Options:
-    """The given options, without the ones that had an effect already."""
+    """The given options that haven't been used yet."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = dict(given)
@@ -139,7 +139,7 @@ class _Options:
         return None if value is None else check(name, value)
 
     def take_all(self, table: Mapping[str, tuple[str, Callable[[str, Any], Any]]]) -> dict[str, Any]:
-        """Return arguments for the options of a table that were given."""
+        """Return arguments for those options in a table that were given."""
         return {
             argument: check(name, self._given.pop(name))
             for name, (argument, check) in table.items()
@@ -158,7 +158,7 @@ def oauth_bearer(**given: Any) -> SaslMechanism:
     """Return the mechanism that the options of OAUTHBEARER describe.
 
     Raises:
-        ConfigurationError: An option is missing, invalid, or without effect.
+        ConfigurationError: An option is missing, invalid, or has no effect.
     """
     options = _Options(given)
     extensions = options.take(f"{_OAUTH}_extensions", _of(Mapping, "a mapping of names to values"))

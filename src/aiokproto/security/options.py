@@ -1,4 +1,4 @@
-"""From the options of SASL to a mechanism."""
+"""Converts SASL options to a mechanism."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aiokproto.security.scram import DIGESTS, Scram
 
 
 class MechanismOptions(NamedTuple):
-    """The options of a mechanism, and the function that makes it.
+    """The options of a mechanism, and the function that creates it.
 
     Attributes:
-        make: Makes the mechanism from the given options, which are keyword arguments.
+        make: Creates the mechanism, with the given options as keyword arguments.
         required: Options that must be given.
         optional: Options that can be given.
     """
@@ -69,16 +69,17 @@ MECHANISMS = {
 SASL_OPTIONS = frozenset(
     {JAAS, *(option for mechanism in MECHANISMS.values() for option in (*mechanism.required, *mechanism.optional))}
 )
-"""The options of all mechanisms, besides ``sasl_mechanism``."""
+"""The options of all mechanisms, without ``sasl_mechanism`` itself."""
 
 
 def parse_mechanism(options: Mapping[str, Any]) -> SaslMechanism:
-    """Return the mechanism that options describe.
+    """Return the mechanism that the options describe.
 
     As in Kafka, options override the values in ``sasl_jaas_config``.
 
     Raises:
-        ConfigurationError: An option is missing, invalid, or belongs to another mechanism. The text has no secrets.
+        ConfigurationError: An option is missing, invalid, or belongs to a different mechanism. The message doesn't
+            contain secrets.
     """
     given = {name: options[name] for name in sorted(SASL_OPTIONS & options.keys()) if options[name] is not None}
     mechanism = options.get("sasl_mechanism")
@@ -106,7 +107,7 @@ def parse_mechanism(options: Mapping[str, Any]) -> SaslMechanism:
 
 
 def _object(mechanism: Any, given: Mapping[str, Any]) -> SaslMechanism:
-    # Refuse a class, too, which has the attributes of its instances.
+    # Also refuse a class: it has the attributes of its instances.
     if isinstance(mechanism, type) or not isinstance(mechanism, SaslMechanism):
         raise ConfigurationError(
             f"sasl_mechanism: {type(mechanism).__name__} is no SaslMechanism: it needs `name` and `exchange(host)`"

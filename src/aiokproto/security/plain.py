@@ -9,11 +9,12 @@ from aiokproto.security.shown import LONGEST_REASON, shown
 
 
 class Plain:
-    """PLAIN: the broker receives the password itself, so use it with TLS only.
+    """PLAIN: the broker receives the password itself, so use it only with TLS.
 
     Args:
         username: The user name.
-        password: The password. Each can be a file or a function: see :class:`~aiokproto.security.Secret`.
+        password: The password. User name and password can each be a file or a function: see
+            :class:`~aiokproto.security.Secret`.
     """
 
     name = "PLAIN"
@@ -50,11 +51,11 @@ class _PlainExchange:
             if "\0" in value:
                 raise ConfigurationError(f"{name} contains a null character, which PLAIN cannot carry")
         self.complete = True
-        # The authorization id before the first separator is empty. Kafka accepts only the user's own name there.
+        # The authorization id, before the first separator, is empty: Kafka only accepts the user's own name.
         return f"\0{username}\0{password}".encode()
 
     async def respond(self, challenge: bytes) -> bytes | None:
-        # The broker has accepted the password, so no explanation will need it.
+        # The broker has accepted the password, so explain() won't need it.
         self._sent = ""
         return None
 

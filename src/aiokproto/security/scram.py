@@ -1,7 +1,8 @@
-"""SCRAM (RFC 5802, RFC 7677; KIP-84): client and broker prove that they know a password, which is never sent.
+"""SCRAM (RFC 5802, RFC 7677; KIP-84): client and broker prove that they know a password, without sending it.
 
-The proofs bind neither the connection nor its encryption, since Kafka has no channel binding. Without TLS, an observer
-can try passwords against a recorded exchange, and an attacker in between can read and change everything that follows.
+The proofs aren't tied to the connection or its encryption: Kafka doesn't support channel binding. Without TLS, an
+eavesdropper can try passwords against a recorded exchange, and an attacker in the middle can read and change everything
+that follows.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash's name in :mod:`hashlib`, by mechanism."""
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1_000_000
-"""The iterations that a broker may ask for. With fewer a false broker could collect proofs that make guessing cheap
-(RFC 7677 §4), and more would occupy a processor for seconds."""
+"""Limits on the iterations that a broker may request. With fewer, a fake broker could collect proofs that make it cheap
+to guess the password (RFC 7677 §4); more would occupy a CPU for seconds."""
 
 _HEADER = "n,,"
-"""No channel binding, and no authorization id."""
+"""Means no channel binding, and no authorization id."""
 
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>[0-9]{1,9})(?:,.*)?"
@@ -42,9 +43,9 @@ class Scram:
     Args:
         name: ``"SCRAM-SHA-256"`` or ``"SCRAM-SHA-512"``.
         username: The user name, or the id of a delegation token.
-        password: The password, or a delegation token's HMAC in base64. Each can be a file or a function: see
-            :class:`~aiokproto.security.Secret`.
-        delegation_token: Whether the two belong to a delegation token (KIP-48). Default False.
+        password: The password, or a delegation token's HMAC in base64. User name and password can each be a file or a
+            function: see :class:`~aiokproto.security.Secret`.
+        delegation_token: Whether user name and password are those of a delegation token (KIP-48). Default False.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Scram:
 
 
 class SaltedPassword:
-    """Salts a password, and remembers the last result, since all connections of a client salt the same password."""
+    """Salts a password, and caches the last result: all connections of a client salt the same password."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
@@ -90,7 +91,7 @@ class SaltedPassword:
         return salted
 
     def __getstate__(self) -> dict[str, object]:
-        # Don't pickle the password, which may come from a function or a file.
+        # Don't pickle the cached password, which may come from a function or a file.
         return {**self.__dict__, "_last": None}
 
 
@@ -119,7 +120,7 @@ class ScramExchange:
 
     @property
     def complete(self) -> bool:
-        # The exchange isn't complete after the last token, since the broker's signature has to be verified.
+        # The exchange isn't complete after the last token: the broker's signature must be verified first.
         return False
 
     async def start(self) -> bytes:
@@ -148,7 +149,8 @@ class ScramExchange:
         message = _SERVER_FIRST.fullmatch(text)
         if message is None:
             raise AuthenticationError("the broker's first SCRAM message is malformed")
-        # The client's nonce must come first, then the broker's. Otherwise the exchange could be a replay.
+        # The nonce must consist of the client's nonce followed by the broker's. Otherwise the exchange could be a
+        # replay.
         nonce, iterations = message["nonce"], int(message["iterations"])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationError("the broker's SCRAM nonce does not extend the client's")
@@ -175,7 +177,7 @@ class ScramExchange:
         if message["error"] is not None:
             raise AuthenticationError(f"the broker ended the SCRAM exchange: {shown(message['error'])}")
         # The signature proves that the broker knows the password, too (RFC 5802 §3). Without this check anyone could
-        # pose as the broker.
+        # impersonate the broker.
         if not hmac.compare_digest(_from_base64(message["signature"]), expected):
             raise AuthenticationError(
                 "the broker's SCRAM signature is wrong: it does not know the password, and may not be the broker"

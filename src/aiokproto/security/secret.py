@@ -1,4 +1,4 @@
-"""Secrets: where they come from, and how they're read without being shown."""
+"""Secrets: where they come from, and how to read them without revealing them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaErr
 from aiokproto.texts import is_unicode
 
 SecretSource: TypeAlias = "str | Path | Callable[[], str | Awaitable[str]]"
-"""The secret as text, a file that has it, or a function that returns it."""
+"""The secret as text, a file that contains it, or a function that returns it."""
 
 MAX_FILE_SIZE = 1 << 20
-"""Maximum length of a file that has a secret, in characters."""
+"""Maximum length of a file that contains a secret, in characters."""
 
 _NO_UNICODE = "the text has a lone surrogate, which UTF-8 cannot have: was it decoded with errors='surrogateescape'?"
 
 
 class Secret:
-    """A secret in an option: text, a :class:`~pathlib.Path` of a file, or a function, async or not.
+    """A secret in an option: text, the :class:`~pathlib.Path` of a file, or a function, async or not.
 
-    A file is read, and a function is called, for each authentication. A line break at the end of the file is removed.
+    A file is read, and a function called, again for each authentication. A line break at the end of a file is removed.
 
     Args:
         option: The option's name, for errors.
         source: Where the secret comes from.
 
     Raises:
-        ConfigurationError: The source is none of these, or it's an empty text.
+        ConfigurationError: The source is none of these, or it's an empty string.
     """
 
     __slots__ = ("_source", "option")
@@ -52,11 +52,11 @@ class Secret:
 
     @property
     def text(self) -> str:
-        """The secret, if it was given as text; else empty."""
+        """The secret, if it was given as text; otherwise empty."""
         return self._source if isinstance(self._source, str) else ""
 
     def read_file(self) -> str:
-        """Return the secret in the file. It blocks, and raises the same errors as :meth:`read`."""
+        """Return the secret in the file. This blocks, and raises the same errors as :meth:`read`."""
         assert isinstance(self._source, Path)
         try:
             text = read_file(self._source)
@@ -68,8 +68,8 @@ class Secret:
         """Return the secret. A file is read in the event loop.
 
         Raises:
-            BrokerConnectionError: The file can't be read, or the function failed. The authentication is tried again
-                later, like a failed connection.
+            BrokerConnectionError: The file can't be read, or the function failed. The authentication is retried later,
+                like a failed connection.
             KafkaError: The function raised it.
         """
         source = self._source
@@ -90,7 +90,7 @@ class Secret:
         return self._checked(text)
 
     def _checked(self, text: Any) -> str:
-        # Leave the value out of errors, since it may be the secret in another form.
+        # Leave the value out of errors: it may be the secret in another form.
         if not isinstance(text, str) or not text:
             what = "empty text" if text == "" else type(text).__name__
             raise BrokerConnectionError(f"{self.option} gave {what}: expected text")
@@ -105,12 +105,12 @@ class Secret:
 
 
 def padding(option: str, text: str) -> str:
-    """Return a hint if white space surrounds a text, as when a secret was encoded with its line end; else ``""``."""
+    """Return a hint if a text starts or ends with white space, as if encoded with its line break; otherwise ``""``."""
     return f"; {option} begins or ends with white space" if text != text.strip() else ""
 
 
 def read_file(path: Path) -> str:
-    """Return the text of a file, without the line end.
+    """Return the text of a file, without the line break at its end.
 
     Raises:
         OSError: The file can't be read.
@@ -120,7 +120,7 @@ def read_file(path: Path) -> str:
         try:
             text = file.read(MAX_FILE_SIZE + 1)
         except UnicodeDecodeError:
-            # Replace the error, which has the bytes and shows the first one that it couldn't decode.
+            # Replace the error: it contains the bytes, and shows the first one that can't be decoded.
             raise ValueError(f"{path}: it is not UTF-8") from None
     if len(text) > MAX_FILE_SIZE:
         raise ValueError(f"{path} is longer than {MAX_FILE_SIZE} characters")

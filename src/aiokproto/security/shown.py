@@ -1,16 +1,16 @@
-"""The texts of peers in errors and logs: on one line, with a limited length, and without secrets. Pure."""
+"""Text from peers in errors and logs: on one line, with a limited length, and without secrets. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 LONGEST = 200
-"""Maximum length of a peer's text that is shown, in characters."""
+"""Maximum number of characters of a peer's text to show."""
 LONGEST_REASON = 1000
-"""The same for the reason with which a broker rejects a login."""
+"""The same for a broker's reason for rejecting a login."""
 
 _SHORTEST = 4
-"""Shorter secrets aren't hidden, since they're part of many words, and hiding them would only hide these."""
+"""Shorter secrets aren't hidden: they're part of many words, which would be hidden as well."""
 
 
 def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> str:
@@ -18,7 +18,7 @@ def shown(text: str, longest: int = LONGEST, *, hidden: Iterable[str] = ()) -> s
 
     Args:
         text: The text.
-        longest: The maximum length that is shown, in characters.
+        longest: The maximum number of characters to show.
         hidden: Secrets that the peer has received and may repeat.
     """
     for secret in hidden:

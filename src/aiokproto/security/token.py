@@ -1,4 +1,4 @@
-"""Bearer tokens, and the sources that they come from."""
+"""Bearer tokens, and their sources."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from aiokproto.runtime import current
 from aiokproto.security.secret import Secret
 
 _BEARER = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
-"""The form of tokens in RFC 6750 §2.1. Kafka's brokers accept no other tokens."""
+"""The format of tokens in RFC 6750 §2.1, the only one that Kafka's brokers accept."""
 
 _LATEST = 1e11
-"""A time beyond this, in seconds since the epoch, must be in milliseconds: it would be in the year 5138."""
+"""A larger expiry must be in milliseconds: in seconds since the epoch, this is in the year 5138."""
 
 _LONGEST_LIFETIME = 1e8
-"""A time before this, in seconds since the epoch, must be a lifetime: in 1973 there were no tokens."""
+"""A smaller expiry must be a lifetime: in seconds since the epoch, this is in 1973, when there were no tokens."""
 
 
 class Token(NamedTuple):
@@ -32,8 +32,8 @@ class Token(NamedTuple):
     Attributes:
         value: The token, without ``Bearer``.
         expires_at: When it expires, in seconds since the epoch. By default the claim ``exp``, if the value is a JSON
-            Web Token; otherwise None, for unknown.
-        extensions: Further values for the broker (KIP-342), which override the ones of
+            Web Token; otherwise None, since it's unknown.
+        extensions: Additional values for the broker (KIP-342), which override the extensions of
             :class:`~aiokproto.security.OAuthBearer`. Default None.
     """
 
@@ -46,14 +46,14 @@ class Token(NamedTuple):
 
 
 TokenResult: TypeAlias = "str | Token | tuple[str, float]"
-"""A token, alone or with the time when it expires, in seconds since the epoch."""
+"""A token, alone or with its expiry in seconds since the epoch."""
 
 TokenSource: TypeAlias = "str | Path | Callable[[], TokenResult | Awaitable[TokenResult]]"
-"""A token, a file that has it, or a function that returns it."""
+"""A token, a file that contains it, or a function that returns it."""
 
 
 class TokenReader:
-    """Reads tokens from a source, and accepts only tokens that can be sent.
+    """Reads tokens from a source, and rejects those that can't be sent.
 
     Args:
         option: The option's name, for errors.
@@ -69,24 +69,24 @@ class TokenReader:
     def __init__(self, option: str, source: TokenSource) -> None:
         self.option = option
         self._call = source if callable(source) else None
-        # Refuse a class, which could be called like a function, but would never return a token.
+        # Refuse a class: it can be called like a function, but wouldn't return a token.
         if isinstance(source, type) or not (callable(source) or isinstance(source, str | Path)):
-            # aiokafka and kafka-python take such an object.
+            # aiokafka and kafka-python take such objects.
             provider = "; of a token provider pass the method: provider.token" if hasattr(source, "token") else ""
             raise ConfigurationError(f"{option}: expected a function, a pathlib.Path of a file, or a token{provider}")
         self._secret = None if callable(source) else Secret(option, source)
 
     @property
     def callable(self) -> bool:
-        """Whether the source is a function, whose calls may each cost a request."""
+        """Whether the source is a function. Each call of it may cost a request."""
         return self._call is not None
 
     async def read(self) -> Token:
         """Return a token that has not expired.
 
         Raises:
-            BrokerConnectionError: There is none, because the function failed, the file can't be read, or the token is
-                malformed or has expired. The authentication is tried again later, like a failed connection.
+            BrokerConnectionError: The function failed, the file can't be read, or the token is malformed or has
+                expired. The authentication is retried later, like a failed connection.
             KafkaError: The function raised it.
         """
         return self._checked(await self._read())
@@ -107,7 +107,7 @@ class TokenReader:
     def _checked(self, found: object) -> Token:
         parts: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
         value, expires_at, extensions = (*parts, None, None, None)[:3]
-        # Leave the value out of errors, since it may be the token in another form.
+        # Leave the value out of errors: it may be the token in another form.
         if not isinstance(value, str) or len(parts) > 3:
             raise BrokerConnectionError(
                 f"{self.option} gave {type(value).__name__}: expected a token as text, a Token, or a pair of token"
@@ -141,7 +141,7 @@ class TokenReader:
 
 
 def claims_of(value: str) -> Mapping[str, Any]:
-    """Return the claims of a JSON Web Token, unverified; empty if the value isn't one."""
+    """Return the unverified claims of a JSON Web Token; empty if the value isn't one."""
     parts = value.split(".")
     if len(parts) != 3:
         return {}
@@ -153,7 +153,7 @@ def claims_of(value: str) -> Mapping[str, Any]:
 
 
 def claimed_expiry(value: str) -> float | None:
-    """Return the expiry of a JSON Web Token from its claim, in seconds since the epoch; None if it has none."""
+    """Return the expiry that a JSON Web Token claims, in seconds since the epoch, or None if it doesn't."""
     expires_at = claims_of(value).get("exp")
     if isinstance(expires_at, bool) or not isinstance(expires_at, int | float) or not 0 <= expires_at < _LATEST:
         return None
@@ -161,5 +161,5 @@ def claimed_expiry(value: str) -> float | None:
 
 
 def _lifetime(expires_at: float) -> str:
-    """Return a hint if the time of an expiry seems to be a lifetime."""
+    """Return a hint if an expiry looks like a lifetime."""
     return " (a lifetime? The expiry is in seconds since the epoch)" if expires_at < _LONGEST_LIFETIME else ""

@@ -1,15 +1,16 @@
 """A cache of tokens (KIP-255): fetched once for all connections, and kept until shortly before they expire.
 
-No task renews tokens. A connection that authenticates, or renews its session, gets the token from the cache, which
-fetches a new one if it's time. So nothing has to be closed, and a client without connections fetches nothing.
+There's no background task that renews tokens. A connection that authenticates, or renews its session, gets its token
+from the cache, which fetches a new one when it's due. So the cache doesn't need to be closed, and a client without
+connections doesn't fetch tokens.
 
     no token, or expired ── get ──> one fetch for all callers; if it fails, so do all calls within a second
     before the refresh time ── get ──> the token
     after the refresh time, or ── get ──> one fetch; if it fails, or takes too long, the token that is still valid
     for a session that ends with the token
 
-**The fetch belongs to its waiters.** It runs in a task of its own, so the cancellation of one waiter, whose connection
-attempt has ended, doesn't end it for the others. When the last waiter leaves, the fetch is cancelled.
+**Waiters share a fetch.** It runs in a separate task, so if one waiter is cancelled because its connection attempt has
+ended, the fetch goes on for the other waiters. When the last waiter leaves, the fetch is cancelled.
 """
 
 from __future__ import annotations
@@ -25,27 +26,28 @@ from aiokproto.security.token import Token, TokenReader
 from aiokproto.security.tracebacks import without_frames
 
 _FETCH_TIMEOUT = 5.0
-"""Longest wait for a new token while the old one is valid (s): half the time that a connection may take by default."""
+"""Maximum wait for a new token while the old one is valid (s): half the default time limit for a connection."""
 
 _FAILURE_PAUSE = 1.0
-"""Shortest time between a failed fetch and the next (s). Without it, many clients that connect to many brokers would
-fetch without a pause."""
+"""Minimum time between a failed fetch and the next (s). Without it, a client that connects to many brokers would fetch
+again and again without a pause."""
 
 _RETRY_PAUSE = 10.0
-"""Shortest time between attempts to replace a token that is still valid (s): Java's delay after a failed login."""
+"""Minimum time between attempts to replace a token that is still valid (s): Java's delay after a failed login."""
 
 logger = logging.getLogger("aiokproto.security")
 
 
 class RefreshWindow(NamedTuple):
-    """When a token is replaced: the options ``sasl.login.refresh.*`` of the Java client.
+    """When to replace a token: the options ``sasl.login.refresh.*`` of the Java client.
 
     Attributes:
-        factor: The part of the token's lifetime after which it's replaced.
-        jitter: The largest random part that is added, so that many clients don't replace tokens together.
-        min_period: Shortest time between two replacements (s).
+        factor: The fraction of the token's lifetime after which it's replaced.
+        jitter: The maximum random fraction that is added to ``factor``, so that clients don't all replace their tokens
+            at once.
+        min_period: Minimum time between two replacements (s).
         buffer: A token is replaced at least this long before its expiry (s). This and ``min_period`` are ignored for
-            tokens with a lifetime shorter than both together.
+            tokens whose lifetime is shorter than the sum of both.
     """
 
     factor: float = 0.8
@@ -54,7 +56,7 @@ class RefreshWindow(NamedTuple):
     buffer: float = 300.0
 
     def refresh_at(self, now: float, expires_at: float) -> float:
-        """Return when to replace a token that was received now. All times are in seconds since the epoch."""
+        """Return when to replace a token that was received at ``now``. All times are in seconds since the epoch."""
         remaining = expires_at - now
         proposed = now + remaining * (self.factor + uniform(0, self.jitter))
         if self.min_period + self.buffer > remaining:
@@ -73,8 +75,8 @@ class TokenCache:
     """The token of a client, for all its connections.
 
     Args:
-        reader: Where tokens come from.
-        window: When they are replaced.
+        reader: Reads tokens from their source.
+        window: When to replace them.
     """
 
     def __init__(self, reader: TokenReader, window: RefreshWindow) -> None:
@@ -89,13 +91,13 @@ class TokenCache:
         """Return a token that has not expired.
 
         Args:
-            replaced: The token with which a session ends, so that a newer one should replace it; None for a new
+            replaced: The token of a session that is being renewed, which calls for a newer token; None for a new
                 session.
 
         Raises:
             KafkaError: See :meth:`TokenReader.read`.
         """
-        # Don't cache the token of a file, which is cheap to read and has the newest token.
+        # Don't cache the token of a file: the file is cheap to read and always contains the newest token.
         if not self._reader.callable:
             return await self._reader.read()
         held = self._valid()
@@ -109,7 +111,7 @@ class TokenCache:
                 return await self._fetched()
         except (KafkaError, asyncio.TimeoutError) as error:
             if self._valid() is not held:
-                # The token expired meanwhile, or another connection has replaced it.
+                # The token has expired by now, or another connection has replaced it.
                 return await self.get(replaced)
             self._refresh_at = self._retry_at = _now() + _RETRY_PAUSE
             why = error if isinstance(error, KafkaError) else f"no token in {_FETCH_TIMEOUT:g} s"
@@ -130,11 +132,11 @@ class TokenCache:
 
     async def _fetched(self) -> Token:
         loop = asyncio.get_running_loop()
-        # Compare with 0, too, since the clock can be set back.
+        # Also compare with 0: the clock may have been set back.
         if self._failure is not None and 0 <= _now() - self._failure[0] < _FAILURE_PAUSE:
             raise copied(self._failure[1])
         fetch = self._fetch
-        # Compare the loops, since a mechanism can serve clients of several event loops.
+        # Compare the loops: a mechanism can serve clients in several event loops.
         # guard: connections that need a token share one request -> True
         if fetch is None or fetch.loop is not loop or fetch.task.done():
             fetch = self._fetch = _Fetch(create_task(self._read()))
@@ -156,7 +158,7 @@ class TokenCache:
             self._failure = _now(), without_frames(error)
             raise
         self._failure = None
-        # Don't cache a token without a known expiry. Each connection requests its own.
+        # Don't cache a token if its expiry is unknown. Each connection then requests its own.
         self._token = None
         if token.expires_at is not None:
             self._token, self._refresh_at = token, self._window.refresh_at(_now(), token.expires_at)

@@ -9,8 +9,8 @@ RFC 6749 §5.2; 401 and 403 without     attempts can lock an account
 others                                 a failed connection: the address is wrong, or the server is misconfigured
 =====================================  ==========================================================================
 
-Retries are logged, since connections wait for them: a warning with the reason, at most once in :data:`WARN_EVERY`
-seconds.
+Retries are logged, since connections are waiting for them: a warning with the reason, at most once every
+:data:`WARN_EVERY` seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _HEADERS = {
 
 
 WARN_EVERY = 30.0
-"""Shortest time between two warnings about an endpoint (s), whatever the reasons, since these have ids that differ."""
+"""Minimum time between two warnings about an endpoint (s). Reasons aren't compared: they contain ids that differ each
+time."""
 
 logger = logging.getLogger("aiokproto.security")
 
@@ -63,14 +64,14 @@ class TokenEndpoint:
 
     Args:
         url: The URL: ``https``, or ``http`` on this machine.
-        ssl_context: Certificates and checks for ``https``. By default the system's certificate authorities, with the
-            host name verified.
+        ssl_context: Certificates and checks for ``https``. By default the system's certificate authorities are trusted,
+            and the host name is verified.
         allow_http: Accept ``http`` for other hosts, too. Default False.
-        connect_timeout: Longest time to connect, for each attempt (s). Default 10.
-        read_timeout: Longest time for the response, for each attempt (s). Default 10.
-        retry_backoff: Wait before the second attempt (s). It doubles with each further one, with jitter. Default 0.1.
-        retry_backoff_max: Longest such wait, and the time after which no further attempt starts (s), as in the Java
-            client. Default 10.
+        connect_timeout: Maximum time to connect, per attempt (s). Default 10.
+        read_timeout: Maximum time for the response, per attempt (s). Default 10.
+        retry_backoff: Wait before the first retry (s); doubles with each retry, with jitter. Default 0.1.
+        retry_backoff_max: Maximum wait between attempts, and the time after which no more attempts are started (s), as
+            in the Java client. Default 10.
 
     Raises:
         ConfigurationError: The URL is invalid, or isn't encrypted.
@@ -99,12 +100,12 @@ class TokenEndpoint:
 
     @property
     def readable(self) -> bool:
-        """Whether requests leave this machine without TLS."""
+        """Whether requests leave this machine unencrypted."""
         return not self._url.tls and not is_loopback(self._url.host)
 
     @property
     def verifies_certificate(self) -> bool:
-        """Whether the server has to prove its identity if TLS is used."""
+        """Whether the server's certificate is verified, if TLS is used."""
         return self._ssl_context is None or self._ssl_context.verify_mode is not ssl.CERT_NONE
 
     def __repr__(self) -> str:
@@ -116,7 +117,7 @@ class TokenEndpoint:
         Args:
             form: The fields of the request.
             headers: Headers for authentication.
-            secrets: Texts that no error may show, even if the endpoint repeats them.
+            secrets: Texts that errors must not show, even if the endpoint repeats them.
 
         Raises:
             AuthenticationError: The endpoint rejects the credentials.
@@ -136,7 +137,7 @@ class TokenEndpoint:
             backoff *= 2
 
     def _report_retry(self, why: str, wait: float, now: float) -> None:
-        # Compare with 0, too, since the clock of another event loop may be behind.
+        # Also compare with 0: the clock of another event loop may be behind.
         recent = self._warned_at is not None and 0 <= now - self._warned_at < WARN_EVERY
         if not recent:
             self._warned_at = now
@@ -171,7 +172,7 @@ class TokenEndpoint:
 
     def _token(self, response: HttpResponse, sent: float) -> Token:
         fields = _fields(response)
-        # As in Kafka, take the id_token, too, since some providers have the client's own token only there.
+        # As in Kafka, also accept the id_token: some providers return the client's own token only there.
         value = fields.get("access_token") or fields.get("id_token")
         if not isinstance(value, str) or not value.strip():
             raise self._failed("the response has no access_token")
@@ -182,12 +183,12 @@ class TokenEndpoint:
         if lifetime is None:
             return Token(value)
         try:
-            # Convert it, since some servers send it as text.
+            # Convert it: some servers send it as text.
             expires_at = sent + min(max(float(lifetime), 0.0), 1e9)
         except (TypeError, ValueError, OverflowError):
             raise self._failed("the response has an invalid expires_in") from None
-        # Take the earlier expiry, which is safe with both clocks. The lifetime counts by this machine's clock. The
-        # claim, which brokers use, counts by the provider's clock, in whole seconds.
+        # Take the earlier expiry, to be safe by either clock: the lifetime is relative to this machine's clock, while
+        # the claim, which brokers check, is in whole seconds of the provider's clock.
         claimed = claimed_expiry(value)
         return Token(value, expires_at if claimed is None else min(expires_at, claimed))
 
@@ -204,7 +205,7 @@ def _fields(response: HttpResponse) -> dict[str, Any]:
 
 
 def _described(response: HttpResponse, secrets: Collection[str]) -> str:
-    """Return the reason in a response. Only the fields of RFC 6749 are shown."""
+    """Return the reason in a response, using only the fields of RFC 6749."""
     fields = _fields(response)
     reasons = [fields[name] for name in ("error", "error_description") if isinstance(fields.get(name), str)]
     text = shown(": ".join(map(str, reasons)), hidden=secrets)

@@ -1,8 +1,8 @@
-"""Tracebacks without the frames that had secrets in their variables. Pure.
+"""Tracebacks without frames that hold secrets in local variables. Pure.
 
 Some tools show the variables of every frame in a traceback (Sentry, Rich, ``traceback`` with ``capture_locals``). Code
-that reads options, loads keys or authenticates has secrets in its variables. So its errors have none of its frames;
-they name option, mechanism, user and broker instead.
+that reads options, loads keys or authenticates has secrets in its variables. So its frames are removed from errors,
+which instead name the option, mechanism, user and broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def without_frames(error: E) -> E:
 
 
 def _after_own(traceback: TracebackType | None) -> TracebackType | None:
-    """Return the frames below the last one of this package."""
+    """Return the frames after the last one of this package."""
     after, frame = traceback, traceback
     while frame is not None:
         if str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
@@ -44,7 +44,7 @@ def _after_own(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def hiding_options(init: C) -> C:
-    """Make a constructor raise without the frames that have its options in their variables."""
+    """Make a constructor raise errors without the frames that hold its options in local variables."""
 
     @wraps(init)
     def hidden(*args: Any, **named: Any) -> Any:
@@ -52,7 +52,7 @@ def hiding_options(init: C) -> C:
             return init(*args, **named)
         except ConfigurationError as error:
             without_frames(error)
-            # Clear the variables of this frame, which is the only one left.
+            # Clear the variables of this frame, which is the only one that remains.
             del args, named
             raise error
 
@@ -60,9 +60,9 @@ def hiding_options(init: C) -> C:
 
 
 def hiding_frames(function: C) -> C:
-    """Make a coroutine function raise without the frames of this package, even when it's cancelled.
+    """Make a coroutine function raise errors without the frames of this package, even when it's cancelled.
 
-    Errors that are bugs keep their frames.
+    Errors that are bugs keep all frames.
     """
 
     @wraps(function)

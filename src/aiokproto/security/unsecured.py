@@ -1,4 +1,4 @@
-"""Unsigned tokens (KIP-255), for tests. Brokers accept them if they have no other validator."""
+"""Unsigned tokens (KIP-255), for tests. Brokers accept them if no other validator is configured."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aiokproto.security.token import Token
 
 
 class UnsecuredToken:
-    """Makes unsigned JSON Web Tokens, as a function for :class:`~aiokproto.security.OAuthBearer`. For tests only.
+    """Creates unsigned JSON Web Tokens, as a function for :class:`~aiokproto.security.OAuthBearer`. For tests only.
 
     Args:
-        principal: The user, for the claim ``principal_claim``.
-        principal_claim: The claim with the user. Default ``"sub"``.
+        principal: The user, which becomes the claim ``principal_claim``.
+        principal_claim: The name of the claim for the user. Default ``"sub"``.
         lifetime: How long a token is valid (s). Default 3600.
-        claims: Further claims, other than ``iat`` and ``exp``. Default none.
+        claims: Additional claims, except ``iat`` and ``exp``. Default None.
 
     Raises:
         ConfigurationError: An argument is invalid.

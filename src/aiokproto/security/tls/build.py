@@ -1,4 +1,4 @@
-"""From options, and the contents of their files and texts, to an :class:`ssl.SSLContext`."""
+"""Creates an :class:`ssl.SSLContext` from options and the contents of their files and texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aiokproto.security.tls.stores import (
 
 
 class ClientContext(ssl.SSLContext):
-    """The context of a client that knows its own certificate (DER), which OpenSSL's doesn't give."""
+    """A client's context that remembers the client's own certificate (DER); Python's class doesn't provide it."""
 
     certificate: bytes | None = None
 
@@ -33,21 +33,22 @@ _MISMATCH = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 def client_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]) -> ClientContext:
-    """Return the context of a client. It blocks, since reading the system's authorities takes 10 ms.
+    """Return the context of a client. This blocks: reading the system's authorities takes 10 ms.
 
     Args:
         options: The options.
-        contents: The contents of their files, by option.
+        contents: The contents of the options' files, by option.
         secrets: Passwords and texts, by option.
 
     Raises:
-        ConfigurationError: A file or text can't be used. The error names the option and the file, and has no secret.
+        ConfigurationError: A file or text can't be used. The error names the option and the file, and doesn't contain
+            secrets.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     by_alternative_names(context)
     context.check_hostname = options.check_hostname
-    # As in Java, a trusted certificate ends the chain even if it isn't a root. Python's VERIFY_X509_STRICT stays off,
-    # since it requires extensions that keytool and many scripts leave out of a company's own authorities.
+    # As in Java, a trusted certificate ends the chain even if it isn't a root. Don't set Python's VERIFY_X509_STRICT:
+    # it requires extensions that keytool and many scripts leave out when they create a company's own authorities.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if options.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -68,10 +69,10 @@ def server_context(options: TlsOptions, contents: Mapping[str, bytes], secrets: 
 
 
 def load_revocations(context: ssl.SSLContext, data: bytes) -> None:
-    """Add the revocation lists of a file. If an authority has several, OpenSSL uses the latest.
+    """Add the revocation lists in a file. If there are several of the same authority, OpenSSL uses the latest.
 
     Raises:
-        StoreError: The file has no list, or one is damaged.
+        StoreError: The file doesn't contain a list, or one is damaged.
     """
     with _as_file(read_revocations(data)) as path:
         try:
@@ -83,7 +84,7 @@ def load_revocations(context: ssl.SSLContext, data: bytes) -> None:
 def _load(
     context: ssl.SSLContext, options: TlsOptions, contents: Mapping[str, bytes], secrets: Mapping[str, str]
 ) -> bytes | None:
-    """Return the context's own certificate."""
+    """Load everything that clients and listeners have in common. Return the context's own certificate."""
     context.minimum_version, context.maximum_version = options.lowest, options.highest
     if options.ciphers is not None:
         context.set_ciphers(options.ciphers)
@@ -125,7 +126,7 @@ def _load_key(
             raise StoreError("it has no certificate for its private key")
     with _reported(options, store), _as_file(key.pem + to_pem(chain)) as path:
         try:
-            # Always pass a password; otherwise OpenSSL would ask for it on the terminal.
+            # Always pass a password, or OpenSSL prompts for one on the terminal.
             context.load_cert_chain(path, password=password or "")
         except ssl.SSLError as error:
             if error.reason in _MISMATCH:
@@ -151,12 +152,12 @@ def _content(option: str, contents: Mapping[str, bytes], secrets: Mapping[str, s
 
 @contextmanager
 def _reported(options: TlsOptions, store: StoreOptions) -> Iterator[None]:
-    """Convert a StoreError to an error that names option and file."""
+    """Convert a StoreError to an error that names the option and the file."""
     try:
         yield
     except StoreError as error:
         about = {"password": store.password, "key password": store.key_password}.get(error.subject)
-        # A key in PKCS#12, JKS or JCEKS has the password of its file by default.
+        # By default, a key in PKCS#12, JKS or JCEKS has the same password as the file.
         asks = f" ({about})" if about else ""
         if error.subject == "type" and store.kind_option:
             known = ", ".join(map(repr, TYPES))
@@ -170,9 +171,9 @@ def _named(options: TlsOptions, option: str) -> str:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Write data to a temporary file, since OpenSSL reads private keys and revocation lists only from files.
+    """Write data to a temporary file: OpenSSL reads private keys and revocation lists only from files.
 
-    On Linux the file is in memory. Elsewhere it's in a folder that no other user can read, for as long as it's needed.
+    On Linux the file is in memory. Elsewhere it's in a folder that no other user can read, and is removed afterwards.
     """
     if sys.platform == "linux" and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("aiokproto", os.MFD_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Names of ciphers: OpenSSL's, and IANA's, which Java uses."""
+"""Names of ciphers: OpenSSL's names, and IANA's, which Java uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.texts import is_unicode
 
 _NEVER = ":!aNULL:!eNULL"
-"""Excludes ciphers without authentication, with which anyone can pose as the broker, and without encryption. They're in
-``ALL``, and in ``ALL:@SECLEVEL=0``, which users set for old brokers."""
+"""Excludes ciphers without encryption, and ciphers without authentication, which allow anyone to impersonate the
+broker. Both are included in ``ALL`` and ``ALL:@SECLEVEL=0``, which users set for old brokers."""
 
 _SUITE = re.compile(r"TLS_(?:(ECDHE|DHE)_)?(ECDSA|RSA|PSK)_WITH_(.+)")
 _CIPHERS = (
@@ -25,10 +25,10 @@ _CIPHERS = (
 
 
 def checked_ciphers(name: str, value: Any) -> str:
-    """Return a list of ciphers in OpenSSL's form, without ciphers that don't authenticate the peer or don't encrypt.
+    """Return a list of ciphers in OpenSSL's format that excludes ciphers without authentication or encryption.
 
     Raises:
-        ConfigurationError: The value isn't text, or names no other cipher that this OpenSSL has.
+        ConfigurationError: The value isn't text, or this OpenSSL doesn't support any of the remaining ciphers.
     """
     if not isinstance(value, str) or "\0" in value or not is_unicode(value):
         raise ConfigurationError(f"{name}={value!r}: expected text, as OpenSSL has it: 'ECDHE+AESGCM'")
@@ -50,13 +50,14 @@ def _is_known(ciphers: str) -> bool:
 
 
 def ciphers_of_suites(name: str, suites: list[str]) -> tuple[str | None, set[ssl.TLSVersion]]:
-    """Return the ciphers of TLS 1.2 with OpenSSL's names, and the versions of TLS that the suites belong to.
+    """Return OpenSSL's names of the TLS 1.2 ciphers, and the versions of TLS that the suites belong to.
 
     Raises:
-        ConfigurationError: A suite is unknown, or some suites of TLS 1.3 are missing, which :mod:`ssl` can't exclude.
+        ConfigurationError: A suite is unknown, or only some of the TLS 1.3 suites are listed: :mod:`ssl` can't exclude
+            individual ones.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # This list doesn't control the suites of TLS 1.3, which always stay on.
+    # This doesn't affect TLS 1.3 suites, which are always enabled.
     context.set_ciphers("ALL:COMPLEMENTOFALL")
     known = {cipher["name"]: cipher["protocol"] for cipher in context.get_ciphers()}
     newest = {cipher for cipher, protocol in known.items() if protocol == "TLSv1.3"}
@@ -90,7 +91,7 @@ def _openssl_name(suite: str) -> str:
     for pattern, replacement in _CIPHERS:
         if re.fullmatch(pattern, rest):
             cipher = re.sub(pattern, replacement, rest)
-            # If RSA does everything, OpenSSL's name has only the cipher.
+            # If RSA is used for both key exchange and signature, OpenSSL's name is just the cipher.
             parts = (exchange, signature, cipher) if exchange else (signature if signature != "RSA" else None, cipher)
             return "-".join(part for part in parts if part)
     return ""

@@ -1,13 +1,13 @@
-"""When certificates are read: before each new connection, if they have changed.
+"""Decides when certificates are read: before each new connection, if they have changed.
 
 For each connection :meth:`OptionContexts.context` checks the files' state (size, time of change, inode), and reads the
-passwords and texts that functions and files give. If nothing has changed, the last context is used again. Otherwise a
-new one is made, in a thread. If that fails, the old context stays, since the file may be half-written at this moment. A
-warning says so once for each cause, and the next connection tries again. If it takes longer than :data:`RENEWAL_LIMIT`,
-as with a secret store that doesn't respond, the old context stays, too, and nothing is tried for :data:`RENEWAL_PAUSE`;
-otherwise connections would wait for it one after the other.
+passwords and texts that come from functions and files. If nothing has changed, the last context is reused. Otherwise a
+new one is created, in a thread. If that fails, the old context is kept: the file may just be half-written. This logs a
+warning once per cause, and the next connection tries again. The old context is also kept if reading takes longer than
+:data:`RENEWAL_LIMIT`, as with a secret store that doesn't respond. There is then no other attempt for
+:data:`RENEWAL_PAUSE`, or connections would wait for it one after another.
 
-The state is read before the content, so a file that changes in between has another state the next time.
+The state is read before the content, so if a file changes in between, the next check notices.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from aiokproto.security.tls.stores import MAX_SIZE
 from aiokproto.security.tls.subject import subject_of
 
 RENEWAL_LIMIT = 1.0
-"""Longest wait (s) for files and functions while there is a context."""
+"""Maximum wait (s) for files and functions if there is a context."""
 
 RENEWAL_PAUSE = 10.0
-"""Pause (s) after an attempt that took longer."""
+"""Pause (s) after an attempt that took longer than :data:`RENEWAL_LIMIT`."""
 
 logger = logging.getLogger("aiokproto.net")
 
 
 class TlsContexts(Protocol):
-    """The source of contexts for new connections."""
+    """Provides contexts for new connections."""
 
     @property
     def subject(self) -> str | None:
-        """The subject of the client's certificate; empty without a certificate, None if unknown (yet)."""
+        """The subject of the client's certificate. Empty if there's no certificate, None if it's unknown (yet)."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class TlsContexts(Protocol):
 
         Raises:
             ConfigurationError: A file or a password can't be used, and there is no earlier context.
-            BrokerConnectionError: A function or a file gave no password. The next attempt may succeed.
+            BrokerConnectionError: A function or a file didn't provide a password. The next attempt may succeed.
         """
         ...
 
@@ -79,7 +79,7 @@ class GivenContext:
 
     @property
     def verifies_certificate(self) -> bool:
-        # CERT_OPTIONAL counts, too, since a client verifies with it.
+        # CERT_OPTIONAL counts, too: for a client it's the same as CERT_REQUIRED.
         return self._context.verify_mode is not ssl.CERT_NONE
 
     @property
@@ -104,16 +104,16 @@ class _State(NamedTuple):
 
 
 class OptionContexts:
-    """Makes contexts from options, and a new one when a file, a password or a text has changed."""
+    """Creates contexts from options, and a new one whenever a file, a password or a text has changed."""
 
     def __init__(self, options: TlsOptions) -> None:
         self._options = options
         self._context: ClientContext | None = None
         self._state: _State | None = None
         self._warned = ""
-        # The time of the next attempt (s, by the loop's clock), if functions or files don't respond.
+        # If functions or files didn't respond, the time of the next attempt (s, the loop's clock).
         self._pause_until = 0.0
-        # With the lock, concurrent connections read the files only once.
+        # Thanks to the lock, concurrent connections read the files only once.
         self._lock = asyncio.Lock()
 
     @property
@@ -180,13 +180,16 @@ async def _read_secret(option: str, secret: Secret) -> str:
     except KafkaError:
         raise
     except BaseException as error:  # noqa: BLE001 - failure() passes on what ends the task
-        # The function may have cancelled the task in which it runs, which isn't a task of the connection.
+        # The function may have cancelled its own task, which isn't a task of the connection.
         raised = failure(error, option, awaited=True)
         raise BrokerConnectionError(f"{option} cannot be read: {without_text(raised)}") from raised
 
 
 def _renew(options: TlsOptions, last: _State | None, secrets: Mapping[str, str]) -> tuple[ClientContext, _State] | None:
-    """Return a new context and its state; None if nothing has changed. ``secrets`` lacks the ones in files."""
+    """Return a new context and its state, or None if nothing has changed.
+
+    ``secrets`` doesn't include the secrets in files.
+    """
     in_files = {option: secret.read_file() for option, secret in options.secrets.items() if secret.is_file}
     secrets = {**secrets, **in_files}
     states = {option: _state(option, path) for option, path in options.files.items()}

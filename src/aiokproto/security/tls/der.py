@@ -1,10 +1,10 @@
-"""The encoding of certificates and private keys, DER (X.690). Pure."""
+"""DER (X.690), the encoding of certificates and private keys. Pure."""
 
 from __future__ import annotations
 
 
 def value_bounds(data: bytes, position: int) -> tuple[int, int]:
-    """Return where the value of the element at a position starts and ends (X.690, section 8.1).
+    """Return the start and end of the value of the element at a position (X.690, section 8.1).
 
     Raises:
         ValueError: The data ends before the element does.

@@ -1,10 +1,10 @@
 """Java's own keystore formats, JKS and JCEKS (``sun.security.provider.JavaKeyStore``, ``com.sun.crypto.provider``).
 
-Both have a list of entries, then a SHA-1 digest over the password, a fixed text and everything before it, so an
-attacker without the password can't change the file unnoticed. Certificates aren't encrypted. A private key is encrypted
-with a password of its own (by convention the file's): in JKS with a stream of SHA-1 digests, in JCEKS with triple DES
-and a key derived by MD5. Neither resists much, so a file that others can read gives its key away. Java writes PKCS#12
-since version 9.
+Both consist of a list of entries, followed by a SHA-1 digest over the password, a fixed text and the entries, so an
+attacker who doesn't know the password can't change the file unnoticed. Certificates aren't encrypted. A private key is
+encrypted with its own password (by convention the same as the file's): in JKS with a stream of SHA-1 digests, in JCEKS
+with triple DES and a key derived with MD5. Both are weak: anyone who can read the file can recover the key. Since
+version 9, Java writes PKCS#12.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import NamedTuple
 from aiokproto.security.tls.der import value_bounds
 
 JKS, JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
-"""The first bytes of the files."""
+"""The first bytes of the two file formats."""
 
 _WHITENER = b"Mighty Aphrodite"
 _DIGEST_SIZE = 20
 _KEY, _CERTIFICATE, _SECRET = 1, 2, 3
 _JKS_PROTECTION = bytes.fromhex("060a2b060104012a02110101")
 _JCEKS_PROTECTION = bytes.fromhex("06092b060104012a021301")
-"""The object identifiers of both encryptions, in DER."""
+"""The object identifiers of the two encryption schemes, in DER."""
 
 MAX_ITERATIONS = 5_000_000
-"""Maximum iterations of JCEKS's key derivation: Java's own limit."""
+"""Maximum number of iterations in JCEKS key derivation: Java's own limit."""
 
 
 class FormatError(ValueError):
-    """The file is damaged, or has another format."""
+    """The file is damaged, or in a different format."""
 
 
 class PasswordError(ValueError):
@@ -42,8 +42,8 @@ class KeyEntry(NamedTuple):
 
     Attributes:
         alias: Its name in the store.
-        protected: The key as it is stored, encrypted.
-        chain: Certificates in DER, the key's own first.
+        protected: The encrypted key, as it is stored.
+        chain: Certificates in DER, starting with the key's own.
     """
 
     alias: str
@@ -63,16 +63,16 @@ def parse(data: bytes, password: str | None) -> JavaKeyStore:
 
     Args:
         data: The file.
-        password: The file's password; None leaves its integrity unchecked, as in Java.
+        password: The file's password; if None, the file's integrity isn't checked, as in Java.
 
     Raises:
-        FormatError: The file is damaged, or has entries other than private keys and certificates.
+        FormatError: The file is damaged, or contains entries other than private keys and certificates.
         PasswordError: The password is wrong, or the file was changed.
     """
     if len(data) < 12 + _DIGEST_SIZE:
         raise FormatError("it is too short")
     body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
-    # Check the digest first, since a file that was changed must not be parsed.
+    # Check the digest first: a file that was tampered with must not be parsed.
     if password is not None:
         expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(digest, expected):
@@ -103,14 +103,14 @@ def parse(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def unprotect(protected: bytes, password: str) -> bytes:
-    """Return a private key in PKCS#8 (DER), decrypted.
+    """Decrypt a private key, and return it in PKCS#8 (DER).
 
     Raises:
         FormatError: The encryption is unknown, or the key is damaged.
         PasswordError: The password is wrong.
         ImportError: JCEKS needs ``cryptography``.
     """
-    # EncryptedPrivateKeyInfo (RFC 5958 §3) has the algorithm with its parameters, then the encrypted key.
+    # EncryptedPrivateKeyInfo (RFC 5958 §3) consists of the algorithm with its parameters, and the encrypted key.
     whole = _Der(protected).enter(0x30)
     algorithm = whole.enter(0x30)
     encrypted = whole.value(0x04)
@@ -146,13 +146,13 @@ def _unprotect_jceks(encrypted: bytes, password: str, salt: bytes, iterations: i
     if len(salt) != 8 or not 0 < iterations <= MAX_ITERATIONS:
         raise FormatError("the encryption of its private key has invalid parameters")
     # Each half of the salt yields 16 of the 32 bytes of key and initialization vector. If both halves are equal, Java
-    # means to reverse the first one, but computes this instead.
+    # is supposed to reverse the first one, but has a bug: it computes this instead.
     halves = [bytearray(salt[:4]), bytearray(salt[4:])]
     if halves[0] == halves[1]:
         first = halves[0]
         halves[0] = bytearray((first[3], first[0], first[1], first[3]))
     derived = b""
-    # Java takes the password's characters as bytes, and accepts only ASCII.
+    # Java uses the password's characters as bytes, and accepts only ASCII.
     secret = password.encode("ascii", "replace")
     for half in halves:
         block = bytes(half)
@@ -200,7 +200,7 @@ class _Reader:
         return self.take(self.integer())
 
     def certificate(self, version: int) -> bytes:
-        # Version 1 has no type, since all its certificates are X.509.
+        # Version 1 doesn't store a type: all certificates are X.509.
         kind = self.text() if version > 1 else "X.509"
         if kind != "X.509":
             raise FormatError(f"it has a certificate of type {kind[:50]!r}: expected X.509")
@@ -208,7 +208,7 @@ class _Reader:
 
 
 class _Der:
-    """Reads the parts of DER (X.690) that an encrypted private key needs."""
+    """Reads the subset of DER (X.690) that encrypted private keys use."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -227,7 +227,7 @@ class _Der:
         return self._data[start:end]
 
     def _bounds(self, tag: int) -> tuple[int, int]:
-        """Return where the next element's value starts and ends, and move past it."""
+        """Return the start and end of the next element's value, and move past it."""
         if self._data[self._position : self._position + 1] != bytes((tag,)):
             raise FormatError("its private key is damaged")
         try:

@@ -1,8 +1,8 @@
-"""The options of TLS, checked one by one and together. No file is read here.
+"""The TLS options, and their checks, individually and in combination. Files aren't read here.
 
 There are two families of names: the Python clients' (``ssl_cafile``, files in PEM) and the Java client's
-(``ssl_truststore_location``, all formats). Both have options for the certificate authorities, the client's own
-certificate, the check of the host name and the ciphers, but each of these can be given in one family only.
+(``ssl_truststore_location``, all formats). Both include options for the certificate authorities, the client's own
+certificate, the host name check and the ciphers, but each of these can be set only in one family.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TLS_OPTIONS = (
     "ssl_enabled_protocols",
     "ssl_cipher_suites",
 )
-"""All options of TLS, besides ``ssl_context``."""
+"""All TLS options except ``ssl_context``."""
 
 _NEEDS = {
     "ssl_keyfile": ("ssl_certfile",),
@@ -58,7 +58,7 @@ _NEEDS = {
     "ssl_keystore_certificate_chain": ("ssl_keystore_key",),
     "ssl_key_password": ("ssl_keystore_location", "ssl_keystore_key"),
 }
-"""The options that an option needs: at least one of them must be given with it."""
+"""By option: other options, at least one of which must be given with it."""
 
 _EXCLUSIVE = (
     ("ssl_cafile", "ssl_truststore_location", "ssl_truststore_certificates"),
@@ -66,7 +66,7 @@ _EXCLUSIVE = (
     ("ssl_check_hostname", "ssl_endpoint_identification_algorithm"),
     ("ssl_ciphers", "ssl_cipher_suites"),
 )
-"""Options with the same meaning, of which only one may be given."""
+"""Groups of options with the same meaning. Only one option of a group may be given."""
 
 _FILES = (
     "ssl_cafile",
@@ -89,14 +89,14 @@ _SECRETS = (
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """The options of a file, or of a text, that has certificates or a private key.
+    """The options that describe a file or text with certificates or a private key.
 
     Attributes:
-        option: The option that gives the file or text.
-        kind: Its type; None if it's recognised by its content.
-        password: The option with its password; empty if it can't have one.
-        key_password: The option with the private key's password.
-        kind_option: The option with its type; empty if there is none.
+        option: The option for the file or text itself.
+        kind: Its type; None to detect the type from the content.
+        password: The option for its password; empty if it can't have one.
+        key_password: The option for the private key's password.
+        kind_option: The option for its type; empty if there's no such option.
     """
 
     option: str
@@ -108,18 +108,18 @@ class StoreOptions:
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """The options of TLS, checked. Options have the names that the user writes.
+    """The checked TLS options. Options are named the way the user spells them.
 
     Attributes:
         trusted: The certificate authorities; None for the system's.
-        key: The private key; None for no certificate.
-        chain: The option with the key's certificates, if these aren't with the key; else empty.
-        crl: The option with revocation lists, or empty.
-        crl_chain: Whether the certificates of authorities in between are looked up in the lists, too.
-        check_hostname: Whether the certificate must name the host.
+        key: The private key; None if there's no client certificate.
+        chain: The option for the key's certificates, if they aren't stored with the key; otherwise empty.
+        crl: The option for revocation lists, or empty.
+        crl_chain: Whether the certificates of intermediate authorities are also looked up in the lists.
+        check_hostname: Whether the broker's certificate must name the host.
         lowest: Lowest version of TLS.
         highest: Highest version.
-        ciphers: The ciphers of TLS 1.2 with OpenSSL's names; None for the defaults.
+        ciphers: OpenSSL's names of the TLS 1.2 ciphers; None for the defaults.
         files: The path of each file, by option.
         secrets: Passwords, and certificates and keys that are given as text, by option.
     """
@@ -138,14 +138,14 @@ class TlsOptions:
 
 
 def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> TlsOptions:
-    """Check options of TLS.
+    """Check TLS options.
 
     Args:
         options: The values of :data:`TLS_OPTIONS`, by name. None means that the option isn't given.
-        spell: Returns the name that the user writes for an option. By default it's the same.
+        spell: Returns the user's spelling of an option's name. By default it's unchanged.
 
     Raises:
-        ConfigurationError: A value is invalid, or options don't go together. The error has no secret.
+        ConfigurationError: A value is invalid, or options can't be combined. The error doesn't contain secrets.
     """
     given = {name: options[name] for name in TLS_OPTIONS if options.get(name) is not None}
     for alternatives in _EXCLUSIVE:
@@ -154,7 +154,7 @@ def parse_tls(options: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
             raise ConfigurationError(f"{' and '.join(both)} are given: expected one of them, as they say the same")
     for name, others in _NEEDS.items():
         if name in given and not any(other in given for other in others):
-            # Add a hint, since librdkafka has one name for both passwords.
+            # Add a hint: librdkafka uses the same name for both passwords.
             other = f"; that of {spell('ssl_keyfile')} is {spell('ssl_password')}" if name == "ssl_key_password" else ""
             raise ConfigurationError(f"{spell(name)} is given without {' or '.join(map(spell, others))}{other}")
     lowest, highest, ciphers = _versions(given, spell)
@@ -200,7 +200,7 @@ def _key(given: Mapping[str, Any], spell: Callable[[str], str]) -> StoreOptions 
 
 
 def _chain(given: Mapping[str, Any], spell: Callable[[str], str]) -> str:
-    # If `ssl_certfile` is given alone, it has both the key and the chain.
+    # If `ssl_certfile` is given alone, it contains both the key and the chain.
     name = "ssl_certfile" if "ssl_keyfile" in given else "ssl_keystore_certificate_chain"
     return spell(name) if name in given else ""
 
@@ -240,7 +240,7 @@ def _boolean(name: str, given: Mapping[str, Any], spell: Callable[[str], str], *
 def _versions(
     given: Mapping[str, Any], spell: Callable[[str], str]
 ) -> tuple[ssl.TLSVersion, ssl.TLSVersion, str | None]:
-    """Return the lowest and highest version, and the ciphers of TLS 1.2."""
+    """Return the lowest and highest version of TLS, and the TLS 1.2 ciphers."""
     name = "ssl_enabled_protocols"
     words = words_of(spell(name), given.get(name, ""))
     unknown = [word for word in words if word not in _VERSIONS]
@@ -262,7 +262,7 @@ def _versions(
 
 
 def words_of(name: str, value: Any) -> list[str]:
-    """Parse a list that an option gives as a sequence of texts, or as text with commas."""
+    """Parse a list that is given as a sequence of strings, or as one string separated by commas."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value):
@@ -271,7 +271,7 @@ def words_of(name: str, value: Any) -> list[str]:
 
 
 def _path(name: str, value: Any) -> Path:
-    # Refuse PEM text instead of a file, which is a common mistake. Don't show it, since it may be a private key.
+    # Passing PEM text instead of a file is a common mistake. Don't show the text: it may be a private key.
     if isinstance(value, (str, os.PathLike)) and "-----BEGIN" in str(value):
         raise ConfigurationError(f"{name}: expected the path of a file; PEM text has options of its own")
     if not isinstance(value, (str, os.PathLike)) or not str(value):

@@ -1,7 +1,7 @@
-"""Certificates and private keys in files: PEM, PKCS#12, JKS and JCEKS. Pure, since it takes the bytes of files.
+"""Certificates and private keys in files: PEM, PKCS#12, JKS and JCEKS. Pure: it takes the contents of files.
 
-The type of a file is recognised by its content. A type in the options is compared with it, except that JKS and PKCS12
-stand for each other, as in Java (``keystore.type.compat``).
+The type of a file is detected from its content. A type in the options must match that, except that JKS and PKCS12 are
+interchangeable, as in Java (``keystore.type.compat``).
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from aiokproto.security.tls.jks import JCEKS, JKS, FormatError, JavaKeyStore, Pa
 TYPES = ("PEM", "PKCS12", "JKS", "JCEKS")
 
 MAX_SIZE = 4 << 20
-"""Maximum length of a file, in bytes. The system's bundle of certificate authorities has a quarter of a megabyte."""
+"""Maximum length of a file, in bytes. For comparison, the system's bundle of certificate authorities takes up a quarter
+of a megabyte."""
 
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE")
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
-# Accept only such labels, since errors name them. In PEM that has lost its line ends, the whole private key would
-# otherwise be a label.
+# Restrict labels, because errors show them: in PEM that has lost its line breaks, the whole private key would look like
+# a label.
 _BEGIN_LINE = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,50})-----")
 _MAX_PATH = 4096
-# Editors on Windows write this mark of UTF-8. It's in the middle of files that were joined.
+# Editors on Windows write this mark for UTF-8. In concatenated files it can also be in the middle.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# These are the object identifier of PBES2 (RFC 8018), and the version of every PKCS#12 (RFC 7292), in DER.
+# The object identifier of PBES2 (RFC 8018), and the version in every PKCS#12 file (RFC 7292), in DER.
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 _VERSION_3 = b"\x02\x01\x03"
 
@@ -38,7 +39,7 @@ class StoreError(ValueError):
     """A file can't be used.
 
     Attributes:
-        subject: What has to be corrected: the file, its type, its password, or the password of the private key.
+        subject: What the user has to correct: the file, its type, its password, or the password of the private key.
     """
 
     def __init__(self, text: str, subject: Subject = "file") -> None:
@@ -47,7 +48,7 @@ class StoreError(ValueError):
 
 
 class Block(NamedTuple):
-    """A part of a PEM file: its label (``CERTIFICATE``), and all its lines."""
+    """A section of a PEM file: its label (``CERTIFICATE``), and all its lines."""
 
     label: str
     text: bytes
@@ -59,8 +60,8 @@ class PrivateKey(NamedTuple):
     Attributes:
         pem: The key.
         encrypted: Whether it needs a password.
-        outdated: Whether its encryption (PBES1) is one that OpenSSL 3 mostly can't decrypt.
-        chain: The certificates in DER, the key's own first; empty if the file has only the key.
+        outdated: Whether it's encrypted with PBES1, which OpenSSL 3 usually can't decrypt.
+        chain: The certificates in DER, starting with the key's own; empty if the file contains only the key.
     """
 
     pem: bytes
@@ -70,10 +71,10 @@ class PrivateKey(NamedTuple):
 
 
 def blocks(data: bytes) -> list[Block]:
-    """Return the parts of a PEM file (RFC 7468).
+    """Return the sections of a PEM file (RFC 7468).
 
     Raises:
-        StoreError: A part has no end, so the file is incomplete.
+        StoreError: A section has no end, so the file is incomplete.
     """
     return list(_blocks(data))
 
@@ -92,8 +93,8 @@ def _blocks(data: bytes) -> Iterator[Block]:
                 yield Block(label, b"\n".join(lines) + b"\n")
                 label = ""
     if label:
-        # Raise an error, although OpenSSL skips such a part: the file may be half-written, and half of its certificates
-        # would be missing.
+        # Raise an error, although OpenSSL skips such a section: if the file is half-written, half of its certificates
+        # are missing.
         raise StoreError(f"it is incomplete: {label} has no end")
 
 
@@ -107,21 +108,21 @@ def type_of(data: bytes) -> str:
         return "PEM"
     if not data.startswith(b"\x30"):
         return ""
-    # Skip the length, which has one byte, or as many more as that byte says.
+    # Skip the length: one byte, and possibly more bytes, whose number is in the first one.
     start = 2 + (data[1] & 0x7F if len(data) > 1 and data[1] > 0x80 else 0)
     return "PKCS12" if _VERSION_3.startswith(data[start : start + len(_VERSION_3)]) else "DER"
 
 
 def read_certificates(data: bytes, kind: str | None, password: str | None) -> list[bytes]:
-    """Return the certificates (DER) in a file. Mostly these are certificate authorities.
+    """Return the certificates (DER) in a file, typically of certificate authorities.
 
     Args:
         data: The file.
-        kind: Its type; None accepts every type.
-        password: The file's password. Without one, Java's formats are read unchecked.
+        kind: Its type; None to accept any type.
+        password: The file's password; if None, the integrity of Java's formats isn't checked.
 
     Raises:
-        StoreError: The file has another type, is damaged, or has no certificates.
+        StoreError: The file has a different type, is damaged, or doesn't contain certificates.
     """
     found = _checked_type(data, kind)
     if found == "PEM":
@@ -147,12 +148,13 @@ def read_private_key(data: bytes, kind: str | None, password: str | None, key_pa
 
     Args:
         data: The file.
-        kind: Its type; None accepts every type.
+        kind: Its type; None to accept any type.
         password: The file's password, which PKCS#12, JKS and JCEKS need.
-        key_password: The key's own password; None for the file's.
+        key_password: The key's own password; None if it's the same as the file's.
 
     Raises:
-        StoreError: The file has another type, is damaged, has no private key or several, or a password is wrong.
+        StoreError: The file has a different type, is damaged, doesn't contain exactly one private key, or a password is
+            wrong.
     """
     found = _checked_type(data, kind)
     if found == "PEM":
@@ -182,7 +184,7 @@ def read_revocations(data: bytes) -> bytes:
     """Return the certificate revocation lists in a file, in PEM.
 
     Raises:
-        StoreError: The file has none.
+        StoreError: The file doesn't contain any.
     """
     _checked_type(data, "PEM")
     lists = [block.text for block in blocks(data) if block.label == "X509 CRL"]
@@ -269,7 +271,8 @@ def _pkcs12(data: bytes, password: str | None) -> Any:
     try:
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
-        # The library has one error for all causes. Blame the password, since a file that starts like PKCS#12 mostly is.
+        # The library raises the same error for all causes. Blame the password: a file that starts like PKCS#12 usually
+        # is PKCS#12.
         if password is None:
             raise StoreError("its password is missing, or it is no PKCS#12", "password") from None
         raise StoreError("its password is wrong, or it is no PKCS#12, or damaged", "password") from None
@@ -300,7 +303,7 @@ def _labels(data: bytes) -> str:
     found = ", ".join(dict.fromkeys(block.label for block in blocks(data)))
     if found:
         return f"only {found}"
-    # Environment variables can have PEM with the escapes of JSON, or from a shell that joined its lines.
+    # PEM in environment variables can contain JSON escapes, or its lines may have been joined by a shell.
     if rb"\n" in data:
         return "as its line ends are written as '\\n': pass real ones"
     return "as '-----BEGIN …-----' and '-----END …-----' are not lines of their own"

@@ -1,4 +1,4 @@
-"""The subject of a certificate as ACLs have it: in the form of RFC 2253, like Java's ``X500Principal``. Pure."""
+"""The subject of a certificate as in ACLs: in the format of RFC 2253, like Java's ``X500Principal``. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from aiokproto.security.tls.der import value_bounds
 
 _VERSION = 0xA0
-"""The tag of a certificate's version. Certificates of version 1 have no such element."""
+"""The tag of a certificate's version. Version 1 certificates don't contain this element."""
 
 _TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
-"""Tags of texts. As in Java, all are decoded as UTF-8, even if a character takes two bytes."""
+"""Tags of strings. As in Java, all are decoded as UTF-8, even two-byte characters."""
 
 _KEYWORDS = {
     "2.5.4.3": "CN",
@@ -23,13 +23,13 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The keywords of RFC 2253 (section 2.3). Other attributes are written as identifier and hexadecimal value."""
+"""The keywords of RFC 2253 (section 2.3). Other attributes are written as their identifier and a hexadecimal value."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER; empty if it has none.
+    """Return the subject of a certificate in DER; empty if the subject is empty.
 
     Raises:
         ValueError: The certificate is damaged.
@@ -38,7 +38,8 @@ def subject_of(certificate: bytes) -> str:
     fields = [element for element in _elements(body) if element[0] != _VERSION]
     if len(fields) < 5:
         raise ValueError("the certificate has no subject")
-    # The fields are serial number, signature algorithm, issuer, validity and subject. The last part is written first.
+    # The fields are serial number, signature algorithm, issuer, validity and subject. The parts of the subject are
+    # written in reverse order.
     parts = [value for _, value in _elements(fields[4][1])]
     return ",".join("+".join(_attribute(value) for _, value in _elements(part)) for part in reversed(parts))
 
