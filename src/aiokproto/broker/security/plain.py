@@ -23,9 +23,10 @@ class PlainSaslServer:
         for what, given in (("username", user), ("password", password)):
             if not given:
                 raise AuthenticationFailed(f"Authentication failed: {what} not specified")
-        expected = self._passwords.get(user)
-        # Compare in constant time, and use the same message for an unknown user and a wrong password.
-        if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
+        # An unknown user gets the same comparison and the same message as a wrong password. An empty password was
+        # rejected above, so "" never matches.
+        expected = self._passwords.get(user, "")
+        if not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)
         self.authenticated_user = AuthenticatedUser(user)

@@ -49,7 +49,7 @@ class StateBatch(Struct):
     last_offset: int64 = 0
     """Last offset of the range, inclusive."""
     delivery_state: int8 = 0
-    """0: available; 2: acknowledged; 4: archived."""
+    """0: available; 2: acknowledged; 3: archiving (KIP-1191); 4: archived."""
     delivery_count: int16 = 0
     """How often the records of the range have been delivered."""
 

@@ -23,7 +23,7 @@ class StateBatch(Struct):
     last_offset: int64 = 0
     """Offset of the last record."""
     delivery_state: int8 = 0
-    """0: available; 2: acknowledged; 4: archived. Acquisitions are not stored."""
+    """0: available; 2: acknowledged; 3: archiving (KIP-1191); 4: archived. Acquisitions are not stored."""
     delivery_count: int16 = 0
     """How often the records were delivered."""
 
