@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The C fields of the classes of :mod:`aiokproto.types`, and how readers make records without calling the class."""
+"""The C fields of the classes of :mod:`aiokproto.types`, and how readers create records without calling the class."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -7,7 +7,7 @@ from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack
 
 
 cdef class Origin:
-    """What all records of a batch have in common. It never changes, because the records share it."""
+    """The attributes that all records of a batch share. It never changes, because it's shared."""
 
     cdef object topic
     cdef int32_t partition
@@ -50,8 +50,8 @@ cdef inline Record new_record(
     int64_t offset, int64_t timestamp, object key, object value, object headers, Origin origin
 ):
     cdef Record record = Record.__new__(Record)
-    # The content that a reader puts into a record can't refer back to it, so the collector need not walk over millions
-    # of records.
+    # The content that a reader puts into a record can't refer back to it, so the collector doesn't have to traverse
+    # millions of records.
     PyObject_GC_UnTrack(record)
     record.offset = offset
     record.timestamp = timestamp

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The compiled forms of :mod:`aiokproto.types`: records that take less memory and less time.
+"""The compiled forms of :mod:`aiokproto.types`: records that need less memory and less time.
 
-Numbers are stored as C integers and become Python objects when they are read.
+Numbers are stored as C integers, and become Python objects when they are read.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ cdef object CREATE_TIME = object()
 
 
 cdef object create_time():
-    # Imported at the call, because `aiokproto.types` imports this module before it is complete itself.
+    # Import it here, because `aiokproto.types` imports this module before it's complete itself.
     from aiokproto.types import TimestampType
 
     return TimestampType.CREATE_TIME
@@ -28,7 +28,7 @@ cdef class Origin:
     pass
 
 
-# The origin of a record that was made without a constructor, as pickle does it.
+# The origin of a record that was created without the constructor, as pickle does.
 cdef Origin NO_ORIGIN = new_origin(None, 0, None, 0, None)
 
 
@@ -144,7 +144,7 @@ cdef class Record:
                 "value",
             ),
         )
-        # The pure form has no default for this slot.
+        # In the pure form, this slot has no default.
         reduced[2][1]["_ownership"] = None
         return reduced
 

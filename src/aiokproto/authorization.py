@@ -1,8 +1,8 @@
-"""Which operation on which resource a refused request needed (pure).
+"""Determines the operation and resource that a refused request needed (pure).
 
 A broker that refuses a request says which kind of resource it's about (TOPIC_AUTHORIZATION_FAILED), but not which
 operation was missing. That follows from the API, according to the Protocol section of Kafka's authorization docs. If an
-API needs several operations, the one that most clients lack comes first.
+API needs several operations, the one that clients lack most often comes first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transact
 DELEGATION_TOKEN = "delegation token"
 
 CLUSTER_NAME = "kafka-cluster"
-"""How ACLs name the cluster."""
+"""The name of the cluster in ACLs."""
 
 _RESOURCES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: TOPIC,
@@ -103,15 +103,15 @@ _OPERATIONS: dict[int, dict[str, str]] = {
 
 
 class Asked(NamedTuple):
-    """A request, for the error about its refusal.
+    """A request, to describe its refusal.
 
     Attributes:
-        api: Its ApiKey; -1 if it is not known.
+        api: Its ApiKey; -1 if unknown.
         topic: The topic that the error code is about, or would be about.
         group: The group.
         transactional_id: The transactional id.
-        principal: Who sent the request, as ACLs name it, ``"User:alice"``; empty if it is not known.
-        also: Other topics that were refused, too.
+        principal: The sender's principal as in ACLs, such as ``"User:alice"``; empty if unknown.
+        also: Other topics that were also refused.
     """
 
     api: int = -1
@@ -125,18 +125,18 @@ class Asked(NamedTuple):
 NOTHING = Asked()
 
 _NAMED = 8
-"""Most resources that a text names."""
+"""Maximum number of resources that a message mentions."""
 
 
 class Refusal(NamedTuple):
-    """What a client may not do.
+    """Something that a client may not do.
 
     Attributes:
-        operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
+        operation: The operation as in ACLs, such as ``"WRITE"``; empty if unknown.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
-        resource_name: The resource; empty if it is not known, and for a cluster ``"kafka-cluster"``.
-        also: The names of other resources of this type that were refused, too.
-        principal: Who may not do it, as ACLs name it; empty if it is not known.
+        resource_name: The resource; empty if unknown, and ``"kafka-cluster"`` for a cluster.
+        also: The names of other resources of this type that were also refused.
+        principal: The principal that may not do it, as in ACLs; empty if unknown.
     """
 
     operation: str
@@ -154,7 +154,7 @@ class Refusal(NamedTuple):
             what = (
                 f"{kind}{'s' if self.also else ''} {', '.join(map(repr, names))}{f' and {more} more' if more else ''}"
             )
-            # The names are quoted, because groups and transactional ids can have spaces in them.
+            # Quote the names: groups and transactional ids can contain spaces.
             resource = " ".join(f"{_FLAGS[kind]} {_quoted(name)}" for name in names)
         if not self.operation:
             return f"access to the {what} is refused to this client: grant the operation it needs with kafka-acls.sh"
@@ -165,7 +165,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(code: ErrorCode, asked: Asked = NOTHING) -> Refusal | None:
-    """Return what an error code refuses; None if it is not about authorization."""
+    """Return what an error code refuses, or None if it's not about authorization."""
     kind = _RESOURCES.get(code)
     if kind is None:
         return None

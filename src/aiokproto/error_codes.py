@@ -1,7 +1,7 @@
 """Kafka's error codes with Kafka's own classification (org.apache.kafka.common.protocol.Errors, Kafka 4.4).
 
 The flags say which codes are retriable, which mean that the client's metadata is out of date, and which concern
-authentication and authorization. :mod:`aiokproto.failures` decides what this client does about each.
+authentication or authorization. :mod:`aiokproto.failures` decides what this client does about each code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ AUTHORIZATION, AUTHENTICATION = Policy.AUTHORIZATION, Policy.AUTHENTICATION
 class ErrorCode(IntEnum):
     """A broker's error code: an int with Kafka's name and classification.
 
-    A code of a release newer than this table is still an ``ErrorCode``, named ``UNKNOWN_CODE_<n>``, without policy, so
-    that the user sees the failure itself and not a lookup error.
+    A code from a release newer than this table is still an ``ErrorCode``, named ``UNKNOWN_CODE_<n>`` and without a
+    policy, so the user sees the failure itself rather than a lookup error.
     """
 
     policy: Policy

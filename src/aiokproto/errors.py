@@ -1,4 +1,4 @@
-"""Everything this package raises.
+"""All errors that this package raises.
 
 ::
 
@@ -33,9 +33,9 @@
         ├── AuthorizationError · FencedError · GroupError · AcquisitionLockError
         └── (others: see ``error.code``)
 
-``except KafkaError`` catches all of it. The classes under ``BrokerError`` exist where users react differently; the
-code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.ErrorCode`. ``docs/errors.md`` has the causes
-and remedies of each class.
+``except KafkaError`` catches all of them. The classes under ``BrokerError`` exist where users react differently; the
+code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.ErrorCode`. ``docs/errors.md`` lists the
+causes and remedies of each class.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class Consequence(Enum):
-    """What follows from an error for the caller (KIP-1050)."""
+    """What the caller should do after an error (KIP-1050)."""
 
     CORRECT = "correct the call, an option, a permission or the topic: the same call fails again"
     RECORD = "it is about this record or batch alone: go on with the others"
@@ -65,32 +65,32 @@ class Consequence(Enum):
 
 
 class KafkaError(Exception):
-    """Base class of all errors of this package; raised itself only where no subclass fits."""
+    """Base class of all errors of this package. It's raised directly only where no subclass fits."""
 
     consequence: Consequence = Consequence.CORRECT
-    """What follows from it: decide by this in ``except``, rather than by the class."""
+    """What the caller should do: decide by this in ``except``, rather than by the class."""
 
 
 E = TypeVar("E", bound=KafkaError)
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """An option or argument is unknown or invalid, or the client is used in another event loop than its own.
+    """An option or argument is unknown or invalid, or the client is used in an event loop other than its own.
 
-    The text names the option and the accepted values: correct the call. Nothing was sent.
+    The message mentions the option and the accepted values: correct the call. Nothing was sent.
     """
 
     consequence = Consequence.CORRECT
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A record has a wrong type, timestamp, header or partition. Nothing of it was buffered: correct the record."""
+    """A record has a wrong type, timestamp, header or partition. None of it was buffered: correct the record."""
 
     consequence = Consequence.RECORD
 
 
 class SerializationError(InvalidRecordError):
-    """A key or value serializer failed: ``__cause__`` has its error. Nothing of the record was buffered."""
+    """A key or value serializer failed: ``__cause__`` is its error. None of the record was buffered."""
 
     consequence = Consequence.RECORD
 
@@ -102,7 +102,7 @@ class CodecError(KafkaError, ValueError):
 
 
 class EncodeError(CodecError):
-    """A message has a value that its version cannot carry. The text names message, version and field.
+    """A message has a value that its version can't represent. The error message gives message, version and field.
 
     Use a version that has the field, or leave the field at its default.
     """
@@ -111,35 +111,35 @@ class EncodeError(CodecError):
 
 
 class DecodeError(CodecError):
-    """Bytes are not a valid message of the expected type and version. The text names field path and position.
+    """Bytes are not a valid message of the expected type and version. The error message gives field path and position.
 
-    A response from a broker that is malformed hints at a proxy, a broken network device, or a bug on either side.
+    If a broker's response is malformed, the cause may be a proxy, a broken network device, or a bug on either side.
     """
 
     consequence = Consequence.CORRECT
 
 
 class CorruptRecordError(DecodeError):
-    """A record batch is damaged: wrong checksum, length or structure. The text has the offset where it is known.
+    """A record batch is damaged: wrong checksum, length or structure. The message gives the offset if it's known.
 
-    The batch is damaged where it is stored: seek behind it to continue, and check the broker's disks.
+    The batch is damaged where it is stored: seek past it to continue, and check the broker's disks.
     """
 
     consequence = Consequence.RECORD
 
 
 class CorruptBatchError(CorruptRecordError):
-    """A record batch that a consumer has read is damaged, so that none of its records can be delivered.
+    """A record batch that a consumer has read is damaged, so none of its records can be delivered.
 
     With ``on_undecodable="raise"`` the partition stops: ``consumer.seek((error.topic, error.partition),
-    error.next_offset)`` continues behind the batch.
+    error.next_offset)`` continues after the batch.
 
     Attributes:
         topic: The topic.
         partition: The partition.
         base_offset: The first offset that could not be read.
-        next_offset: The offset behind the batch, as far as that can be known: the next batch's, or the damaged header's
-            if it is consistent.
+        next_offset: The offset after the batch, as far as that can be determined: the next batch's, or the one in the
+            damaged header if that is consistent.
         raw: The batch as it is stored.
     """
 
@@ -160,11 +160,11 @@ class CorruptBatchError(CorruptRecordError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed on a record: ``__cause__`` has its error. The next read continues behind the record.
+    """A deserializer failed on a record: ``__cause__`` is its error. The next read continues after the record.
 
     Attributes:
         record: The record as stored: topic, partition, offset, timestamp, headers, and key and value as bytes.
-        origin: Which of both failed, ``"key"`` or ``"value"``.
+        origin: Which deserializer failed, ``"key"`` or ``"value"``.
     """
 
     consequence = Consequence.RECORD
@@ -179,13 +179,13 @@ class RecordDeserializationError(KafkaError):
 
 
 class UnsupportedCompressionError(KafkaError):
-    """A compression codec is unknown, or its library is not installed; the text names the extra that installs it."""
+    """A compression codec is unknown, or its library is not installed. The message says which extra installs it."""
 
     consequence = Consequence.CORRECT
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker lacks what the call needs. The text names the release that it needs, and what was found."""
+    """The broker lacks something that the call needs. The message gives the required release, and what was found."""
 
     consequence = Consequence.CORRECT
 
@@ -193,16 +193,16 @@ class UnsupportedVersionError(KafkaError):
 class BrokerConnectionError(KafkaError, ConnectionError):
     """A connection to a broker could not be made, or was lost with requests in flight.
 
-    Producer and consumer reconnect by themselves. A request that was in flight may have been executed.
+    Producers and consumers reconnect automatically. A request that was in flight may have been executed.
     """
 
     consequence = Consequence.RETRY
 
 
 class BootstrapError(BrokerConnectionError):
-    """No bootstrap address could be used. The text has every address with its cause.
+    """No bootstrap address could be used. The message lists each address and its error.
 
-    Check ``bootstrap_servers``, that the brokers run, and that their listeners match ``security_protocol``.
+    Check ``bootstrap_servers``, that the brokers are running, and that their listeners match ``security_protocol``.
     """
 
     consequence = Consequence.RESTART
@@ -220,7 +220,7 @@ class NotKafkaError(BrokerConnectionError):
 class MisroutedConnectionError(BrokerConnectionError):
     """The address of a broker leads to another broker, or to another cluster (KIP-1242).
 
-    The client starts again from ``bootstrap_servers``. If it happens again, correct what leads there: the brokers'
+    The client starts over from ``bootstrap_servers``. If it happens again, correct the cause: the brokers'
     ``advertised.listeners``, ``address_map``, a port forward, or a load balancer.
     """
 
@@ -230,10 +230,9 @@ class MisroutedConnectionError(BrokerConnectionError):
 class AuthenticationError(BrokerConnectionError):
     """Client or broker rejected the other's certificate or credentials. It is not retried, and ends the client.
 
-    With TLS the text names the option to correct: the certificate authorities (``ssl_cafile``), or the client
-    certificate (``ssl_certfile``) if the broker requires one.
-    With SASL check ``sasl_mechanism`` and its credentials; the text names mechanism, user and broker, and has what the
-    broker says.
+    With TLS, the message says which option to correct: the certificate authorities (``ssl_cafile``), or the client
+    certificate (``ssl_certfile``) if the broker requires one. With SASL, check ``sasl_mechanism`` and its credentials;
+    the message gives mechanism, user and broker, and the broker's own message.
     """
 
     consequence = Consequence.RESTART
@@ -249,16 +248,17 @@ class ResponseTooLargeError(KafkaError):
 
 
 class DeadlineError(KafkaError, TimeoutError):
-    """A deadline passed. The text has what was waited for, how long, and the last failure.
+    """A deadline passed. The message says what was awaited, for how long, and what the last failure was.
 
-    What was sent may have been executed. If the last failure is not the cause, raise the timeout that the text names.
+    What was sent may have been executed. If the last failure is not the cause, raise the timeout that the message
+    mentions.
     """
 
     consequence = Consequence.RETRY
 
 
 class PartialResponseError(KafkaError):
-    """A request was divided among brokers, some did not respond, and the response has no field for an error.
+    """A request was divided among brokers, some did not respond, and the response has no field for the error.
 
     Use ``response`` if a partial result is enough; otherwise retry.
 
@@ -288,7 +288,7 @@ class BufferFullError(KafkaError):
 
 
 class RecordAbortedError(KafkaError):
-    """:meth:`Producer.abort() <aiokproto.producer.Producer.abort>` dropped the record, or interrupted its call.
+    """:meth:`Producer.abort() <aiokproto.producer.Producer.abort>` dropped the record, or interrupted the call.
 
     It was not sent; or, with ``in_flight=True``, it was sent and may be in the log.
     """
@@ -297,28 +297,29 @@ class RecordAbortedError(KafkaError):
 
 
 class ClientClosedError(KafkaError):
-    """The client is not started, is closed, or one of its internal tasks failed; then ``__cause__`` is that error.
+    """The client is not started, is closed, or one of its internal tasks failed with the error ``__cause__``.
 
-    A client is started once: create a new one.
+    A client can be started only once: create a new one.
     """
 
     consequence = Consequence.RESTART
 
 
 class TransactionAbortedError(KafkaError):
-    """A transaction was aborted, or can only be aborted: ``__cause__`` has the reason. The producer can go on.
+    """A transaction was aborted, or can only be aborted: ``__cause__`` is the reason. The producer is still usable.
 
-    Nothing of the transaction is visible to ``read_committed`` consumers. Repeat its work in a new transaction; if the
-    records came from a consumer, from its committed offsets.
+    Nothing of the transaction is visible to ``read_committed`` consumers. Repeat its work in a new transaction. If the
+    records came from a consumer, start from its committed offsets.
     """
 
     consequence = Consequence.REPEAT
 
 
 class TransactionOutcomeUnknownError(KafkaError):
-    """The coordinator did not confirm a commit in time, so the transaction may be committed or not.
+    """The coordinator did not confirm a commit in time, so the transaction may or may not be committed.
 
-    Call ``commit()`` again: it asks for the same commit, which takes effect once. A new transaction does so first.
+    Call ``commit()`` again: it requests the same commit, which takes effect once. Starting a new transaction does that
+    first.
     """
 
     consequence = Consequence.RETRY
@@ -327,29 +328,31 @@ class TransactionOutcomeUnknownError(KafkaError):
 class CommitError(KafkaError):
     """Offsets were not committed: the group has assigned the partitions to another member, or removed this one.
 
-    Their records will be processed again. If it happens often, process faster or raise ``max_poll_interval_ms``.
+    The records will be processed again. If it happens often, process faster or raise ``max_poll_interval_ms``.
     """
 
     consequence = Consequence.REPEAT
 
 
 class BrokerError(KafkaError):
-    """A broker's response has an error code. Subclasses exist where callers react differently.
+    """A broker's response contains an error code. Subclasses exist where callers react differently.
 
-    Its ``consequence`` is RETRY if Kafka classifies the code as retriable, else CORRECT; subclasses have their own.
+    Its ``consequence`` is RETRY if Kafka classifies the code as retriable, or CORRECT otherwise; subclasses have their
+    own.
 
     Attributes:
         code: The code, an :class:`~aiokproto.error_codes.ErrorCode`.
         context: The request: API, broker, partition or group, as far as known.
-        detail: The broker's error message, or None. Of a message over 1,000 characters only the beginning is kept.
+        detail: The broker's error message, or None. If it's longer than 1,000 characters, only the beginning is kept.
     """
 
     _kept = 1000
     _shown = 500
-    """Most characters of the detail in the text, because a peer wrote it."""
+    """Maximum number of the detail's characters in the error message. They come from the peer."""
 
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
-        # Messages repeat names from requests, which can have 32,767 characters; responses have thousands of them.
+        # Messages repeat names from requests, which can have 32,767 characters, and a response can contain thousands of
+        # messages.
         if detail is not None and len(detail) > self._kept:
             detail = shortened(detail, self._kept - len("… (1000000 characters)"))
         self.code = ErrorCode(code)
@@ -385,7 +388,7 @@ class InvalidTopicError(BrokerError):
 
 
 class TopicExistsError(BrokerError):
-    """The topic to create exists already. Often this can be ignored."""
+    """The topic to create already exists. Often this can be ignored."""
 
     consequence = Consequence.CORRECT
 
@@ -406,17 +409,17 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """Records that were delivered are not in the log any more, as after an unclean leader election (KIP-320).
+    """Records that were delivered are no longer in the log, for example after an unclean leader election (KIP-320).
 
-    The log may have other records at their offsets. Undo what the lost records caused if you can, then seek to
-    ``diverged``, or to another offset. Raised with ``auto_offset_reset="none"``; otherwise the consumer continues at
+    The log may contain other records at their offsets. If you can, undo the effects of the lost records, then seek to
+    ``diverged`` or to another offset. Raised with ``auto_offset_reset="none"``; otherwise the consumer continues at
     ``diverged`` and reports it to ``on_offset_reset``.
 
     Attributes:
         partition: The partition.
         position: The position, with the leader epoch of the record before it.
         diverged: Where the log diverges from what was delivered, with the leader epoch of the log there; None if the
-            leader does not know.
+            leader doesn't know.
     """
 
     consequence = Consequence.CORRECT
@@ -438,19 +441,19 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class AuthorizationError(BrokerError):
-    """The client is authenticated, but may not do this: the text has the operation, and the command that grants it.
+    """The client is authenticated, but may not do this. The message gives the operation, and the command to grant it.
 
     Attributes:
-        operation: The operation as ACLs name it, ``"WRITE"``; empty if it is not known.
+        operation: The operation as in ACLs, such as ``"WRITE"``; empty if unknown.
         resource_type: ``"topic"``, ``"group"``, ``"cluster"``, ``"transactional id"`` or ``"delegation token"``.
-        resource_name: The resource; empty if it is not known. The cluster is ``"kafka-cluster"``.
-        resource_names: With it, all others of this type that were refused at the same time.
-        principal: Who may not do it, ``"User:alice"``: the user name of PLAIN and SCRAM, the subject of a certificate
-            or of a JSON Web Token, or ``"User:ANONYMOUS"``; empty if only the brokers know.
+        resource_name: The resource; empty if unknown. The cluster is ``"kafka-cluster"``.
+        resource_names: This resource, and all others of its type that were refused at the same time.
+        principal: The principal that may not do it, such as ``"User:alice"``: the user name of PLAIN and SCRAM, the
+            subject of a certificate or of a JSON Web Token, or ``"User:ANONYMOUS"``; empty if only the brokers know it.
     """
 
     consequence = Consequence.CORRECT
-    # The text has each name of the command twice, and the broker's words.
+    # The message contains each name in the command twice, and the broker's own message.
     _shown = 5000
 
     def __init__(self, code: int, context: str = "", detail: str | None = None, asked: Asked = NOTHING) -> None:
@@ -458,14 +461,14 @@ class AuthorizationError(BrokerError):
         text = str(refused) if refused.resource_type else None
         said = shortened(detail) if detail else ""
         super().__init__(code, context, "; ".join(part for part in (text, said) if part) or None)
-        # Copies and pickles call the constructor with these again.
+        # Copies and pickles call the constructor again with these.
         self.args = (code, context, detail, asked)
         self.operation, self.resource_type, self.resource_name, also, self.principal = refused
         self.resource_names = (self.resource_name, *also) if self.resource_name else ()
 
     @classmethod
     def together(cls, errors: Sequence[AuthorizationError]) -> AuthorizationError:
-        """Return one error for those that are about the same operation on other topics than the first."""
+        """Return one error for all errors about the same operation as the first, on other topics."""
         first = errors[0]
         code, context, detail, asked = first.args
         same = (first.code, first.operation)
@@ -477,22 +480,22 @@ class AuthorizationError(BrokerError):
 class FencedError(BrokerError):
     """Another client with the same transactional id, producer id or group instance id has taken over.
 
-    Stop this client, and give each instance an id of its own.
+    Stop this client, and give each instance its own id.
     """
 
     consequence = Consequence.TAKEN_OVER
 
 
 class GroupError(BrokerError):
-    """The group coordinator rejects this member or request; ``code`` has the reason (group id, session, protocol)."""
+    """The group coordinator rejects this member or request. ``code`` is the reason (group id, session, protocol)."""
 
     consequence = Consequence.RESTART
 
 
 class AcquisitionLockError(BrokerError):
-    """A record of a share group is not locked for this member any more, so its acknowledgement has no effect.
+    """A record of a share group is no longer locked for this member, so its acknowledgement has no effect.
 
-    It is in the outcome of the acknowledgement. The record is delivered again. If it happens often, process faster, or
+    It is part of the acknowledgement's outcome. The record is delivered again. If it happens often, process faster, or
     raise the group's ``share.record.lock.duration.ms``, or ``max_processing_ms`` here.
     """
 
@@ -551,18 +554,18 @@ _HINTS: dict[ErrorCode, str] = {
 
 
 def copied(error: E) -> E:
-    """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
-    # The constructor isn't called, because a class of the application may have other parameters than the args.
+    """Return a copy of an error for another call to raise: one instance would collect the tracebacks of all calls."""
+    # Don't call the constructor: the parameters of an application's class may differ from its args.
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)
-    # The original stays visible: its traceback is where the failure happened.
+    # Keep the original visible: its traceback shows where the failure happened.
     again.__cause__ = error.__cause__ or error
     return again
 
 
 def said_of(error: E, what: str) -> E:
-    """Return a copy of an error whose text starts with ``what``."""
+    """Return a copy of an error whose message starts with ``what``."""
     again = copied(error)
     if isinstance(again, BrokerError):
         again.context = f"{what}: {again.context}" if again.context else what
@@ -576,9 +579,9 @@ def error_for(code: int, context: str = "", detail: str | None = None, asked: As
 
     Args:
         code: The error code.
-        context: Names the request and its target.
+        context: Identifies the request and its target.
         detail: The broker's error message, or None.
-        asked: The request, from which follows what an authorization error was about.
+        asked: The request; it determines what an authorization error is about.
     """
     known = ErrorCode(code)
     if known in _CLASSES:

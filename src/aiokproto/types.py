@@ -1,4 +1,4 @@
-"""Values that users hold: records, offsets, the metadata of an acknowledged record."""
+"""Values that users work with: records, offsets, the metadata of an acknowledged record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from aiokproto.accelerator import has_compiled_form
 
 if TYPE_CHECKING:
-    # The default (PEP 696) makes `Record` alone a record of bytes.
+    # With the default (PEP 696), a bare `Record` is a record of bytes.
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=bytes)
@@ -49,11 +49,11 @@ class RecordMetadata:
     Attributes:
         topic: The topic's name.
         partition: The record's partition.
-        offset: The record's offset in the partition; -1 with ``acks=0``, which has no response.
+        offset: The record's offset in the partition; -1 with ``acks=0``, where there is no response.
         timestamp: Milliseconds since the epoch, as stored: the broker's time if the topic has LogAppendTime.
     """
 
-    # It's read-only, because it's hashable.
+    # It's read-only because it's hashable.
     __slots__ = ("_offset", "_partition", "_timestamp", "_topic")
 
     def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None:
@@ -96,13 +96,13 @@ class RecordMetadata:
         )
 
     def __reduce__(self) -> tuple[type[RecordMetadata], tuple[str, int, int, int]]:
-        # Pickling needs it, because the slots are private and read-only.
+        # Pickle needs this: the slots are private and read-only.
         return type(self), self._fields()
 
 
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: the offset of the *next* record to read, the committer's metadata, and the leader epoch of
-    the last record read (-1: unknown)."""
+    the last record read (-1 if unknown)."""
 
     offset: int
     metadata: str = ""
@@ -110,15 +110,15 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's identity in its group, with which a transaction commits offsets (KIP-447).
+    """A consumer's identity in its group. A transaction needs it to commit offsets (KIP-447).
 
-    The coordinator refuses the offsets of a member that the group has continued without. With a group id alone it
-    checks nothing, and two consumers of the same partitions could both commit.
+    The coordinator refuses the offsets of a member that the group has continued without. With only a group id it
+    doesn't check that, and two consumers of the same partitions could both commit.
 
     Attributes:
         group_id: The group.
-        generation: The generation of a classic group, or the member's epoch (KIP-848); -1: not checked.
-        member_id: The member's id; empty: not checked.
+        generation: The generation of a classic group, or the member's epoch (KIP-848). -1 isn't checked.
+        member_id: The member's id. An empty one isn't checked.
         instance_id: The ``group_instance_id`` of a static member.
     """
 
@@ -137,9 +137,9 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class Ownership:
-    """One ownership of a partition by a consumer: from its assignment until it is revoked or lost.
+    """One ownership of a partition by a consumer, from its assignment until it's revoked or lost.
 
-    It equals only itself, and refers to nothing, so that a record can be kept without the consumer that has read it.
+    It equals only itself and refers to nothing, so keeping a record doesn't keep its consumer alive.
     """
 
     __slots__ = ()
@@ -156,13 +156,13 @@ class Record(Generic[K, V]):
         timestamp: Milliseconds since the epoch; -1 if the record has none.
         key: The key, or None.
         value: The value, or None (a tombstone).
-        headers: The headers in order; empty when there are none.
-        timestamp_type: Who set the timestamp.
-        leader_epoch: The leader epoch of its batch; -1 when unknown.
+        headers: The headers in order; empty if there are none.
+        timestamp_type: Whether the producer or the broker set the timestamp.
+        leader_epoch: The leader epoch of its batch; -1 if unknown.
     """
 
-    # `_ownership` is the ownership of its partition in which a consumer has read it; None if none has. It isn't part of
-    # the record's content, so neither the text nor the copies of a record have it.
+    # `_ownership` is the partition's ownership under which a consumer read the record; None if it wasn't read by a
+    # consumer. It isn't part of the record's content, so it's missing from the repr and from copies.
     __slots__ = (
         "_ownership",
         "headers",
@@ -201,8 +201,8 @@ class Record(Generic[K, V]):
 
     @property
     def error(self) -> Exception | None:
-        """Why the record could not be decoded, a ``RecordDeserializationError`` or ``CorruptBatchError``; None for good
-        records. See ``on_undecodable`` of the consumer."""
+        """Why the record could not be decoded (a ``RecordDeserializationError`` or ``CorruptBatchError``), or None for
+        a valid record. See the consumer's ``on_undecodable``."""
         return None
 
     @property
@@ -226,17 +226,17 @@ class Record(Generic[K, V]):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The ownership is left out, because a copy isn't what was delivered.
+        # Leave out the ownership: a copy isn't the record that was delivered.
         slots = {name: getattr(self, name) for name in _FIELDS}
         return __newobj__, (type(self),), (getattr(self, "__dict__", None), {**slots, "_ownership": None})
 
 
 _FIELDS = ("headers", "key", "leader_epoch", "offset", "partition", "timestamp", "timestamp_type", "topic", "value")
-"""The fields of a record, as they are pickled and copied."""
+"""The fields of a record that are pickled and copied."""
 
 
 class DeserializedRecord(Record[K, V]):
-    """A record whose key or value a deserializer has made; ``raw_key`` and ``raw_value`` are what it was made of."""
+    """A record with a deserialized key or value. ``raw_key`` and ``raw_value`` are the original bytes."""
 
     __slots__ = ("_raw_key", "_raw_value")
 
@@ -265,14 +265,15 @@ class DeserializedRecord(Record[K, V]):
         return self._raw_value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The slots are private and read-only, so a copy is made again from its arguments.
+        # The slots are private and read-only, so a copy is created from the constructor's arguments.
         return type(self), (_stored(self), self.key, self.value)
 
 
 class UndecodableRecord(Record[K, V]):
-    """A record that could not be decoded: ``error`` says why, key and value are raw bytes.
+    """A record that could not be decoded: ``error`` is the reason, and key and value are raw bytes.
 
-    For a damaged batch, one record stands for all: its offset is the batch's first, and its value is the whole batch.
+    For a damaged batch, there is one such record: its offset is the first of the batch, and its value is the whole
+    batch.
     """
 
     __slots__ = ("_error",)
@@ -303,9 +304,9 @@ class UndecodableRecord(Record[K, V]):
 
 
 class RawControlRecord(Record[bytes, bytes]):
-    """A control record, which a broker or a transaction coordinator has written (``keep_control_records``).
+    """A control record, written by a broker or a transaction coordinator (``keep_control_records``).
 
-    Key and value are bytes that no deserializer gets; :func:`aiokproto.records.control.parse` decodes them.
+    Key and value are bytes, and aren't deserialized. :func:`aiokproto.records.control.parse` decodes them.
     """
 
     __slots__ = ()
@@ -329,7 +330,7 @@ class RawControlRecord(Record[bytes, bytes]):
 
 
 def _stored(record: Record[Any, Any]) -> Record:
-    """Return the record with the bytes that were stored."""
+    """Return the record with its original bytes."""
     return Record(
         record.topic,
         record.partition,

@@ -1,21 +1,21 @@
-"""Compiled forms of the hot paths, and what chooses between them and the pure Python.
+"""Compiled forms of the hot paths, and the code that chooses between them and pure Python.
 
-A function or class marked with :func:`has_compiled_form` is the definition: you read, type-check and document that one.
-Its compiled form has the same name, in the module of the same name with a leading underscore (``records/crc.py`` and
-``records/_crc.pyx``), and replaces it if that module was compiled. The environment variable ``AIOKPROTO_PURE``
-(anything but empty or ``0``) turns that off. This package also holds the code that several compiled modules share.
+A function or class marked with :func:`has_compiled_form` is the definition: that's the form to read, type-check and
+document. Its compiled form has the same name, in a module of the same name with a leading underscore
+(``records/crc.py`` and ``records/_crc.pyx``), and replaces it if that module was compiled. The environment variable
+``AIOKPROTO_PURE`` (set to anything but empty or ``0``) turns that off. This package also contains code that several
+compiled modules share.
 
-Compiled modules declare that they work without the global interpreter lock (``setup.py``). That's true because of these
-rules:
+Compiled modules declare that they work without the global interpreter lock (``setup.py``). These rules make that true:
 
 - A compiled module writes its globals while it is loaded, and never again.
 - A client's objects belong to the thread of its event loop. `RecordAppender`, which any thread can call, compares the
   thread before it looks at anything else. An open batch and the state of a consumer's delivery change only in critical
   sections, and Cython guards the attributes of compiled classes in the same way. So another thread may find records
   that it didn't expect, but never memory that was freed.
-- An awaitable has one awaiter, as a coroutine has.
-- Arrays and buffers of other owners may change at any time. The code reads each number in them once, and limits what it
-  writes by the size of the memory that it writes to, which it has measured before and which can't change.
+- An awaitable has only one awaiter, like a coroutine.
+- Arrays and buffers that others own may change at any time. The code reads each number in them once, and never writes
+  more than fits into the target memory. It has measured that size before, and the size can't change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-# Type checkers know the name. Importing it from typing would take longer than the rest of this module.
+# Type checkers recognize the name. Importing it from typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -100,14 +100,14 @@ class Documentation:
 
 
 class Signature:
-    """What :func:`inspect.signature` finds for a compiled class. Set it in the class body as ``__signature__``."""
+    """The signature of a compiled class for :func:`inspect.signature`. Set it in the class as ``__signature__``."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         for base in owner.__mro__:
             pure = _pure_classes.get(base)
-            # A subclass with an `__init__` of its own has the signature of that method.
+            # A subclass with its own `__init__` has the signature of that method.
             if pure is not None and owner.__init__ is base.__init__:  # type: ignore[misc]
-                # Imported late, because importing inspect takes long and most programs never need it.
+                # Import it here: importing inspect takes long, and most programs never need it.
                 from inspect import signature
 
                 return signature(pure)
@@ -115,7 +115,7 @@ class Signature:
 
 
 def forms(module: str, name: str) -> dict[str, Any]:
-    """Return both forms of something in ``module``: ``"pure"``, and ``"compiled"`` if that one is in use.
+    """Return both forms of a name in ``module``: ``"pure"``, and ``"compiled"`` if that form is in use.
 
     Raises:
         LookupError: ``module`` doesn't mark anything of that name.
@@ -137,7 +137,7 @@ def compiled_names() -> list[tuple[str, str]]:
 
 
 def pure_form(module: str, name: str) -> Any:
-    """Return the pure form alone, which compiled code calls for input that is unusual or wrong."""
+    """Return only the pure form. Compiled code calls it for unusual or wrong input."""
     return forms(module, name)["pure"]
 
 

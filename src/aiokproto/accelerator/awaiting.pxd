@@ -5,7 +5,7 @@ cdef extern from *:
 
 
 cdef class DirectCoroutine:
-    # The coroutine that waits for the result; None if there is none.
+    # The coroutine that waits for the result, if any.
     cdef object continuation
     cdef int state
     cdef object run(self)
@@ -14,8 +14,8 @@ cdef class DirectCoroutine:
     cdef void reset(self)
 
 
-# Make the instances of a subclass of DirectCoroutine awaitable. Call it for every subclass.
+# Make the instances of a subclass of DirectCoroutine awaitable. Call this for every subclass.
 cdef void register(type kind)
 
-# Set the slots of a class that isn't a DirectCoroutine but has an __await__, and does all of its work in `send`.
+# Set the slots of a class that isn't a DirectCoroutine but has an __await__, and does all its work in `send`.
 cdef void set_am_send(type kind, sendfunc send)

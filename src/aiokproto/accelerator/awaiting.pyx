@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Coroutines that nearly always return without suspending, and cost less to await than a coroutine of Python.
+"""Coroutines that nearly always return without suspending, and cost less to await than a Python coroutine.
 
 A :class:`DirectCoroutine` does its work when it's awaited, not before. If it has to wait, it continues as a real
-coroutine. So you can do with it whatever you can do with a coroutine: run it as a task, or cancel it; and it warns if
-nobody has awaited it.
+coroutine. So it supports everything that a coroutine does: you can run it as a task or cancel it, and it warns if it's
+never awaited.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
@@ -51,7 +51,8 @@ cdef enum:
 
 
 cdef class DirectCoroutine:
-    """A coroutine whose work is :meth:`run`: it returns the result, or sets ``continuation`` to what will return it."""
+    """A coroutine that does its work in :meth:`run`, which returns the result or sets ``continuation`` to wait for
+    it."""
 
     cdef object run(self):
         raise NotImplementedError
@@ -134,16 +135,16 @@ cdef int am_send(PyObject *me, PyObject *arg, PyObject **result) except ERROR:
     status = PyIter_Send(<PyObject *> coroutine.continuation, arg, result)
     if status != NEXT:
         coroutine.state = CLOSED
-        # If the continuation raised, its error is set, and nothing that runs here may touch it.
+        # If the continuation raised, its error is set, and nothing that runs here may change it.
         PyErr_Fetch(&kind, &value, &traceback)
-        # An object that is used again must not find the finished continuation.
+        # If the object is used again, it must not find the finished continuation.
         coroutine.continuation = None
         PyErr_Restore(kind, value, traceback)
     return status
 
 
 cdef PyObject *tp_iternext(PyObject *me) noexcept:
-    """``tp_iternext``: the same for callers that don't know ``am_send``, as Python doesn't from 3.12 on."""
+    """``tp_iternext``: the same for callers that don't use ``am_send``, such as Python itself since 3.12."""
     cdef PyObject *result = NULL
     cdef int status = call_am_send(me, &result)
     if status == NEXT:
@@ -159,7 +160,7 @@ cdef void set_stop_iteration(PyObject *result) noexcept:
     if result == Py_None:
         PyErr_SetNone(PyExc_StopIteration)
     elif isinstance(<object> result, (tuple, BaseException)):
-        # Python would make a tuple the arguments of the exception, and an exception the exception itself.
+        # Python would use a tuple as the arguments of the exception, and an exception as the exception itself.
         error = StopIteration(<object> result)
         PyErr_SetObject(PyExc_StopIteration, <PyObject *> error)
     else:
@@ -171,7 +172,7 @@ cdef void set_am_send(type kind, sendfunc send):
 
 
 cdef void register(type kind):
-    # Every subclass needs this call, because a class inherits its slots before they are set.
+    # Every subclass needs this call: it inherits its slots before they are set.
     set_am_send(kind, <sendfunc> <void *> am_send)
     Coroutine.register(kind)
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Where the fields of a record of magic 2 are. Whatever the bytes say, the code reads nothing outside of them."""
+"""The positions of the fields of a magic 2 record. Whatever the bytes contain, the code never reads outside of them."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -10,7 +10,7 @@ from aiokproto.accelerator.varints cimport read_unsigned, unsigned, unsigned_siz
 
 cdef struct Bytes:
     const uint8_t *start
-    # Kafka also stores null as -1.
+    # -1 for null, as in Kafka.
     Py_ssize_t size
 
 
@@ -23,14 +23,14 @@ cdef struct Fields:
 
 
 cdef inline const uint8_t *read_fields(const uint8_t *at, const uint8_t *stop, Fields *fields) noexcept nogil:
-    """Return where the record ends; NULL if it isn't a record, or doesn't end by ``stop``.
+    """Return where the record ends, or NULL if it isn't a record, or doesn't end by ``stop``.
 
     The headers, at least one byte, are between ``fields.headers`` and the end. They aren't parsed.
     """
     cdef uint64_t raw
     cdef const uint8_t *end
     at = read_unsigned(at, stop, 32, &raw)
-    # An odd number is a negative length. The first byte has the attributes, in which no bit has a meaning yet.
+    # An odd number is a negative length. The first byte is the attributes, of which no bit is defined yet.
     if at == NULL or raw & 1 or raw >> 1 == 0 or raw >> 1 > <uint64_t> (stop - at):
         return NULL
     end = at + (raw >> 1)
@@ -54,7 +54,7 @@ cdef inline const uint8_t *read_fields(const uint8_t *at, const uint8_t *stop, F
 
 
 cdef inline const uint8_t *read_bytes(const uint8_t *at, const uint8_t *end, Bytes *field) noexcept nogil:
-    """Read a signed length, negative for null, and as many bytes. Return where they end; NULL if not by ``end``."""
+    """Read a signed length (negative for null) and that many bytes. Return their end, or NULL if it's after ``end``."""
     cdef uint64_t raw
     at = read_unsigned(at, end, 32, &raw)
     if at == NULL:
@@ -70,7 +70,7 @@ cdef inline const uint8_t *read_bytes(const uint8_t *at, const uint8_t *end, Byt
 
 
 cdef inline Bytes bytes_of(object content) noexcept:
-    """Return the memory of a ``bytes``, or null for None. It's valid as long as the object lives."""
+    """Return the memory of a ``bytes`` object, or null for None. It's valid as long as the object lives."""
     cdef Bytes field
     field.start = NULL
     field.size = -1
@@ -81,12 +81,12 @@ cdef inline Bytes bytes_of(object content) noexcept:
 
 
 cdef inline Py_ssize_t size_of(Bytes field) noexcept nogil:
-    """Return how many bytes `write_bytes` writes."""
+    """Return how many bytes `write_bytes` will write."""
     return 1 if field.size < 0 else unsigned_size(unsigned(field.size)) + field.size
 
 
 cdef inline uint8_t *write_bytes(uint8_t *at, Bytes field) noexcept nogil:
-    """Write a length, -1 for null, and as many bytes. The caller has checked that there is room."""
+    """Write a length (-1 for null) and that many bytes. The caller has checked that there's room."""
     if field.size < 0:
         return write_unsigned(at, unsigned(-1))
     at = write_unsigned(at, unsigned(field.size))

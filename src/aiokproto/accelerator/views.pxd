@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t
 
 
 cdef class View:
-    """A buffer that can neither move nor change its size while this object lives."""
+    """A buffer that can't move or change its size while this object lives."""
 
     cdef Py_buffer buffer
     cdef uint8_t *ptr

@@ -12,7 +12,7 @@ cdef class View:
 
 
 cdef View readable_view(object data):
-    """Return a readable view. It raises as ``memoryview`` does, and also if the memory isn't contiguous."""
+    """Return a readable view. Raises the same errors as ``memoryview``, and an error if the memory isn't contiguous."""
     return get_view(data, PyBUF_SIMPLE)
 
 

@@ -13,17 +13,17 @@ class Action(Enum):
     """What to do about a failure."""
 
     ACCEPT = auto()
-    """Not a failure: the requested state holds already, or is not needed."""
+    """Not a failure: the requested state already holds, or isn't needed."""
     RETRY = auto()
-    """Send it again at once, changed as the response says."""
+    """Send the request again at once, changed as the response requires."""
     BACKOFF = auto()
-    """Send it again after a backoff; the same broker will accept it."""
+    """Send the request again after a backoff; the same broker will accept it."""
     REFRESH_METADATA = auto()
-    """Refresh the metadata, and send it again after a backoff."""
+    """Refresh the metadata, and send the request again after a backoff."""
     REBOOTSTRAP = auto()
     """Refresh the metadata from the bootstrap addresses (KIP-1102)."""
     FIND_COORDINATOR = auto()
-    """Look the coordinator up, and send it again after a backoff."""
+    """Look up the coordinator, and send the request again after a backoff."""
     NEW_SESSION = auto()
     """Start a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
     SPLIT_BATCH = auto()
@@ -31,44 +31,44 @@ class Action(Enum):
     RESTART_SEQUENCE = auto()
     """Restart the partition's sequence numbers at 0 in the producer's next epoch, with this batch first (KIP-360)."""
     NEW_PRODUCER_ID = auto()
-    """As :attr:`RESTART_SEQUENCE`, but with a new producer id."""
+    """Like :attr:`RESTART_SEQUENCE`, but with a new producer id."""
     ABORT_TRANSACTION = auto()
-    """This transaction can only be aborted; the producer can go on with the next."""
+    """This transaction can only be aborted. The producer can continue with the next transaction."""
     CHECK_EPOCH = auto()
-    """Find out whether another producer has taken over, or the transaction has timed out: the coordinator says the same
-    for both, until it is asked to abort, and for the next epoch (KIP-360, KIP-588)."""
+    """Find out whether another producer has taken over, or the transaction has timed out. The coordinator returns the
+    same error for both. Requesting an abort and the next epoch reveals which it was (KIP-360, KIP-588)."""
     RESET_OFFSET = auto()
     """Apply ``auto_offset_reset``: the position is outside the log."""
     VALIDATE_OFFSET = auto()
-    """Refresh the metadata, and check by OffsetForLeaderEpoch that the log still holds the position (KIP-320)."""
+    """Refresh the metadata, and check with OffsetForLeaderEpoch that the log still contains the position (KIP-320)."""
     FETCH_FROM_LEADER = auto()
-    """Stop reading from the follower (KIP-392) and fetch from the leader at once."""
+    """Stop reading from the follower (KIP-392), and fetch from the leader at once."""
     REJOIN = auto()
-    """Join the group's next generation; until then this member keeps its id and its partitions."""
+    """Join the group's next generation. Until then this member keeps its id and its partitions."""
     REJOIN_LOST = auto()
-    """The group has continued without this member: its partitions are lost. Rejoin with the same member id."""
+    """The group has continued without this member, and its partitions are lost. Rejoin with the same member id."""
     REJOIN_AS_NEW = auto()
-    """As :attr:`REJOIN_LOST`, but the member id is lost too."""
+    """Like :attr:`REJOIN_LOST`, but the member id is lost too."""
     REFRESH_EPOCH = auto()
-    """Have a heartbeat return the current member epoch, and send it again in that (KIP-848)."""
+    """Get the current member epoch with a heartbeat, and send the request again with that epoch (KIP-848)."""
     FALL_BACK = auto()
     """Join with the classic protocol instead (``group_protocol="auto"``)."""
     FAIL = auto()
-    """Raise it from this call, or for this partition or batch. The rest of the client continues."""
+    """Raise the error from this call, or for this partition or batch. The rest of the client continues."""
     STOP = auto()
-    """End the client: every call raises it from now on."""
+    """End the client. Every later call raises the error."""
 
 
 class Situation(NamedTuple):
-    """What the action depends on besides the failure itself.
+    """What the action depends on, besides the failure itself.
 
-    Static membership (KIP-345) needs no flag: only static members receive the error codes about instance ids.
+    Static membership (KIP-345) doesn't need a flag: only static members receive the error codes about instance ids.
     """
 
     api: int | None = None
-    """The ApiKey of the request. None if the caller handles the error codes, as for ``Client.request``."""
+    """The ApiKey of the request. None if the caller handles the error codes, as with ``Client.request``."""
     coordinated: bool = False
-    """The request went to a coordinator that was looked up; used for requests without a table of their own."""
+    """The request went to a coordinator that was looked up. Only used for requests without their own table."""
     starting: bool = False
     """The cluster has not been reached yet."""
     renewing: bool = False
@@ -80,17 +80,17 @@ class Situation(NamedTuple):
     aborting: bool = False
     """The request aborts the transaction."""
     divisible: bool = False
-    """The batch holds several records; the acknowledgements rely on several locks."""
+    """The batch contains several records, or the acknowledgements rely on several locks."""
     overtaken: bool = False
-    """An older batch of the partition has no outcome yet, so this one reached the broker before it."""
+    """An older batch of the partition has no outcome yet, so this batch reached the broker before it."""
     follower: bool = False
     """The records were requested from a follower."""
     optional: bool = False
-    """There is another API for the same purpose: the classic protocol of groups."""
+    """There is another API for the same purpose: the classic group protocol."""
     member: bool = False
-    """The offsets are committed or fetched by a group member; otherwise by a client outside the group."""
+    """A group member commits or fetches the offsets. False means a client outside the group."""
     joined: bool = False
-    """The coordinator accepted the member before; otherwise it asks to join."""
+    """The coordinator has already accepted the member. False means that the member is trying to join."""
 
 
 class Row(NamedTuple):
@@ -101,7 +101,7 @@ class Row(NamedTuple):
 
 
 Kind = ErrorCode | type[BaseException] | None
-"""An error code, or a class of exception; None stands for all others."""
+"""An error code or an exception class. None stands for all other failures."""
 
 Rows = Mapping[Kind, Row]
 
@@ -120,5 +120,5 @@ def rows(action: Action, why: str, *codes: ErrorCode | type[BaseException]) -> d
 
 
 def otherwise(action: Action, why: str) -> dict[Kind, Row]:
-    """Return the row for failures that neither the tables nor Kafka's flags of the code decide."""
+    """Return the row for failures that neither the tables nor Kafka's flags decide."""
     return {None: Row(action, why)}

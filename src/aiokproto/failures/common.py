@@ -22,8 +22,8 @@ COMMON: Rows = {
     Code.NONE: Row(Action.ACCEPT, "the request succeeded"),
     ClientClosedError: Row(Action.STOP, "the client is closed"),
     AuthenticationError: Row(Action.STOP, "retries cannot succeed, and can lock the account"),
-    # The error isn't final once the cluster has been reached, because an address can change hands in a running cluster.
-    # See "starting" below.
+    # Once the cluster has been reached, this error isn't final: an address can change hands in a running cluster. See
+    # "starting" below.
     NotKafkaError: Row(Action.REFRESH_METADATA, "the address may belong to another server by now"),
     BrokerConnectionError: Row(Action.REFRESH_METADATA, "the broker may be back, or another has taken over"),
     DeadlineError: Row(Action.REFRESH_METADATA, "the broker may be dead, and its partitions have other leaders"),
@@ -47,8 +47,8 @@ COORDINATOR_LOST = rows(
 )
 COORDINATED: Rows = {**COORDINATOR_MOVED, **COORDINATOR_LOST}
 
-# Java raises these errors from the call that sent the request. Here a task of the client has sent it, so there is no
-# such call.
+# Java raises these errors from the call that sent the request. Here a background task has sent it, so there's no such
+# call.
 NO_SUCH_API = rows(
     Action.STOP,
     "the broker lacks an API that the client needs",
@@ -60,7 +60,7 @@ REQUEST = Table(
     {
         **COORDINATOR_MOVED,
         Code.NOT_CONTROLLER: Row(Action.REFRESH_METADATA, "the controller has moved"),
-        # Kafka classifies it as retriable, but a retry can only return it again.
+        # Kafka classifies it as retriable, but a retry can only return the same code.
         Code.ELECTION_NOT_NEEDED: Row(Action.ACCEPT, "the partition has the preferred leader already"),
         # The caller manages the fetch or share session.
         **rows(
@@ -76,16 +76,17 @@ REQUEST = Table(
     },
     when=(("coordinated", COORDINATED),),
 )
-"""``Client.request``, and APIs without a table of their own. Java's admin client retries the same error codes."""
+"""``Client.request``, and APIs without their own table. Java's admin client retries the same error codes."""
 
 METADATA = Table(
     {
         Code.REBOOTSTRAP_REQUIRED: Row(Action.REBOOTSTRAP, "this address belongs to another cluster now"),
-        # A later response may be small enough, because tracked topics expire and topics are deleted.
+        # A later response may be small enough: tracked topics expire and topics are deleted.
         ResponseTooLargeError: Row(Action.BACKOFF, "the cluster's topics change"),
         DecodeError: Row(Action.BACKOFF, "another broker may return a valid response"),
         UnsupportedVersionError: Row(Action.BACKOFF, "another broker may be newer"),
-        # 0.8 and 0.9 return it for a topic that they should create before they know of any broker, as Java expects.
+        # Brokers 0.8 and 0.9 return this if they should create a topic before they know of any broker. Java expects it
+        # too.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "the broker may have just started"),
         **otherwise(Action.FAIL, "the topic's name is invalid, or this client may not describe it"),
     },
@@ -106,7 +107,7 @@ METADATA = Table(
         ),
     ),
 )
-"""The response as a whole, and each topic in it. A topic is unknown only after several responses say so."""
+"""For the response as a whole, and for each topic in it. A topic is unknown only if several responses say so."""
 
 API_VERSIONS = Table(
     {
@@ -139,7 +140,7 @@ SASL = Table(
         ),
     ),
 )
-"""SaslHandshake and SaslAuthenticate. Everything but STOP ends the connection, as a failure to connect does."""
+"""SaslHandshake and SaslAuthenticate. Every action except STOP ends the connection, as if connecting had failed."""
 
 FIND_COORDINATOR = Table(
     {
@@ -169,8 +170,8 @@ TELEMETRY = Table(
             Code.THROTTLING_QUOTA_EXCEEDED,
             Code.TELEMETRY_TOO_LARGE,
         ),
-        # A request that is malformed now is malformed the next time, too; Java does the same.
+        # A request that is malformed now will be malformed next time too. Java does the same.
         **otherwise(Action.FAIL, "the broker takes no metrics from this client"),
     }
 )
-"""GetTelemetrySubscriptions and PushTelemetry (KIP-714). FAIL ends the pushing, and nothing else."""
+"""GetTelemetrySubscriptions and PushTelemetry (KIP-714). FAIL only ends the pushing of metrics."""

@@ -15,7 +15,7 @@ from aiokproto.failures.common import NO_SUCH_API
 
 _TRANSIENT: Rows = {
     # Java only waits. But without topic ids (before Kafka 2.8), a topic that was deleted and created again starts at
-    # epoch 0, and only fresh metadata brings the client back to it.
+    # epoch 0, and only fresh metadata makes the client accept that.
     Code.UNKNOWN_LEADER_EPOCH: Row(Action.REFRESH_METADATA, "the broker or the client has missed an election"),
     Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker; Java retries too"),
 }
@@ -35,7 +35,7 @@ FETCH = Table(
         ),
         Code.OFFSET_OUT_OF_RANGE: Row(Action.RESET_OFFSET, "the leader's log starts later or ends earlier"),
         Code.FENCED_LEADER_EPOCH: Row(Action.VALIDATE_OFFSET, "an election may have truncated the log"),
-        # Java refreshes its metadata, but the leader is the right one: only its high watermark is behind (KIP-207).
+        # Java refreshes its metadata, but the leader is the right one: only its high watermark lags behind (KIP-207).
         Code.OFFSET_NOT_AVAILABLE: Row(Action.BACKOFF, "a new leader's high watermark is still behind"),
         ResponseTooLargeError: Row(Action.STOP, "every further response would be too large as well"),
         **otherwise(Action.FAIL, "the partition cannot be read; others can"),
@@ -63,13 +63,13 @@ FETCH = Table(
         ),
     ),
 )
-"""The response as a whole, and each partition in it."""
+"""For the response as a whole, and for each partition in it."""
 
 LIST_OFFSETS = Table(
     {
         **_TRANSIENT,
         Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: Row(Action.ACCEPT, "magic 0 records have no timestamps: nothing matches"),
-        # Java retries unknown codes. The call would then end with a deadline instead of the reason.
+        # Java retries unknown codes. The call would then end with a deadline error instead of the reason.
         **otherwise(Action.FAIL, "this partition's offsets cannot be listed; others' can"),
     }
 )

@@ -11,10 +11,10 @@ _FENCED: Rows = {Code.FENCED_INSTANCE_ID: Row(Action.STOP, "another process uses
 _UNKNOWN_MEMBER: Rows = {Code.UNKNOWN_MEMBER_ID: Row(Action.REJOIN_AS_NEW, "the group has removed this member")}
 _OLD_GENERATION: Rows = {Code.ILLEGAL_GENERATION: Row(Action.REJOIN_LOST, "a generation began without this member")}
 _REBALANCE: Rows = {Code.REBALANCE_IN_PROGRESS: Row(Action.REJOIN, "the next generation is being formed")}
-# Java raises it from poll(), and the next poll() tries again. STOP would end the client because of a mostly transient
+# Java raises it from poll(), and the next poll() tries again. STOP would end the client because of a usually transient
 # error.
 _INTERNAL: Rows = {Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker")}
-# Java raises it from poll(), too. The broker repeats what the response said, in reply to a JoinGroup or to a full
+# Java raises it from poll() too. The broker repeats the content of the response when it gets a JoinGroup or a full
 # heartbeat.
 _MALFORMED: Rows = {DecodeError: Row(Action.BACKOFF, "the next response can be valid, and says the same")}
 
@@ -40,10 +40,10 @@ JOIN_GROUP = Table(
 SYNC_GROUP = Table(
     {
         **_MEMBER,
-        # The code has another meaning than in _INTERNAL: a coordinator that can't write the assignment returns it to
-        # every member.
+        # Here the code has another meaning than in _INTERNAL: a coordinator that can't write the assignment returns it
+        # to every member.
         Code.UNKNOWN_SERVER_ERROR: Row(Action.REJOIN, "the assignment could not be stored: the group starts again"),
-        # Java's consumer ends.
+        # Java's consumer stops here.
         Code.INCONSISTENT_GROUP_PROTOCOL: Row(
             Action.REJOIN,
             "a consumer group became a classic one after JoinGroup, and has chosen another assignor; without one in "
@@ -77,8 +77,8 @@ _OFFSETS: Rows = {
 OFFSET_COMMIT = Table(
     {
         **_OFFSETS,
-        # A deleted topic returns the same code. So the code that commits drops topics which fresh metadata lacks;
-        # otherwise they would hold up the commits of all other partitions.
+        # A deleted topic returns the same code. So the code that commits drops topics that are missing from fresh
+        # metadata; otherwise they would hold up the commits of all other partitions.
         **rows(
             Action.REFRESH_METADATA,
             "the coordinator may not have the metadata of a new topic yet",
@@ -118,7 +118,7 @@ OFFSET_FETCH = Table(
                 **_UNKNOWN_MEMBER,
                 # The same request would be refused again.
                 Code.STALE_MEMBER_EPOCH: Row(Action.REFRESH_EPOCH, "the member's epoch has grown meanwhile"),
-                # None wouldn't do, because the member would start from the beginning although its group has committed
+                # ACCEPT would be wrong here: the member would start from the beginning although its group has committed
                 # offsets.
                 Code.GROUP_ID_NOT_FOUND: Row(Action.FAIL, "the coordinator does not know the member's own group"),
             },
@@ -131,26 +131,26 @@ _EPOCHS: Rows = {
     **NO_SUCH_API,
     **_INTERNAL,
     **_FENCED,
-    # The client has chosen the member id and keeps it (KIP-1082).
+    # The client has chosen the member id, and keeps it (KIP-1082).
     **rows(
         Action.REJOIN_LOST,
         "the group has continued without this member",
         Code.UNKNOWN_MEMBER_ID,
         Code.FENCED_MEMBER_EPOCH,
     ),
-    # Java stops. But a static member that has crashed and started again meets its own former self, until the session of
-    # that one has expired. If the other one is a live process, this member waits, and says so.
+    # Java stops. But if a static member has crashed and restarted, it gets this error until the session of its former
+    # self has expired. If the other member is a live process, this member waits, and logs that.
     Code.UNRELEASED_INSTANCE_ID: Row(
         Action.BACKOFF, "a process that used this group.instance.id has not left: its session may expire"
     ),
-    # The error is about one topic of several, and the ACL may be granted while the member lives. The look-up of the
-    # topic reports it.
+    # The error concerns one topic of several, and the ACL may be granted during the member's lifetime. The lookup of
+    # the topic reports it.
     Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.BACKOFF, "the client may not describe a topic that it subscribes to"),
     **_MALFORMED,
     **otherwise(Action.STOP, "the group rejects this member's configuration"),
 }
 
-# Java's consumer ends.
+# Java's consumer stops here.
 _JOINED: tuple[str, Rows] = (
     "joined",
     {

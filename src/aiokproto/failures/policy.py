@@ -1,4 +1,4 @@
-"""The tables by ApiKey, and the functions that search them. See the package for the order of the search."""
+"""The tables by ApiKey, and the functions that search them. The package's docstring explains the search order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TABLES: dict[int, Table] = {
 }
 """By ApiKey."""
 
-# Kafka's own classification of error codes, for codes without a row; the first match counts. NOT_LEADER_OR_FOLLOWER
+# Kafka's own classification of error codes, for codes without a row. The first match wins. NOT_LEADER_OR_FOLLOWER
 # (RETRY | REFRESH) becomes REFRESH_METADATA here.
 _FLAGS = (
     (Policy.AUTHENTICATION, Row(Action.STOP, "a retry does not make credentials valid")),
@@ -62,18 +62,18 @@ def classify(failure: ErrorCode | BaseException, situation: Situation) -> Action
 def find_row(failure: ErrorCode | BaseException, situation: Situation) -> Row:
     """Return the action and its reason.
 
-    An exception matches its nearest base class with a row, whichever table that is in. Among the tables, the
+    An exception matches its nearest base class with a row, whichever table the row is in. Among the tables, the
     situation's rows come first, then the API's, then the common ones.
     """
     # An API without a table is treated as a request of Client.request.
     table = common.REQUEST if situation.api is None else TABLES.get(situation.api, common.REQUEST)
     layers = [rows for flag, rows in table.when if getattr(situation, flag)]
     layers += [table.rows, common.COMMON]
-    # An exception that was made from an error code is decided as the code is.
+    # An exception that was created from an error code is treated like the code.
     if isinstance(failure, BrokerError):
         failure = failure.code
-    # The nearest class comes first, across all tables: a row for a subclass in a later table beats a row for its base
-    # in an earlier one.
+    # The nearest class comes first, across all tables: a row for a subclass in a later table takes precedence over a
+    # row for its base class in an earlier table.
     kinds = (failure,) if isinstance(failure, ErrorCode) else type(failure).__mro__
     for kind in kinds:
         for rows in layers:

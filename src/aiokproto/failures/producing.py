@@ -50,7 +50,7 @@ PRODUCE = Table(
     when=(
         (
             "divisible",
-            # Java splits after the first code only. The second one means "larger than a segment", which the parts
+            # Java splits only after the first code. The second one means "larger than a segment", which the parts
             # aren't.
             rows(
                 Action.SPLIT_BATCH,
@@ -68,8 +68,8 @@ PRODUCE = Table(
                     Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     Code.UNKNOWN_PRODUCER_ID,
                 ),
-                # Java fails the batch and continues in the next epoch. The batch was not appended, so it can be sent in
-                # that epoch too.
+                # Java fails the batch and continues in the next epoch. But the batch wasn't appended, so it can be sent
+                # in that epoch too.
                 **rows(
                     Action.NEW_PRODUCER_ID,
                     "the broker has a later epoch of this producer id, or does not know the id",
@@ -108,7 +108,7 @@ INIT_PRODUCER_ID = Table(
     {
         **NO_SUCH_API,
         **_UNKNOWN_OUTCOME,
-        # STOP would be too much, because the ACL may be granted while the producer lives.
+        # STOP would be too drastic: the ACL may be granted during the producer's lifetime.
         **otherwise(Action.FAIL, "without a producer id the waiting batches cannot be sent"),
     },
     when=(
@@ -162,7 +162,7 @@ TXN_OFFSET_COMMIT = Table(
         **_COORDINATED_TXN,
         Code.REQUEST_TIMED_OUT: Row(Action.FIND_COORDINATOR, "the coordinator cannot replicate: it may be isolated"),
         Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be added"),
-        # Java stops. But a missing ACL on one topic doesn't keep the producer from writing to others.
+        # Java stops. But a missing ACL on one topic doesn't prevent the producer from writing to other topics.
         Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this topic's offsets cannot be added"),
         **rows(
             Action.ABORT_TRANSACTION,
@@ -179,8 +179,8 @@ TXN_OFFSET_COMMIT = Table(
 END_TXN = Table(
     {
         **_COORDINATED_TXN,
-        # Java stops. But with version 2 this is all that a producer learns about a timeout (KIP-890). If it's fenced,
-        # the abort or InitProducerId says so.
+        # Java stops. But with version 2, this error is the producer's only notification of a timeout (KIP-890). If the
+        # producer is fenced, the abort or InitProducerId reveals it.
         Code.INVALID_TXN_STATE: Row(Action.CHECK_EPOCH, "the coordinator has aborted the transaction"),
     },
     when=(

@@ -42,9 +42,9 @@ cdef class RecordAppender:
     cdef public bint _has_pipeline
     # The event loop's thread; see the pure form.
     cdef public unsigned long _thread
-    # None is the system clock, which is read without a Python call.
+    # None means the system clock, which is read without a Python call.
     cdef public object _milliseconds
-    # The result of the last lookup, because most records follow one of the same topic.
+    # The result of the last lookup. Most records have the same topic as the one before.
     cdef object last_topic
     cdef TopicQueues last_queues
 
@@ -105,11 +105,11 @@ cdef class RecordAppender:
         if headers or headers is None:
             headers = check_headers(headers)
         when = self.now() if timestamp is None else check_timestamp(timestamp)
-        # This comes before the remembered lookup, which only the event loop's thread may read and write.
+        # This comes before the remembered lookup, which only the event loop's thread may read or write.
         if self._thread != PyThread_get_thread_ident():
             return PendingRecord(topic, partition, when, key, value, headers)
-        # It compares identities, since callers mostly pass the same string object; an equal one takes the dict. A new
-        # appender remembers None.
+        # Compare identities: callers mostly pass the same string object, and an equal one is found in the dict. A new
+        # appender's last topic is None.
         if topic is self.last_topic and topic is not None:
             queues = self.last_queues
         else:
@@ -154,7 +154,7 @@ cdef class RecordAppender:
         cdef RecordWriter batch
         cdef long long now
         cdef Py_ssize_t position, first
-        # As in `append`, this comes first.
+        # This check comes first, as in `append`.
         if self._thread != PyThread_get_thread_ident():
             return None
         queues = self._ready_topics.get(topic)
@@ -165,8 +165,8 @@ cdef class RecordAppender:
         first = batch.count
         for position in range(start, len(records)):
             value = records[position]
-            # A run takes exact bytes only. The pure form takes subclasses in a run too; here they take the single path,
-            # with the same result.
+            # A run takes exact bytes only. The pure form accepts subclasses in a run too; here they're appended one at
+            # a time, with the same result.
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
         return BatchSlice(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
@@ -190,7 +190,7 @@ cdef class PostCall(DirectCoroutine):
         appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
         if type(appended) is Delivery:
             return appended
-        # A coroutine is made only now, since nearly every post() returns without one.
+        # Create a coroutine only now, since nearly every post() returns without one.
         self.continuation = self.appender._append_later(appended)
 
 

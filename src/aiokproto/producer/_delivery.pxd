@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Deliveries, and how the appender makes one for each record without calling the class."""
+"""Deliveries, and how the appender creates one for each record without calling the class."""
 
 from aiokproto.producer._outcome cimport ProduceResult
 

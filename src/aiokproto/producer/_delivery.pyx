@@ -17,8 +17,8 @@ from aiokproto.accelerator import Documentation, Signature
 from aiokproto.producer.waiting import wait_done
 
 
-# Millions of them may be held, so the collector doesn't track them. There can be a cycle if a task waits for a delivery
-# that it alone holds, but the outcome of the batch, which always comes, ends it.
+# Millions of deliveries may be alive, so the collector doesn't track them. If a task awaits a delivery that only the
+# task refers to, there's a cycle, but the batch's outcome always arrives and breaks it.
 @cython.final
 @cython.no_gc
 cdef class Delivery:
@@ -36,7 +36,7 @@ cdef class Delivery:
         return wait_for_result(self).__await__()
 
     def __iter__(self):
-        # asyncio.gather and others write `yield from awaitable.__await__()` until Python 3.12.
+        # asyncio.gather and other callers write `yield from awaitable.__await__()` until Python 3.12.
         return self
 
     def outcome(self):
@@ -56,7 +56,7 @@ cdef class Delivery:
         return self.get_result()
 
     cdef object get_result(self):
-        # The common case needs no look at the type of the result.
+        # The common case doesn't need to look at the type of the result.
         if self._outcome.written:
             return record_result(self._outcome, self._index, self.timestamp)
         outcome = self.get_outcome()
@@ -79,7 +79,7 @@ cdef class Delivery:
 
 
 cdef int send_result(PyObject *me, PyObject *arg, PyObject **result) except -1:
-    """``am_send``: return the result, once it is known."""
+    """``am_send``: return the result once it's known."""
     metadata = (<Delivery> me).get_result()
     Py_INCREF(metadata)
     result[0] = <PyObject *> metadata
@@ -138,7 +138,7 @@ cdef class BatchSlice:
         cdef ProduceResult result = self.outcome
         cdef list results
         cdef Py_ssize_t index
-        # Each record has a result of its own if the batch failed or was split.
+        # If the batch failed or was split, each record has its own result.
         if not result.written:
             return [result.record_result(self.first + index, self._timestamp) for index in range(self.count)]
         result.observed = True

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The result of a batch as compiled modules read it, and how they make the result of a record from it."""
+"""A batch's result as compiled modules read it, and how they make a record's result from it."""
 
 from aiokproto._types cimport RecordMetadata
 
@@ -15,7 +15,7 @@ cdef class ProduceResult:
 
 
 cdef inline RecordMetadata metadata_of(ProduceResult result, long long index, long long timestamp):
-    """Return where a record of a written batch is."""
+    """Return the topic, partition, offset and timestamp of a record in a written batch."""
     cdef RecordMetadata metadata = RecordMetadata.__new__(RecordMetadata)
     metadata.topic = result.topic
     metadata.partition = result.partition
@@ -29,5 +29,5 @@ cdef inline object record_result(ProduceResult result, long long index, long lon
     if result.written:
         result.observed = True
         return metadata_of(result, index, timestamp)
-    # This is a method of the Python subclass, because batches that failed or were split are rare.
+    # A method of the Python subclass does this: batches rarely fail or are split.
     return result.record_result(index, timestamp)

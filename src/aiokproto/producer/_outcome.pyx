@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled form of `ProduceResult` of :mod:`aiokproto.producer.outcome`."""
+"""The compiled form of `ProduceResult` in :mod:`aiokproto.producer.outcome`."""
 
 from aiokproto.accelerator.naming cimport name_type
 

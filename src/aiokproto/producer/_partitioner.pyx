@@ -26,12 +26,12 @@ def key_hash(key) -> int:
     """Return the positive hash of a key."""
     if type(key) is not bytes:
         return pure_form("aiokproto.producer.partitioner", "key_hash")(key)
-    # This form needs no cache: the pure form's cache avoids a loop in Python.
+    # This form doesn't need the pure form's cache, which avoids a loop in Python.
     return murmur2_hash(key, len(<bytes> key)) & 0x7FFFFFFF
 
 
 def key_hashes(keys):
-    """Return the hash of each key of a column; any number if there is no key."""
+    """Return the hash of each key in a column. The hash of a missing key is arbitrary."""
     from numpy import empty, int64
 
     cdef int64_t count = len(keys)
@@ -53,7 +53,7 @@ cdef uint32_t murmur2_hash(const unsigned char *data, Py_ssize_t length) noexcep
     cdef Py_ssize_t position = 0
     cdef int shift = 0
     while length - position >= 4:
-        # Compilers turn this into the one load that it is on a little-endian machine.
+        # On a little-endian machine, compilers turn this into one load.
         k = data[position] | (<uint32_t> data[position + 1]) << 8
         k |= (<uint32_t> data[position + 2]) << 16 | (<uint32_t> data[position + 3]) << 24
         k *= M

@@ -7,7 +7,7 @@ from aiokproto.records._writer cimport RecordWriter
 
 cdef class OpenBatchSlot:
     cdef RecordWriter batch
-    # The outcome of `batch`, which is read for each of its records.
+    # The outcome of `batch`. The appender reads it for each record.
     cdef ProduceResult outcome
 
 

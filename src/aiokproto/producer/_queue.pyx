@@ -21,8 +21,8 @@ cdef class OpenBatchSlot:
 
     @open.setter
     def open(self, RecordWriter batch):
-        # The outcome is read once per batch, because the appender needs it for every record, and it's an attribute of
-        # the Python subclass.
+        # The outcome is an attribute of the Python subclass, and the appender needs it for every record. So read it
+        # once per batch.
         self.outcome = None if batch is None else batch.outcome
         self.batch = batch
 

@@ -1,15 +1,16 @@
 """Buffered records: batches per partition, the memory budget, linger and expiry (pure: callers pass in the time).
 
-**Linger.** A batch becomes ready (``_ready``) when it's closed, or while it's still open when its linger ends.
-``_lingering`` has the open batches in the order of their first records, so the linger of its first entry ends next.
+**Linger.** A batch becomes ready (``_ready``) when it's closed, or when its linger ends while it's still open.
+``_lingering`` lists the open batches in the order of their first records, so the linger of its first entry ends next.
 With ``linger_ms=0`` a batch is ready with its first record, and collects records only until the sender runs.
 :meth:`Accumulator.end_linger` ends the linger of all batches at once: on a flush, and when memory is short.
 
-**Memory.** A batch reserves little and doubles as it fills, so that thousands of slow partitions fit in
-``buffer_memory``. ``used`` is the sum of all reservations. A batch gives its reservation back when it has its outcome.
+**Memory.** A batch reserves little memory at first, and doubles its reservation as it fills. So thousands of slow
+partitions fit in ``buffer_memory``. ``used`` is the sum of all reservations. A batch releases its reservation when it
+has an outcome.
 
-**Expiry.** ``_incomplete`` has every batch without an outcome, oldest first. ``delivery_timeout_ms`` counts from a
-batch's first record, so the first entry is always the next to expire, whatever its state is.
+**Expiry.** ``_incomplete`` lists every batch without an outcome, oldest first. ``delivery_timeout_ms`` counts from a
+batch's first record, so the first entry is always the next to expire, whatever its state.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from aiokproto.producer.transaction_manager import TransactionManager
 
 FIRST_RESERVATION = 4096
-"""Bytes that a partition's first batch reserves. The next one starts with the last batch's size plus a quarter, unless
-that is more than half of the free memory."""
+"""Bytes that a partition's first batch reserves. Later batches start with the size of the batch before plus a quarter,
+unless that is more than half of the free memory."""
 
 
 class Drained(NamedTuple):
@@ -47,7 +48,7 @@ class Drained(NamedTuple):
     Attributes:
         requests: Node id → batches for one request, at most one per partition.
         leaderless: Partitions with ready batches but without a leader.
-        wake_at: When to drain again (s) if nothing happens before; ``inf`` for never.
+        wake_at: When to drain again (s) if nothing happens before then, or ``inf``.
     """
 
     requests: dict[int, list[ProducerBatch]]
@@ -59,14 +60,16 @@ class Accumulator:
     """All batches of a producer.
 
     Attributes:
-        limits: What bounds it; replaced once, before there are batches, if the brokers need other limits.
+        limits: Limits on its batches and memory; replaced once, before there are batches, if the brokers need other
+            limits.
         topics: The queues of each topic that was written to.
         used: Bytes of ``buffer_memory`` in use.
-        delivery_context: What the outcomes of its batches share.
+        delivery_context: State that the outcomes of all its batches share.
         sticky: Chooses the partition for records without a key.
-        transactions: Says which partitions may be sent, and learns which batches fail. None in a producer without
-            transactions.
-        producer_ids: Says whether the sequence numbers of a queue can be forgotten. None before the producer's start.
+        transactions: Decides which partitions may be sent, and is notified of failed batches. None in a producer
+            without transactions.
+        producer_ids: Decides whether the sequence numbers of a queue can be forgotten. None until the producer is
+            started.
         observer: Counts batches.
     """
 
@@ -85,7 +88,7 @@ class Accumulator:
         self.used = 0
         self.delivery_context = DeliveryContext()
         self.limits = limits
-        # A larger record can never be sent, so the call refuses it; otherwise it would wait for memory forever.
+        # A larger record can never be sent, so the call refuses it. Otherwise the call would wait for memory forever.
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._sizes = BatchSizes(limits)
         self._compression = compression
@@ -94,12 +97,12 @@ class Accumulator:
         self.transactions: TransactionManager | None = None
         self.producer_ids: ProducerIds | None = None
         self.sticky = sticky
-        # A queue holds sequence numbers, which must not start again in the same epoch. So only forget() removes it.
+        # A queue holds sequence numbers, which must not restart in the same epoch. So only forget() removes it.
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # The batches are in the order in which they were opened, which is the order of expiry. An OrderedDict finds its
+        # The batches, in the order in which they were opened, which is the order of expiry. An OrderedDict finds its
         # first entry in constant time even after many removals; a dict scans the entries that were deleted before it.
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        # These are in the order of opening, too. A closed batch stays until it's the first: then drain() drops it.
+        # These are in the order of opening too. A closed batch stays until it's the first entry: then drain() drops it.
         self._lingering: deque[ProducerBatch] = deque()
         # This dict serves as an ordered set: partitions take turns if a request can't hold all of them (_take).
         self._ready: dict[PartitionQueue, None] = {}
@@ -114,7 +117,7 @@ class Accumulator:
             leaders: The node id of each partition's leader, or None.
             now: The time (s).
             recreated: Whether the topic was deleted and created again since the last call. Only then can it have fewer
-                partitions; batches of removed ones fail.
+                partitions, and batches of removed partitions fail.
         """
         queues = self.topics.get(topic)
         if queues is None:
@@ -127,15 +130,16 @@ class Accumulator:
             # Partitions are only appended, in order, so the index of a queue is its partition number.
             if number == len(queues.queues):
                 queues.queues.append(queue)
-            # A partition that a recreated topic has again takes records again, because its queue was failed and not
-            # forgotten.
+            # If a recreated topic has a removed partition again, the partition takes records again: its queue was
+            # failed but not forgotten.
             queue.leader, queue.removal_error = leader, None
             # The new topic's leader has no state for the producer id, even if it's the same broker.
             # guard: a topic that was created again is a new one
             if recreated:
                 queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
-            # A response with fewer partitions but without a new topic id is outdated. Their batches wait.
+            # A response with fewer partitions but without a new topic id is outdated. Batches of the missing partitions
+            # wait.
             queue.leader = None
         if recreated:
             for queue in queues.queues[len(leaders) :]:
@@ -150,24 +154,24 @@ class Accumulator:
             str(queue.topic_partition),
             "the topic was created again with fewer partitions",
         )
-        # Batches in flight stay, since their response decides about them (retry() fails them then).
+        # Leave batches in flight alone: their responses decide their fate (if they're retried, retry() fails them).
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
             self.fail(batch, queue.removal_error)
 
     def forget(self, topic: str) -> bool:
         """Forget a topic that isn't in the metadata any more, and return whether that was possible.
 
-        It isn't possible while a batch of the topic has no outcome, or while its sequence numbers are needed.
+        It isn't possible while a batch of the topic has no outcome, or while the topic's sequence numbers are needed.
         """
         queues = list(self.topics[topic].queues)
-        # The next numbers belong to partitions that a new topic of that name doesn't have.
+        # Check the later partitions too: they were removed when the topic was created again, and still have queues.
         while (removed := self._queues.get(TopicPartition(topic, len(queues)))) is not None:
             queues.append(removed)
         if not all(queue.is_empty and self._may_forget(queue) for queue in queues):
             return False
         for queue in queues:
             del self._queues[queue.topic_partition]
-            # A batch that was ready may have failed since.
+            # The queue may still be marked as ready for a batch that has failed since.
             self._ready.pop(queue, None)
         del self.topics[topic]
         self._sizes.forget(topic)
@@ -185,7 +189,7 @@ class Accumulator:
 
     def _update_available(self, queues: TopicQueues, now: float) -> None:
         available = [queue.topic_partition.partition for queue in queues.queues if queue.leader is not None]
-        # The slot is unset until the first metadata has partitions to choose from.
+        # The slot is unset until the first metadata with partitions to choose from arrives.
         sticky: PartitionQueue | None = getattr(queues, "sticky", None)
         if available != queues.available or sticky is None or sticky.topic_partition.partition >= len(queues.queues):
             queues.available = available
@@ -209,7 +213,7 @@ class Accumulator:
         headers: Sequence[Header],
         now: float,
     ) -> tuple[ProducerBatch, int] | None:
-        """Append a record, growing the open batch or opening a new one.
+        """Append a record. Grow the open batch or open a new one if necessary.
 
         Args:
             topic: The topic's queues.
@@ -221,13 +225,14 @@ class Accumulator:
             now: The time (s).
 
         Returns:
-            The batch and the record's index in it; None if memory is short. Then the linger of all batches has ended.
+            The batch and the record's index in it, or None if memory is short. If so, the linger of all batches has
+            ended.
 
         Raises:
             MessageTooLargeError: The record alone exceeds ``max_request_size`` or ``buffer_memory``.
         """
-        # This is an upper bound. The exact size is known only when the record is written, and memory must be reserved
-        # before.
+        # This is an upper bound: the exact size is known only when the record is written, and memory must be reserved
+        # before that.
         need = estimate_size(key, value, headers)
         queue = topic.sticky if partition is None else topic.queues[partition]
         batch = queue.open
@@ -236,35 +241,35 @@ class Accumulator:
                 index = batch.append(timestamp, key, value, headers)
                 if index is not None:
                     return batch, index
-            # The batch has room, but there is no memory. A new batch wouldn't help, so wait until one is done.
+            # The batch has room, but there's no memory. A new batch wouldn't help, so wait until a batch is done.
             elif batch.size + need <= self._sizes.most(topic.name):
-                # Calls wait for memory from now on. Unless lingering batches are sent, nothing would ever be freed.
+                # Calls wait for memory now. Unless lingering batches are sent, nothing would ever be freed.
                 self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
             self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.topic_partition)
-        # The sticky partition changes when its batch is full (KIP-480), and after as many bytes (KIP-794), because a
-        # partition whose batches are sent before they are full would otherwise stay sticky.
+        # The sticky partition changes when its batch is full (KIP-480), and also after that many bytes (KIP-794): a
+        # partition whose batches are sent before they're full would otherwise stay sticky.
         if partition is None and (batch is not None or topic.sticky_bytes >= self._sizes.most(topic.name)):
             self._close(queue)
             self._switch(topic, now)
             queue = topic.sticky
             if queue.open is not None:
-                # The partition is given now, so the recursion can't switch again.
+                # The recursive call passes the partition, so it can't switch again.
                 return self.append(topic, queue.topic_partition.partition, timestamp, key, value, headers, now)
         batch = self._new_batch(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
             self.end_linger()
             return None
-        # The record is appended before anything refers to the batch. If append() raises since memory is short, it
-        # must not leave an empty batch behind, which can't be sent.
+        # The record is appended before anything refers to the batch. If append() raises MemoryError, an empty batch
+        # must not remain: it couldn't be sent.
         index = batch.append(timestamp, key, value, headers)
         assert index is not None, "the first record of a batch always fits"
         self._open(queue, batch)
         return batch, index
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
-        """Append an encoded batch as it is, after the records that were appended before. It doesn't linger.
+        """Append an encoded batch unchanged, after all records that were appended earlier. It doesn't linger.
 
         Args:
             queue: The partition's queue.
@@ -272,16 +277,16 @@ class Accumulator:
             now: The time (s).
 
         Returns:
-            The batch; None if memory is short. Then the linger of all batches has ended.
+            The batch, or None if memory is short. If so, the linger of all batches has ended.
 
         Raises:
-            MessageTooLargeError: As :meth:`check_size`.
+            MessageTooLargeError: The batch is too large (:meth:`check_size`).
         """
         self.check_size(stored, queue.topic_partition)
         if stored.size_in_bytes > self.limits.buffer_memory - self.used:
             self.end_linger()
             return None
-        # The open batch is closed first, because this batch follows the records that were appended before it.
+        # Close the open batch first: its records were appended before this batch and must precede it.
         self._close(queue)
         batch = EncodedBatch(
             queue.topic_partition, queue.number(), now, self.delivery_context, stored, transactional=self._transactional
@@ -315,10 +320,10 @@ class Accumulator:
             return False
         if wanted <= batch.max_bytes:
             return True
-        # The bytes that the batch has reserved already are room for itself.
+        # The batch may also use the bytes that it has already reserved.
         room = self.limits.buffer_memory - self.used + batch.reserved
-        # The reservation doubles: a slow partition never reserves a whole `batch_size`, and a fast one does after few
-        # steps.
+        # The reservation doubles, so a slow partition never reserves a whole `batch_size`, and a fast one does after a
+        # few steps.
         size = min(max(wanted, 2 * batch.max_bytes), most, room)
         if size < wanted:
             return False
@@ -328,13 +333,13 @@ class Accumulator:
         return True
 
     def _new_batch(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
-        """Return a batch that reserves at least ``need`` bytes; None if memory is short."""
+        """Return a batch that reserves at least ``need`` bytes, or None if memory is short."""
         if queue.open is not None:
             self._close(queue)
         room = self.limits.buffer_memory - self.used
         if need > room:
             return None
-        # Batches of a partition resemble each other. Starting near the last size saves the doublings, and the copies of
+        # Batches of a partition are similar in size. Starting near the last size saves the doublings and the copies of
         # a growing buffer.
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
@@ -346,7 +351,7 @@ class Accumulator:
             queue.number(),
             now,
             self.delivery_context,
-            # A record larger than batch_size reserves its size, but the limit stays, so that no second record joins it.
+            # A record larger than batch_size reserves its own size. The limit stays, so no second record joins it.
             max_bytes=min(size, most),
             compression=self._compression,
             level=self._level,
@@ -368,26 +373,24 @@ class Accumulator:
         batch = queue.close_open()
         if batch is None:
             return
-        # A closed batch doesn't grow, so the bytes that it has reserved and not filled are free at once, before it's
-        # sent.
+        # A closed batch doesn't grow, so release the bytes that it reserved but didn't fill, before it's even sent.
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         queue.last_size = batch.size
         self._ready[queue] = None
         topic = self.topics[queue.topic_partition.topic]
-        # Keyed records in the sticky partition count too, since the choice balances what partitions receive.
+        # Keyed records count too: the choice of the sticky partition balances what all partitions receive.
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size
 
     def end_linger(self) -> None:
-        """End the linger of every open batch: for a flush, or because calls wait for memory."""
+        """End the linger of every open batch, for a flush or because calls wait for memory."""
         while self._lingering:
             self._due(self._lingering.popleft())
 
     def _due(self, batch: ProducerBatch) -> None:
         queue = self._queues.get(batch.topic_partition)
-        # If the test fails, the batch was filled, and is closed and ready already; or it's done, and its topic was
-        # forgotten.
+        # If it isn't open, the batch was filled, and is closed and ready; or it's done, and its topic was forgotten.
         if queue is not None and queue.open is batch:
             queue.due = True
             self._ready[queue] = None
@@ -404,8 +407,7 @@ class Accumulator:
             sinks: The brokers' sinks. A batch is taken only if its broker's sink has capacity for another request.
         """
         while self._lingering and (
-            # Batches that were filled and closed meanwhile are still in the deque, because removing them there would
-            # take a scan.
+            # Batches that have been filled and closed are still in the deque: removing them then would take a scan.
             self._lingering[0].created + self.limits.linger <= now or not self._is_open(self._lingering[0])
         ):
             self._due(self._lingering.popleft())
@@ -419,7 +421,7 @@ class Accumulator:
             if batch is None:
                 del self._ready[queue]
             elif queue.retry_at > now:
-                # The queue stays ready, and costs one look per round until then.
+                # The queue stays in _ready, at the cost of one check per round.
                 wake_at = min(wake_at, queue.retry_at)
             elif queue.leader is None:
                 leaderless.append(queue.topic_partition)
@@ -428,8 +430,8 @@ class Accumulator:
             ):
                 node = queue.leader
                 size = sizes.get(node, 0)
-                # A batch that doesn't fit waits for the next request. But the first one is always taken, or it would
-                # never be sent. Smaller batches of other partitions may still fit, so the scan goes on.
+                # A batch that doesn't fit waits for the next request. The first batch is always taken, or it would
+                # never be sent. The scan continues, since smaller batches of other partitions may still fit.
                 if size and size + batch.wire_size > self.limits.max_request_size:
                     continue
                 if not size:
@@ -438,16 +440,16 @@ class Accumulator:
                     if not has_capacity:
                         continue
                 sizes[node] = size + batch.wire_size
-                # A batch is taken only when it's certain that the request will be sent, since a batch in flight
-                # without a request would never end.
+                # Take a batch only when its request is certain to be sent: a batch in flight without a request would
+                # never complete.
                 requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
 
     def _take(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         if not queue.closed:
             self._close(queue)
-        # The queue is added again at the end: if a request has no space for all partitions, the next one starts with
-        # the others.
+        # The queue is added again at the end. If a request has no space for all partitions, the next request starts
+        # with the rest.
         del self._ready[queue]
         batch = queue.take(now)
         if batch.attempts == 1:
@@ -461,20 +463,20 @@ class Accumulator:
         return queue is not None and queue.open is batch
 
     def next_deadline(self) -> float:
-        """Return when the next linger ends or the next batch expires (s); ``inf`` if there is no batch."""
+        """Return when the next linger ends or the next batch expires (s), or ``inf`` if there's no batch."""
         lingered = self._lingering[0].created + self.limits.linger if self._lingering else math.inf
         return min(lingered, self.next_expiry())
 
     def next_expiry(self) -> float:
-        """Return when the next batch expires (s); ``inf`` if there is none."""
+        """Return when the next batch expires (s), or ``inf`` if there's none."""
         for oldest in self._incomplete:
             return oldest.created + self.limits.delivery_timeout
         return math.inf
 
     def has_due(self, now: float) -> bool:
-        """Whether a batch is ready, whether or not its broker can take it."""
-        # These batches have failed since. A drain would drop them, but without a producer id nothing is drained, and
-        # they would be a reason to request one forever.
+        """Whether a batch is ready, even if its broker can't take it now."""
+        # The batches of these queues have failed. A drain would drop the queues, but nothing is drained before there's
+        # a producer id, and they would make the sender request one forever.
         for queue in [queue for queue in self._ready if _next_batch(queue) is None]:
             del self._ready[queue]
         while self._lingering and not self._is_open(self._lingering[0]):
@@ -493,11 +495,11 @@ class Accumulator:
     # -- outcomes
 
     def complete(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
-        """Complete a batch: it is in the log."""
+        """Complete a batch that is in the log."""
         queue = self._release(batch)
         # The broker has state for the producer id now and rejects a gap, so several batches can be in flight.
         queue.confirmed_by = queue.sent_to
-        # This is reported before complete() drops the bytes. A closed batch reserves its size before compression.
+        # Report it before complete() drops the bytes. A closed batch reserves its size before compression.
         self.observer.written(
             batch.topic_partition,
             base_offset,
@@ -512,26 +514,26 @@ class Accumulator:
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """Fail a batch: it won't be sent (again)."""
+        """Fail a batch. It won't be sent (again)."""
         queue = self._release(batch)
-        # It may be missing in the log while a later one is there, so the leader has to prove itself with one batch
-        # again.
+        # The batch may be missing from the log while a later one is there. So the leader again gets only one batch
+        # until it has acknowledged one.
         queue.confirmed_by = None
         if batch.sequence >= 0:
-            # The broker may or may not have written it, so its sequence number can never be used for another batch.
+            # The broker may or may not have written it, so its sequence number can't be used for another batch.
             # guard: a failed batch leaves a gap, so the sequence numbers restart
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         self.observer.failed(batch.topic_partition, batch.count, batch.attempts, batch.created, error)
         # The queue is consistent before the batch fails, because callbacks of waiting tasks may append at once.
         batch.fail(error, record_errors)
-        # This comes last: it may close the session, and the batch has its outcome by then.
+        # This comes last: it may close the session, and by then the batch has its outcome.
         if self.transactions is not None:
             self.transactions.batch_failed(batch, error)
 
     def _release(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.topic_partition]
         queue.discard(batch)
-        # A batch behind it may be sendable now.
+        # A later batch may be sendable now.
         if queue.closed or queue.due:
             self._ready[queue] = None
         del self._incomplete[batch]
@@ -545,42 +547,42 @@ class Accumulator:
         if queue.removal_error is not None:
             self.fail(batch, queue.removal_error)
             return
-        # If the batch expires, its error says what kept it from being written.
+        # If the batch expires, its error mentions what kept it from being written.
         batch.last_error = error
         self.observer.retried(batch.topic_partition, batch.count, batch.attempts, error)
         queue.in_flight.remove(batch)
         queue.requeue(batch)
-        # The backoff belongs to the partition and not to the batch, since a younger batch must not be sent while an
-        # older one waits.
+        # The backoff applies to the partition, not just the batch: a younger batch must not be sent while an older one
+        # waits.
         queue.retry_at = max(queue.retry_at, at)
         self._ready[queue] = None
 
     def restart(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
         """Retry a batch whose sequence number the broker rejected.
 
-        If an older batch has no outcome yet, the broker lacks that one, and the sequence number stays valid. Otherwise
-        the broker has lost its state for this producer, or a failed batch has left a gap: then the sequence numbers
-        restart.
+        If an older batch has no outcome yet, the broker is missing that batch, and the sequence number stays valid.
+        Otherwise the broker has lost its state for this producer, or a failed batch has left a gap, and the sequence
+        numbers restart.
         """
         queue = self._queues[batch.topic_partition]
-        # A younger batch doesn't count: the broker says the same about it while an older one is merely being retried.
+        # A younger batch doesn't count: the broker also rejects it while an older one is merely being retried.
         # guard: the sequence numbers restart only when the oldest batch is rejected -> True
         if queue.oldest_sequenced is batch:
             queue.require_restart(SequenceRestart.NOW)
         self.retry(batch, error, at)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Replace a batch in flight that is too large for the broker by two halves (KIP-126).
+        """Replace a batch in flight that is too large for the broker with its two halves (KIP-126).
 
-        The halves of an encoded batch take their uncompressed size, if necessary beyond ``buffer_memory``.
+        The halves of an encoded batch reserve their uncompressed size, even if that exceeds ``buffer_memory``.
 
         Raises:
             KafkaError: The records of an encoded batch can't be decoded. The batch is still in flight.
         """
         self._sizes.too_large(batch.topic_partition.topic)
         queue = self._queues[batch.topic_partition]
-        # The records are decoded from the bytes that were sent, because the builder gave its buffer away when the batch
-        # was sealed.
+        # The records are decoded from the bytes that were sent: the builder gave its buffer away when the batch was
+        # sealed.
         records = batch.records()
         middle = len(records) // 2
         parts = [
@@ -591,14 +593,14 @@ class Accumulator:
         if isinstance(batch, EncodedBatch):
             reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
             # The decoded records of a compressed batch take more memory than the batch did. Refusing that memory would
-            # fail records that were accepted already.
+            # fail records that were already accepted.
             self.used += reserved - batch.reserved
         parts[0].reserved = min(parts[0].size, reserved)
         parts[1].reserved = reserved - parts[0].reserved
         queue.in_flight.remove(batch)
         queue.requeue(*parts)
         self._ready[queue] = None
-        # The batch is replaced and has not failed: its outcome follows from the outcomes of the parts.
+        # The batch was replaced, so it hasn't failed: its outcome follows from the outcomes of its parts.
         del self._incomplete[batch]
         # The parts are as old as the batch, so they are the first to expire.
         for part in reversed(parts):
@@ -632,8 +634,8 @@ class Accumulator:
         return error
 
     def fail_unsent(self, error: KafkaError) -> list[ProducerBatch]:
-        """Fail every batch that was never sent, and return them. The application knows about it already."""
-        # take() counts the attempts, so 0 means that no byte of the batch was ever on its way.
+        """Fail every batch that was never sent, and return them. The application already knows about the error."""
+        # take() counts the attempts, so 0 means that no byte of the batch has been sent.
         unsent = [batch for batch in self._incomplete if not batch.attempts]
         for batch in unsent:
             batch.outcome.observed = True
@@ -646,7 +648,7 @@ class Accumulator:
             self.fail(batch, error(batch))
 
     def last_used(self, topic: str) -> float:
-        """Return when a batch of a topic was last sent (s); ``inf`` while batches wait, ``-inf`` for never."""
+        """Return when a batch of a topic was last sent (s): ``inf`` while batches wait, ``-inf`` if never."""
         queues = self.topics[topic].queues if topic in self.topics else []
         if not all(queue.is_empty for queue in queues):
             return math.inf
@@ -659,6 +661,6 @@ class Accumulator:
 
 
 def _next_batch(queue: PartitionQueue) -> ProducerBatch | None:
-    """Return the batch that a queue would send next; None if none is ready."""
+    """Return the batch that a queue would send next, or None if none is ready."""
     # Retries come first: they are at the head of `closed`, and an open batch is always the youngest.
     return queue.closed[0] if queue.closed else queue.open if queue.due else None

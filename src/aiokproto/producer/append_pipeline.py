@@ -1,7 +1,7 @@
-"""What a producer does with each record besides the hot path: serializers, interceptors, and a check for old brokers.
+"""What a producer does with each record beyond the hot path: serializers, interceptors, and a check for old brokers.
 
-Most producers have none of these, and :class:`~aiokproto.producer.appender.RecordAppender` appends their records by
-itself. If a producer has any of them, all of its records go through one :class:`AppendPipeline`.
+Most producers have none of these, and :class:`~aiokproto.producer.appender.RecordAppender` appends their records
+directly. If a producer has any of them, all its records go through one :class:`AppendPipeline`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AppendPipeline(Generic[K, V]):
     """Serializes a record, passes it to the interceptors, checks that the brokers can store it, and appends it.
 
     Attributes:
-        versions: The brokers' versions if they lack something that a record can have; None if they lack nothing.
+        versions: The brokers' versions if they don't support every feature of a record; None if they do.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class AppendPipeline(Generic[K, V]):
         session: WriteSession,
         serializers: Serializers[K, V],
     ) -> None:
-        """Create the pipeline of the producer, or of one of its transactions, whose ``session`` it is."""
+        """Create the pipeline of the producer, or of the transaction that ``session`` belongs to."""
         self._appender = appender
         self._buffer = buffer
         self._session = session
@@ -48,8 +48,9 @@ class AppendPipeline(Generic[K, V]):
         self.versions: BrokerVersions | None = None
 
     async def append(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """Append a record; it raises as :meth:`Producer.post`. If it's cancelled, the record is never sent."""
-        # The time is taken before the serializers run, because it's the time of the event.
+        """Append a record, with the same errors as :meth:`Producer.post`. If it's cancelled, the record is never
+        sent."""
+        # Take the time before the serializers run: it's the time of the event.
         now = self._appender._now_ms()
         if self._serializers.is_async:
             key, value = await self._serializers.apply_later(record.key, record.value)
@@ -58,11 +59,11 @@ class AppendPipeline(Generic[K, V]):
         return await self._append(topic, _serialized(record, key, value), now)
 
     async def append_bytes(self, topic: str, record: Serialized) -> Delivery:
-        """As :meth:`append`, without the serializers."""
+        """Like :meth:`append`, without the serializers."""
         return await self._append(topic, record, self._appender._now_ms())
 
     def try_append(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """As :meth:`append`, without waiting.
+        """Like :meth:`append`, without waiting.
 
         Raises:
             ConfigurationError: A serializer is asynchronous.
@@ -89,7 +90,7 @@ class AppendPipeline(Generic[K, V]):
             appended = self._append_now(topic, record, now)
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
-        # This also covers a cancellation: the record is never sent, and a span that was started for it has to end.
+        # This also covers a cancellation: the record is never sent, and a span that was started for it must end.
         except BaseException as error:
             self._report(outgoing, error)
             raise
@@ -97,7 +98,7 @@ class AppendPipeline(Generic[K, V]):
         return appended
 
     def _append_now(self, topic: str, record: Serialized, now: int) -> Delivery | PendingRecord:
-        # This comes after the interceptors, since they may add headers.
+        # This comes after the interceptors: they may add headers.
         if self.versions is not None:
             check_record(self.versions, record)
         value, key, headers, partition, timestamp = record
@@ -106,7 +107,7 @@ class AppendPipeline(Generic[K, V]):
     # -- interceptors
 
     def _intercept(self, topic: str, record: Serialized) -> tuple[str, Serialized, OutgoingRecord | None]:
-        """Return the topic and record to append, and the record that the interceptors returned; None without
+        """Return the topic and record to append, and the record that the interceptors returned, or None if there are no
         interceptors."""
         if self._interceptors is None:
             return topic, record, None
@@ -123,16 +124,16 @@ class AppendPipeline(Generic[K, V]):
             self._interceptors.on_acknowledgement(outgoing, None, error)
 
     def _observe(self, outgoing: OutgoingRecord | None, delivery: Delivery) -> None:
-        """Report the outcome of a buffered record to the interceptors once it is known."""
+        """Report the outcome of a buffered record to the interceptors once it's known."""
         interceptors = self._interceptors
         if interceptors is None or outgoing is None:
             return
-        # A slice gives the result without counting as a caller that awaits the delivery.
+        # Unlike an awaited delivery, a slice gives the result without marking it as observed by the application.
         part = delivery.run()
         outcome = part.outcome
 
         def done() -> None:
-            # An interceptor doesn't take responsibility for the failure: if no task awaits it, it's still logged.
+            # An interceptor doesn't take responsibility for a failure: if no task awaits it, it's still logged.
             observed = outcome.observed
             result = part[0]
             outcome.observed = observed

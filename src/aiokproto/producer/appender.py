@@ -1,8 +1,8 @@
-"""The hot path of the producer: the code that runs for every record, which has a compiled form.
+"""The producer's hot path: the code that runs for every record. It has a compiled form.
 
 A record takes one synchronous call if its topic is in ``_ready_topics`` and its partition's open batch has space. A
-topic is in there only while the producer is open and no earlier call waits to append to it, so neither has to be
-checked for each record. :class:`~aiokproto.producer.record_sender.RecordSender` does everything else.
+topic is there only while the producer is open and no earlier call waits to append to it, so neither has to be checked
+for each record. :class:`~aiokproto.producer.record_sender.RecordSender` does everything else.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 class RecordAppender(Generic[K, V]):
     """Appends records to open batches.
 
-    The producer inherits from it, so that :meth:`post` is a single call for nearly every record.
+    The producer inherits from this class, so :meth:`post` is a single call for nearly every record.
     """
 
     def __init__(self, partitioner: Partitioner | None) -> None:
-        """Create an appender without topics; None is the built-in partitioner."""
+        """Create an appender without topics. If ``partitioner`` is None, it uses the built-in one."""
         # The topics to which a record can be appended without waiting. A topic is removed while the producer is closed
         # or an earlier call waits to append to it, so one lookup replaces these two checks.
         self._ready_topics: dict[str, TopicQueues] = {}
@@ -40,11 +40,11 @@ class RecordAppender(Generic[K, V]):
         # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError.
         # Reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
-        # Simulations replace it. None is the system clock, which the compiled form reads without a Python call.
+        # Simulations replace it. None means the system clock, which the compiled form reads without a Python call.
         self._milliseconds: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
-        """Allow (or with None forbid) appending to a topic without waiting."""
+        """Allow appending to a topic without waiting, or forbid it if ``queues`` is None."""
         if queues is None:
             self._ready_topics.pop(topic, None)
         else:
@@ -65,20 +65,20 @@ class RecordAppender(Generic[K, V]):
     ) -> Delivery:
         """Buffer a record. It suspends while the topic's metadata is requested, and while the buffer is full.
 
-        It has the same arguments as :meth:`~aiokproto.producer.Producer.send`. Cancelled while it is suspended, the
-        record is never sent.
+        It takes the same arguments as :meth:`~aiokproto.producer.Producer.send`. If the call is cancelled while it's
+        suspended, the record is never sent.
 
         Returns:
             The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged, once per
             batch.
 
         Raises:
-            KafkaError: As for :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: the delivery
-                raises those.
+            KafkaError: The same errors as :meth:`~aiokproto.producer.Producer.send`, except errors of the broker: the
+                delivery raises those.
         """
         if self._has_pipeline:
             return await self._append_in_pipeline(topic, ProducerRecord(value, key, headers, partition, timestamp))
-        # K and V are bytes without serializers; anything else is refused.
+        # Without serializers, K and V are bytes; anything else is refused.
         appended = self._append(topic, value, key, headers, partition, timestamp)  # type: ignore[arg-type]
         if isinstance(appended, Delivery):
             return appended
@@ -89,7 +89,7 @@ class RecordAppender(Generic[K, V]):
         raise NotImplementedError
 
     async def _append_in_pipeline(self, topic: str, record: ProducerRecord[K, V]) -> Delivery:
-        """Append a record after the steps of :mod:`aiokproto.producer.append_pipeline`."""
+        """Run a record through the steps of :mod:`aiokproto.producer.append_pipeline`, and append it."""
         raise NotImplementedError
 
     def _append(
@@ -102,34 +102,34 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None,
     ) -> Delivery | PendingRecord:
         """Check a record and, if its partition's open batch has room, append it there."""
-        # `__class__ is` handles the usual case without a call; subclasses of bytes take the check.
+        # `__class__ is` handles the common case without a call; subclasses of bytes take the check.
         if value.__class__ is not bytes and value is not None:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
             key = as_bytes("key", key)
-        # () is the default and by far the most frequent, so it isn't checked. None is a mistake that check_headers
+        # () is the default and by far the most common value, so it isn't checked. None is a mistake that check_headers
         # reports.
         if headers or headers is None:
             headers = check_headers(headers)
         if timestamp is None:
-            # The time is taken at the call, even if the record then waits for memory, because it's the time of the
-            # event and not of the append.
+            # Take the time now, even if the record then waits for memory: it's the time of the event, not of the
+            # append.
             timestamp = self._now_ms()
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._ready_topics.get(topic)
         if queues is None or self._thread != thread_id():
             return PendingRecord(topic, partition, timestamp, key, value, headers)
-        # All three tests are false in the usual case of a value alone, and nothing is called.
+        # All three tests are false in the common case of a value alone, and nothing is called.
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self._choose_partition(queues, partition, key, value)
         batch = (queues.sticky if partition is None else queues.queues[partition]).open
         if batch is not None:
             index = batch.append(timestamp, key, value, headers)
-            # None means that the batch is full, or has reserved less than it may take. The slow path grows it.
+            # None means that the batch is full, or has reserved less than it's allowed to. The slow path grows it.
             if index is not None:
                 return Delivery(batch.outcome, index, timestamp)
-        # A partition that was chosen stays. None, the sticky partition, is chosen again.
+        # A chosen partition is kept. None, for the sticky partition, is resolved again later.
         return PendingRecord(topic, partition, timestamp, key, value, headers)
 
     def _choose_partition(
@@ -140,7 +140,7 @@ class RecordAppender(Generic[K, V]):
         if partition is not None:
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
-            # The partitioner is the caller's code, so its choice is checked; a wrong one fails this record alone.
+            # The partitioner is the caller's code, so its choice is checked; an invalid choice fails only this record.
             try:
                 chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
             except Exception:
@@ -151,16 +151,16 @@ class RecordAppender(Generic[K, V]):
         return None if key is None else key_hash(key) % count
 
     def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:
-        """Append plain values from ``start`` to the sticky partition's open batch, in one call.
+        """Append plain values, beginning with the one at ``start``, to the sticky partition's open batch, in one call.
 
-        It stops at the first item that isn't bytes or doesn't fit, and returns None if none was appended.
+        It stops at the first item that isn't bytes or doesn't fit. Returns None if no value was appended.
         """
         queues = self._ready_topics.get(topic)
         # A partitioner may choose differently for each value.
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None or self._thread != thread_id():
             return None
-        # The whole run has one timestamp, since its results then need only one (BatchSlice).
+        # The whole run shares one timestamp, so its results need only one (BatchSlice).
         timestamp = self._now_ms()
         first = batch.count
         for position in range(start, len(records)):

@@ -1,4 +1,4 @@
-"""Append the rows of Arrow tables, without a Python object per row."""
+"""Append the rows of Arrow tables without a Python object per row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TableAppender:
     """Appends the rows of tables.
 
     Attributes:
-        versions: The brokers' versions if they lack something that a row can have; None if they lack nothing.
+        versions: The brokers' versions if they don't support every feature of a row; None if they do.
     """
 
     def __init__(self, appender: RecordAppender[Any, Any], buffer: Buffer, session: WriteSession) -> None:
@@ -45,7 +45,7 @@ class TableAppender:
         self.versions: BrokerVersions | None = None
 
     async def append(self, topic: str, table: SupportsArrow, partition: int | None) -> list[Part]:
-        """Append the rows of a table. Return for each, in order, its batch or the error.
+        """Append the rows of a table. Returns, in order, the batch or the error of the rows.
 
         Raises:
             InvalidRecordError: The table lacks a column, or a column has the wrong type. Nothing was appended.
@@ -65,8 +65,8 @@ class TableAppender:
         if partition is not None:
             check_partition(partition, topic, len(queues.queues))
         now = self._appender._now_ms()
-        # All pieces are checked before the first row is appended, because a wrong partition in the last one must not
-        # leave half a table written.
+        # Check all pieces before appending the first row: a wrong partition in the last one must not leave half the
+        # table written.
         pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
         if self.versions is not None:
             try:
@@ -85,7 +85,7 @@ class TableAppender:
     async def _append_rows(
         self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
     ) -> tuple[ScatteredRecords, KafkaError | None]:
-        """Append rows, partition by partition. Return an error, too, if no further records can be appended."""
+        """Append rows, partition by partition. Also returns an error if no more records can be appended."""
         import numpy as np
 
         from aiokproto.records.rows import append_rows
@@ -101,9 +101,8 @@ class TableAppender:
                     source_of_row[row_numbers[done:]] = len(sources)
                     sources.append(stop)
                     break
-                # This is looked up for every run and not once, since a row that waited for memory has let other tasks
-                # run. Identities are compared, because the topic may have been forgotten meanwhile, and have other
-                # queues now.
+                # Look this up for every run: other tasks may have run while a row waited for memory. Compare
+                # identities, because in the meantime the topic may have been forgotten and have new queues.
                 ready = self._appender._ready_topics.get(queues.name) is queues
                 # The topic may have been created again with fewer partitions while a row waited for memory.
                 ready = ready and (number is None or number < len(queues.queues))
@@ -117,7 +116,7 @@ class TableAppender:
                     sources.append(batch.outcome)
                     done += written
                     continue
-                # A row that doesn't fit into the open batch takes the path of a single record, which opens the next
+                # A row that doesn't fit into the open batch is appended like a single record, which opens the next
                 # batch and may wait.
                 row = int(row_numbers[done])
                 done += 1
@@ -135,17 +134,17 @@ class TableAppender:
         return ScatteredRecords(sources, source_of_row, index_in_source, rows.timestamp), stop
 
     def _assigned(self, queues: TopicQueues, rows: Rows, partition: int | None) -> list[tuple[int | None, Int64s]]:
-        """Return pairs of a partition (None: the sticky one) and its row numbers, in row order.
+        """Return pairs of a partition (None for the sticky one) and its row numbers, in row order.
 
         Raises:
-            InvalidRecordError: A row names a partition that the topic does not have.
+            InvalidRecordError: A row specifies a partition that the topic does not have.
         """
         import numpy as np
 
         from aiokproto.records.rows import NO_PARTITION
 
         count = len(queues.queues)
-        # The column is copied, since it's a view of Arrow's memory, which belongs to the caller.
+        # Copy the column: it's a view of Arrow's memory, which belongs to the caller.
         numbers = np.full(len(rows), NO_PARTITION, np.int64) if rows.partition is None else rows.partition.copy()
         for number in numbers[numbers >= count][:1].tolist():
             check_partition(number, queues.name, count)
@@ -160,7 +159,7 @@ class TableAppender:
             keyed = free & rows.key.valid
             if keyed.any():
                 numbers[keyed] = key_hashes(rows.key)[keyed] % count
-        # The sort is stable, so rows of one partition stay in their order.
+        # The sort is stable, so the rows of one partition stay in order.
         order = np.argsort(numbers, kind="stable")
         edges = (np.diff(numbers[order]).nonzero()[0] + 1).tolist()
         groups = np.split(order, edges) if len(order) else []

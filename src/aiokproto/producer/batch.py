@@ -17,22 +17,22 @@ from aiokproto.types import TopicPartition
 class ProducerBatch(BatchBuilder):
     """A record batch of one partition (Java's ``ProducerBatch``).
 
-    It inherits from the builder instead of having one, which saves an object per batch and a call per record.
+    It inherits from the builder instead of containing one, which saves an object per batch and a call per record.
 
     Attributes:
         topic_partition: The partition it goes to.
         number: Its position among the partition's batches.
-        created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
+        created: When it was opened (s, the accumulator's clock). Linger and delivery timeout count from then.
         reserved: Bytes of ``buffer_memory`` that it occupies.
-        data: The encoded batch; None before it is sealed and after it is done.
-        magic: The format of ``data``: 2, or what the leader's broker has (:meth:`convert`).
-        attempts: How often it was sent.
+        data: The encoded batch; None before it's sealed and after it's done.
+        magic: The format of ``data``: 2, or the format that the leader's broker supports (:meth:`convert`).
+        attempts: How many times it was sent.
         last_error: Why the last attempt failed.
         producer: Producer id and epoch, valid while ``sequence`` is not -1.
-        sequence: Sequence number of its first record; -1 before it is first sent, and without idempotence.
+        sequence: Sequence number of its first record; -1 before it's first sent, and without idempotence.
         outcome: The result of its records.
-        timestamps: The timestamps of its records (ms) while ``data`` has magic 0, which can't store them; else None.
-            They are needed because the next leader may have a later release.
+        timestamps: The timestamps of its records (ms) while ``data`` is in magic 0, which can't store them; otherwise
+            None. They're needed because a retry may go to a leader with a later release.
         transactional: Whether its records are part of a transaction.
     """
 
@@ -64,7 +64,7 @@ class ProducerBatch(BatchBuilder):
         level: int | None = None,
         transactional: bool = False,
     ) -> None:
-        # The flag is set from the start, because a batch is encoded once and the checksum covers the flag.
+        # Set the flag from the start: a batch is encoded once, and the checksum covers the flag.
         super().__init__(compression=compression, level=level, max_bytes=max_bytes, is_transactional=transactional)
         self.transactional = transactional
         self.topic_partition = topic_partition
@@ -89,25 +89,28 @@ class ProducerBatch(BatchBuilder):
 
     @property
     def wire_size(self) -> int:
-        """Its bytes in a request; before it is sealed, its size without compression."""
+        """Its size in a request (bytes). Before it's sealed, its size without compression."""
         return self.size if self.data is None else len(self.data)
 
     def seal(self) -> bytearray:
-        """Return the encoded batch with its current producer id and sequence. It's slow if the batch ``compresses``."""
+        """Return the encoded batch with its current producer id and sequence number. Slow if the batch
+        ``compresses``."""
         producer_id, epoch = self.producer
-        # It's sealed once: a retry sends the same bytes, in which stamp() may have changed the header.
+        # It's sealed once: a retry sends the same bytes, apart from header fields that stamp() may have changed.
         if self.data is None:
             self.data = self.close(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence)
         return self.data
 
     def convert(self, magic: int) -> bytearray:
-        """Encode it in another format, whether or not it was encoded before. This is slow.
+        """Encode it in another format, whether or not it's been encoded before. This is slow.
 
-        Records are written in magic 2 whatever the broker is, because the leader of the partition is known for certain
-        only when the batch is sent, and a retry can go to a broker of another release. Java converts in the same way.
+        Records are written in magic 2 whatever the broker's version is: the leader of the partition is known for
+        certain only when the batch is sent, and a retry can go to a broker of another release. Java converts in the
+        same way.
 
         Raises:
-            UnsupportedVersionError: A record has headers, or the batch has zstd, which magic 0 and 1 can't carry.
+            UnsupportedVersionError: A record has headers, or the batch is compressed with zstd, which magic 0 and 1
+                don't support.
         """
         if self.data is None:
             self.data = self.close(compressed=False)
@@ -130,7 +133,7 @@ class ProducerBatch(BatchBuilder):
                 (ZSTD, self._compression is Compression.ZSTD),
             ):
                 if used:
-                    # Version 2 of Produce was the last with magic 1, and version 1 the last with magic 0.
+                    # Produce v2 was the last with magic 1, and v1 the last with magic 0.
                     raise UnsupportedVersionError(f"{self}: {feature.refused('the leader', magic + 1)}")
             self.timestamps = None if magic else [record.timestamp for record in records]
             data = encode(records, magic=magic, compression=self._compression, level=self._level)
@@ -138,7 +141,7 @@ class ProducerBatch(BatchBuilder):
         return self.data
 
     def records(self) -> list[BatchRecord]:
-        """Return the records of a batch that was encoded, in any format."""
+        """Return the records of a batch that has been encoded, in any format."""
         assert self.data is not None, "it was encoded, and is not done"
         records = [record for batch in decode(self.data, check_crc=False) for record in batch]
         if self.timestamps is None:
@@ -154,7 +157,7 @@ class ProducerBatch(BatchBuilder):
         return self.data is None and self._compression is not Compression.NONE
 
     def stamp(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Set producer id, epoch and sequence. In a sealed batch only the header and the checksum change."""
+        """Set producer id, epoch and sequence number. In a sealed batch only the header and the checksum change."""
         self.producer = (producer_id, epoch)
         self.sequence = sequence
         if self.data is not None and self.magic == 2:
@@ -163,27 +166,28 @@ class ProducerBatch(BatchBuilder):
     # -- outcome
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
-        """Complete it: it's in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms) is for LogAppendTime."""
-        # This frees megabytes that aren't needed any more, while deliveries may keep the outcome for long.
+        """Complete it: it's in the log at ``base_offset`` (-1 if unknown). ``append_time`` is for LogAppendTime
+        (ms)."""
+        # This frees megabytes that aren't needed any more. Deliveries may keep the outcome for a long time.
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """Fail it. ``record_errors`` has the errors of single records by their index in the batch (KIP-467)."""
+        """Fail it. ``record_errors`` maps the indexes of individual records to their errors (KIP-467)."""
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
     def part(self, records: Iterable[BatchRecord], start: int, context: DeliveryContext) -> ProducerBatch:
-        """Return a new batch with some of its records, the first of which is at index ``start``.
+        """Return a new batch with some of its records, beginning with the one at index ``start``.
 
-        Number, age, attempts and sequence numbers carry over: the parts replace the batch.
+        The part keeps the number, age, attempts and sequence numbers, because the parts replace the batch.
         """
         part = ProducerBatch(
             self.topic_partition,
             self.number,
             self.created,
             context,
-            # It has no limit: these records were accepted as one batch already.
+            # The part has no limit: these records were already accepted as one batch.
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
@@ -193,12 +197,12 @@ class ProducerBatch(BatchBuilder):
             part.append(record.timestamp, record.key, record.value, record.headers)
         part.attempts = self.attempts
         if self.sequence >= 0:
-            # These are the numbers that the records had: the broker rejected the batch, so none of them is in its log.
+            # The records keep their numbers: the broker rejected the batch, so none of them are in its log.
             part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
         return part
 
     def split_into(self, parts: Sequence[ProducerBatch]) -> None:
-        """Replace this batch by ``parts``; its outcome becomes theirs."""
+        """Replace this batch with ``parts``. Its outcome follows from theirs."""
         self.data = None
         self.outcome.split_into([(part.outcome, part.count) for part in parts])
 
@@ -209,10 +213,11 @@ class ProducerBatch(BatchBuilder):
 
 
 class EncodedBatch(ProducerBatch):
-    """A batch that was encoded elsewhere and is sent as it is. Its records aren't decoded, and it accepts no others.
+    """A batch that was encoded elsewhere and is sent unchanged, without decoding its records. It accepts no more
+    records.
 
     Attributes:
-        count: Number of its records, which shadows the builder's count of 0.
+        count: The number of its records; it shadows the builder's count, which is 0.
     """
 
     __slots__ = ("count",)
@@ -243,8 +248,8 @@ class EncodedBatch(ProducerBatch):
 
 
 def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
-    """Return an error for each record of a batch in which the broker rejected those in ``messages`` (KIP-467)."""
-    # They share one object, since a batch can have a hundred thousand records.
+    """Return an error for each record of a batch after the broker rejected the records in ``messages`` (KIP-467)."""
+    # The other records share one error object: a batch can have a hundred thousand records.
     others = InvalidRecordError(
         f"{batch.topic_partition}: not written, because the broker rejected other records of its batch: {why}"
     )

@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOPICS = 10_000
-"""Most topics that are remembered, apart from topics in the metadata and topics that have batches or calls."""
+"""Maximum number of topics to remember, besides topics in the metadata and topics with batches or waiting calls."""
 
 MAX_LOOP_HOLD = 0.001
-"""Longest time (s) in which a task posts records without letting other tasks run: the sender needs the loop, too."""
+"""Maximum time (s) for which a task posts records without letting other tasks run: the sender needs the loop too."""
 
 Waiter = asyncio.Future[None]
-"""Done when the call is the first of its topic."""
+"""Done when the call is the first in its topic's queue."""
 
 
 class WriteSession:
-    """The right to append: of the producer, or of one of its transactions.
+    """The right to append, held by the producer or by one of its transactions.
 
     Attributes:
         close_error: The error that its calls raise; None while it may append.
-        transactions: Learns which records weren't buffered. None for the producer's own session: its calls merely raise
-            the error.
+        transactions: Notified of records that weren't buffered. None for the producer's own session, where calls merely
+            raise the error.
     """
 
     __slots__ = ("close_error", "transactions")
@@ -67,7 +67,7 @@ class WriteSession:
         self.transactions = transactions
 
     def missing(self, error: KafkaError) -> None:
-        """Note that a record wasn't buffered. A wrong call isn't counted, nor one that can be repeated at once."""
+        """Note that a record wasn't buffered. This ignores wrong calls, and calls that can be repeated at once."""
         wrong = isinstance(error, InvalidRecordError) and not isinstance(error, MessageTooLargeError)
         if self.transactions is not None and not wrong and not isinstance(error, BufferFullError | ConfigurationError):
             self.transactions.record_missing(self, error)
@@ -77,14 +77,14 @@ class AppendOrder:
     """A FIFO queue per topic of calls that can't append at once.
 
     A call waits for its topic's metadata, for memory, or for other tasks to run. No later call appends to the topic
-    before it, so records are in the log in the order of the calls, even if different tasks make them.
+    before it. So records are in the log in the order of the calls, even if different tasks make the calls.
 
-    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then does each wait
-    until it's the first, and it stays the first until it leaves.
+    A call enters the queue before it waits for anything. Calls wait for metadata concurrently. Only then does each call
+    wait until it's the first, and it stays the first until it leaves.
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        """``buffer`` learns when the first call enters a topic's queue, and when the last has left."""
+        """``buffer`` is notified when the first call enters a topic's queue, and when the last call has left."""
         self._buffer = buffer
         # This dict serves as an ordered set: a cancelled call leaves from the middle in constant time.
         self._calls: dict[str, dict[Waiter, None]] = {}
@@ -95,7 +95,7 @@ class AppendOrder:
 
     @contextmanager
     def entered(self, topic: str) -> Iterator[Waiter]:
-        """Queue up behind the topic's earlier calls while the block runs; await the value to be the first of them.
+        """Be in the topic's queue while the block runs. Await the yielded value to wait until this call is the first.
 
         Cancelling leaves the queue, and lets the next call proceed.
         """
@@ -106,10 +106,10 @@ class AppendOrder:
         # guard: the calls of a new topic keep their order -> True
         if len(calls) == 1:
             call.set_result(None)
-            # The synchronous path is closed to this topic from now on, or a later record would overtake this one.
+            # This closes the synchronous path to the topic, or a later record would overtake this one.
             self._buffer.order_changed(topic)
         try:
-            # One task alone awaits it, so cancelling that task cancels no future of another.
+            # Only one task awaits it, so cancelling that task doesn't cancel a future of another task.
             yield call
         finally:
             del calls[call]
@@ -117,7 +117,7 @@ class AppendOrder:
                 del self._calls[topic]
                 self._buffer.order_changed(topic)
             else:
-                # A call that leaves from the middle gets here, too; then the first one is done already.
+                # A call that leaves from the middle gets here too. In that case the first call is already done.
                 first = next(iter(calls))
                 if not first.done():
                     first.set_result(None)
@@ -126,14 +126,14 @@ class AppendOrder:
 class Buffer:
     """Appends to the accumulator in the order of the calls, and waits where necessary.
 
-    One writer at a time appends without it (:class:`RecordAppender`): the producer or its open transaction. It can
-    append that way only to topics in its ``_ready_topics``, so emptying these is what stops a writer.
+    One writer at a time appends without this class (:class:`RecordAppender`): the producer or its open transaction. It
+    can do so only for topics in its ``_ready_topics``, so emptying these stops the writer.
 
     Attributes:
         accumulator: The batches.
-        close_error: The error that every call raises; None while it is open.
+        close_error: The error that every call raises; None while the buffer is open.
         interceptors: Called for each record.
-        home: Where the producer was started.
+        home: The process and event loop in which the producer was started.
     """
 
     def __init__(
@@ -158,22 +158,22 @@ class Buffer:
         self._timer: Timer
         self._session: WriteSession
         self._loop: asyncio.AbstractEventLoop
-        # When the running task last let others run; 0.0 makes the first slow append yield.
+        # When the running task last let other tasks run (loop time). 0.0 makes the first slow append yield.
         self._yielded = 0.0
-        # Calls that wait for memory take turns: the oldest call gets the first free bytes, or small records would
-        # starve a large one forever.
+        # Calls that wait for memory take turns: the oldest call gets the first free bytes. Otherwise small records
+        # would starve a large one forever.
         self._turn = asyncio.Lock()
         self._order = AppendOrder(self)
-        # It's set when batches get their outcome, and cleared by the one call that has the turn.
+        # Set when batches get an outcome, and cleared by the one call whose turn it is.
         self._room = asyncio.Event()
-        # The topic ids of the metadata that was applied last: a new id under the same name is a new topic (KIP-516).
+        # The topic ids in the metadata that was applied last: a new id under the same name is a new topic (KIP-516).
         self._ids: dict[str, bytes] = {}
-        # The snapshot that was last applied to each topic.
+        # The generation of the snapshot that was last applied to each topic.
         self._generations: dict[str, int] = {}
         self._waiting_calls = Interruptible()
 
     def open(self, cluster: ClusterClient, sender: Sender) -> None:
-        """Accept records from now on; call this in the running loop.
+        """Start accepting records. Call this in the running loop.
 
         Args:
             cluster: Source of the metadata.
@@ -186,7 +186,7 @@ class Buffer:
         self.close_error = None
 
     def set_writer(self, writer: RecordAppender[Any, Any], session: WriteSession) -> None:
-        """Let ``writer`` append without waiting, and no other. Its topics become ready with their first records."""
+        """Let only ``writer`` append without waiting. Its topics become ready with their first records."""
         self._stop_writer()
         runtime = current()
         writer._milliseconds = None if runtime is SYSTEM else runtime.milliseconds
@@ -209,7 +209,7 @@ class Buffer:
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
         self.close_error = why
-        # Records take the slow path from here on, where check_open() raises `why`.
+        # Records take the slow path now, where check_open() raises `why`.
         self._stop_writer()
         self._room.set()
 
@@ -218,14 +218,14 @@ class Buffer:
 
         Raises:
             ConfigurationError: The running event loop is not the producer's.
-            KafkaError: The producer isn't started, is closed, or has failed; or the error that has ended the session.
+            KafkaError: The producer isn't started, is closed, or has failed; or the error that ended the session.
         """
         if self.close_error is None:
             # The gate; see aiokproto.application.gates.
             self.check_loop()
             self._cluster.check()
             if session is not None and session.close_error is not None:
-                # Many calls raise the same instance. Without this, each would add its frames to its traceback.
+                # Many calls raise the same instance: without this, each would add its frames to the traceback.
                 raise session.close_error.with_traceback(None)
             return
         self.check_loop()
@@ -251,7 +251,7 @@ class Buffer:
         return self._waiting_calls.interrupt()
 
     def memory_freed(self) -> None:
-        """Wake the calls that wait for memory: batches are done."""
+        """Wake the calls that wait for memory, after batches are done."""
         self._room.set()
 
     def task_has_waited(self) -> None:
@@ -268,26 +268,24 @@ class Buffer:
             now = self._loop.time()
             queues = self._writer._ready_topics.get(record.topic)
             # This is the common slow path: the open batch is full, and the next one can be opened at once.
-            # MAX_LOOP_HOLD bounds how long a task can stay here without letting the sender run. A locked turn means
-            # that an earlier call waits for memory, and small records must not take the bytes that it waits for.
+            # MAX_LOOP_HOLD limits how long a task can stay here without letting the sender run. If the turn is locked,
+            # an earlier call waits for memory, and small records must not take the bytes that it waits for.
             if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
                 appended = self._add(queues, record, now)
                 if appended is not None:
                     return appended
             deadline = now + self._max_block
-            # The call enters before the first await, so from here on no later call can get ahead of it.
+            # The call enters the queue before the first await, so no later call can get ahead of it.
             with self._order.entered(record.topic) as turn:
                 async with self._waiting_calls.scope(_aborted):
-                    # It yields before the record is appended, because a call that is cancelled here must not have sent
-                    # anything.
+                    # Yield before appending the record: a call that is cancelled here must not have sent anything.
                     await self._yield_to_others()
-                    # This isn't under the deadline: it has max_block_ms of its own, and its error names the metadata.
+                    # This isn't under the deadline: it has its own max_block_ms, and its error mentions the metadata.
                     queues = await self.topic(record.topic)
                     await self._until(turn, deadline)
                     # During the waits the producer may have been closed, or the transaction may have ended.
                     self.check_open(session)
-                    # The partition is chosen only now, since the number of partitions may have changed while the call
-                    # waited.
+                    # Choose the partition only now: the number of partitions may have changed while the call waited.
                     chosen = self._writer._choose_partition(queues, record.partition, record.key, record.value)
                     record = record._replace(partition=chosen)
                     return await self._when_memory_free(
@@ -305,10 +303,10 @@ class Buffer:
         """
         try:
             self.check_open(session)
-            # A topic can be missing in _ready_topics for other reasons too, each of which has an error of its own here.
+            # A topic can be missing from _ready_topics for other reasons too. Each of them has its own error here.
             queues = self.accumulator.topics.get(record.topic)
             if queues is None:
-                # This refuses a wrong argument, which would be tried again forever.
+                # Check for a wrong argument, which would be retried forever.
                 check_topic(record.topic)
                 raise BufferFullError(
                     f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
@@ -324,10 +322,10 @@ class Buffer:
             raise
 
     def _add(self, queues: TopicQueues, record: PendingRecord, now: float) -> Delivery | None:
-        """Append a record that needs a new or a larger batch; None if memory is short."""
+        """Append a record that needs a new or a larger batch. Returns None if memory is short."""
         _, partition, timestamp, key, value, headers = record
         if partition is not None:
-            # The partition is checked again: while the record waited, the topic may have been created again with fewer
+            # Check the partition again: while the record waited, the topic may have been created again with fewer
             # partitions.
             check_partition(partition, queues.name, len(queues.queues))
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
@@ -345,7 +343,7 @@ class Buffer:
     async def append_encoded(
         self, session: WriteSession, topic: str, partition: int, batches: Sequence[RecordBatch]
     ) -> list[tuple[Outcome, int]]:
-        """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
+        """Append encoded batches once memory is free. Returns each batch's outcome and greatest timestamp."""
         try:
             self.check_open(session)
             deadline = self._loop.time() + self._max_block
@@ -354,16 +352,14 @@ class Buffer:
                     queues = await self.topic(topic)
                     topic_partition = _queue(queues, partition).topic_partition
                     for stored in batches:
-                        # All are checked before the first one is appended, so either every batch can be sent or none
-                        # is.
+                        # Check all batches before appending the first one, so either every batch can be sent or none.
                         self.accumulator.check_size(stored, topic_partition)
-                    # This call waits behind earlier ones. But it keeps its turn while it appends its batches, so
-                    # nothing gets between them.
+                    # This call waits for earlier ones. But it keeps its turn while it appends its batches, so no record
+                    # gets between them.
                     await self._until(turn, deadline)
                     appended: list[tuple[Outcome, int]] = []
                     for stored in batches:
-                        # The yield comes before check_open(), because what that checks must still hold when the batch
-                        # is added.
+                        # Yield before check_open(): what that checks must still hold when the batch is added.
                         await self._yield_to_others()
                         self.check_open(session)
                         add = partial(self._add_encoded, queues, partition, stored)
@@ -375,7 +371,7 @@ class Buffer:
             raise
 
     def _add_encoded(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> EncodedBatch | None:
-        """Append a copy of an encoded batch; None if memory is short."""
+        """Append a copy of an encoded batch. Returns None if memory is short."""
         added = self.accumulator.append_encoded(_queue(queues, partition), stored, self._loop.time())
         self._timer.call_soon()
         return added
@@ -383,16 +379,15 @@ class Buffer:
     # -- waiting
 
     async def topic(self, name: str) -> TopicQueues:
-        """Return a topic's queues, requesting its metadata if necessary."""
+        """Return a topic's queues. Requests its metadata if necessary."""
         check_topic(name)
         self.check_open()
-        # A topic that was written to can be missing in the snapshot since it expired or was deleted. Then it's
-        # requested again.
+        # A topic that was written to can be missing from the snapshot because it expired or was deleted. If so, request
+        # it again.
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
-            # The update runs once per snapshot, because thousands of calls can have waited for a topic with thousands
-            # of partitions.
+            # Update once per snapshot: thousands of calls may have waited for a topic with thousands of partitions.
             if self._generations.get(name) != self._cluster.snapshot.generation:
                 self._update_topic(name, self._cluster.snapshot)
         return self.accumulator.topics[name]
@@ -406,8 +401,8 @@ class Buffer:
         self._generations[name] = snapshot.generation
         info = snapshot.topics.get(name)
         if info is None:
-            # The topic was deleted, or has expired from the metadata. It stays while a call waits, which has its
-            # queues.
+            # The topic was deleted, or has expired from the metadata. Keep it while a call waits, since the call holds
+            # its queues.
             if self._may_forget(name) and not self._order.waits(name) and self.accumulator.forget(name):
                 self._ids.pop(name, None)
                 del self._generations[name]
@@ -419,7 +414,7 @@ class Buffer:
                 local = frozenset(node.id for node in snapshot.brokers.values() if node.rack == rack)
                 self.accumulator.sticky.local_nodes = local
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
-            # The ids are compared before the line below replaces them.
+            # Compare the ids before the line below replaces them.
             recreated = bool(snapshot.recreated(self._topic_ids(name)))
             self.accumulator.update(name, leaders, self._loop.time(), recreated=recreated)
             self._ids[name] = info.topic_id
@@ -428,16 +423,16 @@ class Buffer:
         self.order_changed(name)
 
     def _may_forget(self, name: str) -> bool:
-        # A topic that merely wasn't used for long can be written to without a wait. So of these only the oldest of very
-        # many are forgotten.
+        # A topic that merely hasn't been used for long can be written to without a wait, so it's forgotten only if
+        # there are too many.
         return bool(self._cluster.metadata.absent([name])) or len(self.accumulator.topics) > MAX_TOPICS
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}
 
     def order_changed(self, topic: str) -> None:
-        """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
-        # All conditions of the synchronous path are here, and every change of one of them calls this method.
+        """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call is waiting for."""
+        # All conditions of the synchronous path are here. Whatever changes one of them calls this method.
         queues = self.accumulator.topics.get(topic)
         is_open = self.close_error is None and self._session.close_error is None
         # guard: no call overtakes one that waits -> is_open and topic in self._cluster.snapshot.topics
@@ -453,28 +448,28 @@ class Buffer:
             raise self._memory_timeout() from None
 
     async def _yield_to_others(self) -> None:
-        """Let other tasks run if this one has not waited for :data:`MAX_LOOP_HOLD`."""
+        """Let other tasks run if this one hasn't waited for :data:`MAX_LOOP_HOLD`."""
         if self._loop.time() - self._yielded > MAX_LOOP_HOLD:
             await asyncio.sleep(0)
             self.task_has_waited()
 
     async def _when_memory_free(self, session: WriteSession, add: Callable[[], T | None], deadline: float) -> T:
         """Call ``add`` until it returns a result, which it does once memory is free. Waiting calls proceed in order."""
-        # This call queues up behind another one that waits for memory. The free path takes no lock: acquiring one would
-        # cost each record an await.
+        # If another call waits for memory, queue up. Otherwise don't take the lock: acquiring it would cost each record
+        # an await.
         added = None if self._turn.locked() else add()
         if added is not None:
             return added
         try:
-            # asyncio.Lock wakes waiters in the order of their arrival.
+            # asyncio.Lock wakes waiters in order of arrival.
             async with timeout_at(deadline), self._turn:
                 while True:
-                    # It's checked after each wait, since closing sets _room too.
+                    # Check after each wait: closing sets _room too.
                     self.check_open(session)
                     added = add()
                     if added is not None:
                         return added
-                    # The event is cleared after the failed attempt and before the wait, with no await in between, so a
+                    # Clear the event after the failed attempt and before the wait, with no await in between, so a
                     # release can't be missed.
                     self._room.clear()
                     await self._room.wait()

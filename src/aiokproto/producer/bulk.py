@@ -24,10 +24,10 @@ async def append_all(
     records: Iterable[V | ProducerRecord[K, V]],
     partition: int | None,
 ) -> list[Part]:
-    """Append records. Return for each, in order, its batch or the error.
+    """Append records. Returns, in order, each record's batch or error.
 
-    Runs of plain values are appended in one call (``_append_run``). An invalid or too large record fails alone; any
-    other error fails all records after it as well, as each would wait for ``max_block_ms`` again.
+    Runs of plain values are appended in one call (``_append_run``). An invalid record, or one that is too large, fails
+    alone. After any other error all later records fail too, because each would wait for ``max_block_ms`` again.
 
     Raises:
         InvalidRecordError: ``records`` is not an iterable of records.
@@ -41,7 +41,7 @@ async def append_all(
             if stop is not None:
                 parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
-            # If a partition is given, each record takes the single path, because a run goes to the sticky batch only.
+            # If a partition is given, append records one at a time: a run goes only to the sticky batch.
             plain = partition is None and not appender._has_pipeline
             run = appender._append_run(topic, chunk, start) if plain else None
             if run is not None:
@@ -62,19 +62,20 @@ async def append_all(
                 else:
                     appended = appender._append(topic, value, key, headers, own_partition, timestamp)  # type: ignore[arg-type]
                     delivery = appended if isinstance(appended, Delivery) else await appender._append_later(appended)
-                # The slice replaces the Delivery, since the results of millions of records need no object each.
+                # Keep a slice instead of the Delivery: the results of millions of records don't need an object each.
                 parts.append(delivery.run())
             except (InvalidRecordError, MessageTooLargeError) as error:
                 parts.append(RejectedRecords(error))
             except KafkaError as error:
                 parts.append(RejectedRecords(error))
-                # The topic is unknown, there is no memory, or the producer is closed: see the docstring.
+                # The topic is unknown, there's no memory, or the producer is closed: see the docstring.
                 stop = error
     return parts
 
 
 def _check_records(records: object) -> None:
-    """Reject objects that are iterable by accident: bytes, a str, a ProducerRecord (a tuple), a dict (of keys)."""
+    """Reject objects that are iterable by accident: bytes, str, ProducerRecord (a tuple), dict (iterates over its
+    keys)."""
     if isinstance(records, bytes | bytearray | memoryview | str | ProducerRecord):
         hint = "; for one record use send()"
     elif isinstance(records, Mapping) or not isinstance(records, Iterable):
@@ -87,9 +88,9 @@ def _check_records(records: object) -> None:
 
 
 def _chunks(records: Iterable[T]) -> Iterator[Sequence[T]]:
-    """Yield ``records`` as sequences. An iterator is read in chunks, because it can be larger than memory."""
+    """Yield ``records`` as sequences. An iterator is read in chunks because it can be larger than memory."""
     if isinstance(records, list | tuple):
-        # A list is taken as it is, because copying it would double what the caller holds.
+        # Pass a list through: copying it would double the memory.
         yield records
         return
     left = iter(records)

@@ -13,14 +13,15 @@ from aiokproto.records import Compression, compress
 from aiokproto.records.varint import INT32_MAX
 
 BATCH_SIZE = 128 * 1024
-"""Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch
-grows with its records, and eight times as many records share the cost of a batch in Python."""
+"""Default of ``batch_size``. Java's default is 16 KiB because it allocates a batch's full size when it opens the batch.
+Here a batch grows with its records, and with eight times as many records per batch, the Python overhead per record is
+smaller."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """Default of ``transaction_timeout_ms``."""
 MAX_IN_FLIGHT = 5
-"""Brokers keep the sequences of a producer's last five batches: with more in flight, they would miss duplicates."""
+"""Brokers remember a producer's last five batches per partition. With more in flight, they'd miss duplicates."""
 LOWEST_LEVEL = -131_072
-"""The lowest compression level of any codec, zstd's."""
+"""The lowest compression level of any codec (zstd)."""
 
 PartitionerName = Literal[
     "default",
@@ -33,7 +34,7 @@ PartitionerName = Literal[
     "random",
     "round_robin",
 ]
-"""The names that ``partitioner`` takes. "murmur2_random" is another client's name of the default."""
+"""The names that ``partitioner`` accepts. "murmur2_random" is librdkafka's name for the default."""
 
 _ACKS: dict[object, int] = {"all": -1, "-1": -1, "0": 0, "1": 1, -1: -1, 0: 0, 1: 1}
 
@@ -42,22 +43,23 @@ class ProducerConfig(NamedTuple):
     """A producer's options. Times are in seconds.
 
     Attributes:
-        acks: 0, 1 or -1 for all.
+        acks: 0, 1, or -1 for all.
         idempotent: Whether brokers detect and drop duplicates.
-        insists: Whether ``enable_idempotence=True`` was given: brokers that lack it are then an error.
+        insists: Whether ``enable_idempotence=True`` was given. If so, brokers without idempotence are an error.
         limits: The limits of the accumulator.
         compression: The codec of batches.
-        compression_level: The codec's level, None for its default.
+        compression_level: The codec's level, or None for its default.
         max_block: How long a call waits for metadata and buffer memory.
-        close_timeout_ms: Deadline of ``close()`` in milliseconds; None for as long as records may take.
+        close_timeout_ms: Deadline of ``close()`` in milliseconds. None waits as long as records may take.
         partitioner: Its name, or the partitioner itself.
         ignore_keys: Whether the default partitioner treats all records as records without a key.
         adaptive: Whether the default partitioner avoids partitions with a backlog.
-        availability_timeout: After how long without capacity it avoids a broker; 0 for never.
-        rack_aware: Whether it prefers the client's rack.
-        transactional_id: None without transactions.
+        availability_timeout: The default partitioner avoids a broker that has had no capacity for this long; 0 disables
+            it.
+        rack_aware: Whether the default partitioner prefers the client's rack.
+        transactional_id: The transactional id, or None without transactions.
         transaction_timeout_ms: The coordinator aborts a transaction that is open for longer.
-        two_phase_commit: Whether transactions can be prepared, and have no timeout (KIP-939).
+        two_phase_commit: Whether transactions can be prepared and have no timeout (KIP-939).
     """
 
     acks: int
@@ -105,14 +107,13 @@ class ProducerConfig(NamedTuple):
         """Check all options.
 
         Raises:
-            ConfigurationError: An option is invalid, or two contradict each other. Names the option.
+            ConfigurationError: An option is invalid, or two contradict each other. The message names the option.
         """
         in_flight = positive("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection)
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
         memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
         limits = BufferLimits(
-            # This is silent, because the default of batch_size must not forbid a small max_request_size or
-            # buffer_memory.
+            # Lower it silently: the default of batch_size must not forbid a small max_request_size or buffer_memory.
             batch_size=min(integer("batch_size", batch_size), request_size, memory),
             buffer_memory=memory,
             max_request_size=request_size,
@@ -143,7 +144,7 @@ class ProducerConfig(NamedTuple):
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
-            # It's checked as the others, but kept in milliseconds, since close() takes milliseconds.
+            # Checked like the others, but kept in milliseconds for close().
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=_partitioner(partitioner, partitioner_ignore_keys),
             ignore_keys=boolean("partitioner_ignore_keys", partitioner_ignore_keys),
@@ -205,14 +206,14 @@ def _check_partitioner(partitioner: Partitioner) -> None:
 
 
 def acks_level(acks: int | str) -> int:
-    """Return ``acks`` as in Produce requests: 0, 1 or -1 for all."""
+    """Return ``acks`` as in Produce requests: 0, 1, or -1 for all."""
     if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
         raise ConfigurationError(f'acks={acks!r}: expected 0, 1, -1 or "all" (the same as -1)')
     return _ACKS[acks]
 
 
 def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
-    """Return whether the producer is idempotent: by default if the other options allow it, as in Java.
+    """Return whether the producer is idempotent. As in Java, it is by default if the other options allow it.
 
     Raises:
         ConfigurationError: ``enable_idempotence=True`` contradicts another option.
@@ -226,7 +227,8 @@ def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
             f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MAX_IN_FLIGHT}, "
             f"not {in_flight}"
         )
-    # None means on if nothing speaks against it, and silently off otherwise; True insists, and raises above.
+    # None turns idempotence on if the other options allow it, and silently off otherwise. True insists, and raises
+    # above.
     return acks == -1 and in_flight <= MAX_IN_FLIGHT if wanted is None else wanted
 
 
@@ -236,7 +238,7 @@ def _compression(name: str, level: int | None) -> tuple[Compression, int | None]
         if codec is Compression.NONE:
             raise ConfigurationError(f"compression_level={level!r}: there is no compression; set compression_type")
         integer("compression_level", level, LOWEST_LEVEL)
-    # The codec is tried here, so that a missing library or an invalid level is an error before any record is accepted.
+    # Try the codec here, so a missing library or an invalid level is an error before any record is accepted.
     try:
         compress(codec, b"aiokproto", level)
     except UnsupportedCompressionError as error:

@@ -1,4 +1,4 @@
-"""Handles for buffered records: awaitable, and without a future per record."""
+"""Handles for buffered records. They're awaitable, and don't need a future per record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Delivery:
 
     It isn't an asyncio future but two numbers and a reference to the outcome that all records of a batch share. It can
     be awaited more than once, by several tasks, or never. A failure that is never retrieved is logged, once per batch,
-    and counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on the
+    and counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await doesn't affect the
     record.
 
     Attributes:
@@ -41,8 +41,7 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._outcome.done:
-            # This is a generator and not `async def`, because awaiting a delivery that is done then creates no
-            # coroutine.
+            # A generator rather than `async def`: awaiting a delivery that is done doesn't have to create a coroutine.
             yield from wait_done(self._outcome).__await__()
         return self.result()
 
@@ -94,12 +93,11 @@ class Delivery:
 class BatchDelivery:
     """Buffered record batches: ``await`` it to learn where each was written.
 
-    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's
-    greatest, or the broker's if the topic has LogAppendTime.
+    The result is a list with the :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp
+    is the batch's greatest, or the broker's if the topic has LogAppendTime.
 
     It can be awaited more than once, by several tasks, or never. Failures that are never retrieved are logged and
-    counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on the
-    batches.
+    counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await doesn't affect the batches.
     """
 
     __slots__ = ("_batches",)
@@ -109,7 +107,7 @@ class BatchDelivery:
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
         for outcome, _ in self._batches:
-            # It awaits one after the other: the slowest decides anyway, and no task is needed.
+            # Await one at a time: the slowest decides anyway, and this doesn't need a task.
             yield from wait_done(outcome).__await__()
         return self.result()
 
@@ -118,17 +116,17 @@ class BatchDelivery:
         return all(outcome.done for outcome, _ in self._batches)
 
     def result(self) -> list[RecordMetadata]:
-        """Return where the batches were written, in their order.
+        """Return where the batches were written, in order.
 
         Raises:
-            KafkaError: The error of the first batch that failed. Others may have been written.
+            KafkaError: The error of the first batch that failed. Other batches may have been written.
             asyncio.InvalidStateError: The outcome of a batch is not known yet.
         """
         for outcome, _ in self._batches:
             if not outcome.done:
                 raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
-        # All results are read before one is raised, since each counts as retrieved then. Otherwise the others'
-        # failures would be logged as unobserved.
+        # All results are read before one is raised, so each counts as retrieved. Otherwise the failures of the other
+        # batches would be logged as unobserved.
         results = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
         for result in results:
             if isinstance(result, KafkaError):
@@ -143,12 +141,12 @@ class BatchDelivery:
 @has_compiled_form
 @final
 class BatchSlice:
-    """Consecutive records of a batch with the same timestamp: a :class:`Delivery` of several records.
+    """Consecutive records of a batch with the same timestamp: a :class:`Delivery` for several records.
 
     Attributes:
         first: Index of the first record in its batch.
         count: Number of records.
-        outcome: The outcome of their batch; results can be read when it is done.
+        outcome: The outcome of their batch. Results can be read once it's done.
     """
 
     __slots__ = ("_timestamp", "count", "first", "outcome")
@@ -163,7 +161,7 @@ class BatchSlice:
         return self.count
 
     def __getitem__(self, index: int) -> RecordMetadata | KafkaError:
-        """Return the result of one record, counted from 0."""
+        """Return the result of the record at ``index``, counted from the start of the slice."""
         return self.outcome.record_result(self.first + index, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:

@@ -1,4 +1,4 @@
-"""Which encoded record batches can be produced without decoding them (``send_batch``, ``post_batch``)."""
+"""Checks which encoded record batches can be produced without decoding them (``send_batch``, ``post_batch``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
 
     Raises:
         InvalidRecordError: A batch cannot be sent unchanged, or ``given`` has another type.
-        CorruptRecordError: The bytes are not one whole batch, or do not match its checksum.
+        CorruptRecordError: The bytes are not exactly one batch, or do not match its checksum.
         UnsupportedCompressionError: The codec of a batch is unknown.
     """
     if isinstance(given, RecordBatch):
@@ -37,8 +37,8 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
         found = [_only_batch(given)]
     elif hasattr(given, "record_batches"):
         found = given.record_batches
-        # A consumer that has sought into the middle of a batch got the whole batch. Sent unchanged, it would bring back
-        # the records before that offset.
+        # If a consumer has sought into the middle of a batch, it got the whole batch. If that batch were sent
+        # unchanged, it would bring back the records before that offset.
         if found and found[0].magic == 2 and found[0].base_offset < given.base_offset:
             _refuse(found[0], f"it starts before offset {given.base_offset}, the first to be sent")
     else:
@@ -49,8 +49,8 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
 
 
 def _only_batch(data: Bytes) -> RecordBatch:
-    # The checksum is verified here. A broker would respond with CORRUPT_MESSAGE, which is retriable, and the batch
-    # would be retried until the deadline.
+    # Verify the checksum here. A broker would respond with CORRUPT_MESSAGE, which is retriable, and the batch would be
+    # retried until the deadline.
     first = next(decode(data), None)
     if first is None:
         raise CorruptRecordError(f"{len(data)} bytes are not one whole record batch")
@@ -64,16 +64,16 @@ def _only_batch(data: Bytes) -> RecordBatch:
 def _check(batch: RecordBatch) -> None:
     if batch.magic != 2:
         _refuse(batch, f"its format is magic {batch.magic}, and only 2 can be sent")
-    # A marker ends a transaction of the cluster that it was read from.
+    # A marker ends a transaction in the cluster that it was read from.
     if batch.is_control:
         raise InvalidRecordError(f"{_name(batch)} cannot be sent: only brokers write control batches")
-    # Brokers reject a producer's batch with gaps, because the offsets in a batch must be consecutive.
+    # Brokers reject a producer's batch with gaps: the offsets in a batch must be consecutive.
     if batch.count != batch.last_offset_delta + 1:
         _refuse(batch, f"compaction has left {batch.count} of its {batch.last_offset_delta + 1} records")
     # A producer's batch must have CreateTime. Clearing the flag would bring back the producer's old timestamps.
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _refuse(batch, "its timestamps are a broker's (LogAppendTime)")
-    # This raises for an unknown codec here, where the caller sees which batch it is.
+    # Raise here for an unknown codec, where the caller sees which batch it is.
     _ = batch.compression
 
 
@@ -82,5 +82,5 @@ def _refuse(batch: RecordBatch, why: str) -> None:
 
 
 def _name(batch: RecordBatch) -> str:
-    # The base offset of a message set (magic 0 or 1) is known only after it's decompressed.
+    # The base offset of a message set (magic 0 or 1) is known only after it's been decompressed.
     return f"record batch at offset {batch.base_offset}" if batch.magic == 2 else "message set"

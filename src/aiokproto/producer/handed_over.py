@@ -1,13 +1,13 @@
-"""Transactions that one process writes and another one ends: their names, which outlive the process, and their ends.
+"""Transactions that one process writes and another ends: identifiers that outlive the process, and how to end them.
 
-The coordinator knows a transaction by its transactional id, producer id and epoch, not by a connection. So a process
-can write everything (:meth:`Transaction.hand_over <aiokproto.producer.Transaction.hand_over>`) and exit, and any other
-process that has these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still aborts a
-transaction after its timeout.
+The coordinator identifies a transaction by its transactional id, producer id and epoch, not by a connection. So a
+process can write everything (:meth:`Transaction.hand_over <aiokproto.producer.Transaction.hand_over>`) and exit, and
+any other process that knows these three can commit or abort. Without two-phase commit (KIP-939) the coordinator still
+aborts a transaction after its timeout.
 
-**A repeated end is executed once.** A transaction of version 2 has an epoch of its own, and EndTxn returns the next
-one: a repeat names the epoch before, and gets the same response. In version 1 a repeat names a transaction that is
-complete, and is confirmed again. Both hold until a producer starts with the transactional id.
+**A repeated end is executed once.** A transaction of version 2 has its own epoch, and EndTxn returns the next epoch: a
+repeated EndTxn carries the earlier epoch, and gets the same response. In version 1 a repeated EndTxn refers to a
+transaction that is complete, and is confirmed again. Both hold until a producer starts with the transactional id.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_STATE = (0x7FFFFFFFFFFFFFFF, 0x7FFF)
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction that waits for its decision. Store ``str(state)`` together with the decision.
+    """A transaction that waits for a decision. Store ``str(state)`` together with the decision.
 
-    The text is the same as Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
+    The string is the same as Java's ``PreparedTxnState``: ``"producer_id:epoch"``.
 
     Attributes:
         producer_id: The producer id that wrote its records.
@@ -43,10 +43,10 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PreparedTransaction:
-        """Return the transaction that ``str()`` has given this name.
+        """Return the transaction whose ``str()`` is ``text``.
 
         Raises:
-            ConfigurationError: The text has another form.
+            ConfigurationError: ``text`` isn't in this form.
         """
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if found is None or (state := cls(int(found[1]), int(found[2]))) > _MAX_STATE or state.epoch > _MAX_STATE[1]:
@@ -55,13 +55,13 @@ class PreparedTransaction(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """What names a transaction that is written and not ended.
+    """Identifies a transaction that has been written but not ended.
 
     Attributes:
         transactional_id: The transactional id.
         producer_id: The producer id that wrote its records.
         epoch: The epoch of these records.
-        v2: Whether it has version 2 (KIP-890), and must be ended so.
+        v2: Whether it has version 2 (KIP-890), and must be ended that way.
     """
 
     transactional_id: str
@@ -71,14 +71,14 @@ class HandedOver(NamedTuple):
 
 
 async def end_handed_over(cluster: ClusterClient, transaction: HandedOver, *, commit: bool) -> ProducerId:
-    """Commit or abort; a repeat with the same decision is confirmed again. Cancelled, it may have taken effect.
+    """Commit or abort. A repeat with the same decision is confirmed again. If cancelled, it may have taken effect.
 
     Returns:
         The producer id and epoch that the transactional id has now.
 
     Raises:
         DeadlineError: No response within ``default_api_timeout_ms``: it may have taken effect.
-        BrokerError: The coordinator refuses: it has aborted the transaction, or does not know it.
+        BrokerError: The coordinator refuses: it has aborted the transaction, or doesn't know it.
     """
     name = TransactionalId(transaction.transactional_id, 0, two_phase=False)
     name.connect(cluster)
@@ -90,15 +90,15 @@ async def end_handed_over(cluster: ClusterClient, transaction: HandedOver, *, co
 
 
 async def abort_open(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> None:
-    """Fence the producer with a transactional id, and abort its open transaction.
+    """Fence the producer that has a transactional id, and abort its open transaction.
 
     Args:
         cluster: Sends the requests.
         transactional_id: The id.
-        timeout_ms: A timeout that the brokers allow, for a transaction that never begins.
+        timeout_ms: A transaction timeout that the brokers allow. It never applies, since no transaction is started.
 
     Raises:
-        KafkaError: It was refused, or has no response.
+        KafkaError: The request was refused, or got no response.
     """
     name = TransactionalId(transactional_id, timeout_ms, two_phase=False)
     name.connect(cluster)

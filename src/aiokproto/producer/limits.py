@@ -1,9 +1,9 @@
-"""What bounds a producer's buffer and its batches. Pure.
+"""Limits on a producer's buffer and its batches. Pure.
 
-A batch is compressed when it's sent, so nobody knows its final size while records are appended. As in the Java client,
-it's estimated from the batches of the same topic that were written before. The estimate rises at once with a batch that
-compresses badly, and falls slowly. A batch never gets more than a request can hold without compression, so a wrong
-estimate makes batches larger than ``batch_size``, but none that can't be sent.
+A batch is compressed when it's sent, so its final size is unknown while records are appended. As in the Java client,
+it's estimated from earlier batches of the same topic. The estimate rises at once after a batch that compresses badly,
+and falls slowly. A batch never grows beyond what a request can hold without compression. So a wrong estimate can make a
+batch larger than ``batch_size``, but never too large to send.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import NamedTuple
 BATCH_OVERHEAD = 61
 """Bytes of a record batch's header (magic 2)."""
 _MARGIN = 1.05
-"""A reserve, because the batches of one topic differ."""
+"""A safety margin: the batches of one topic differ."""
 _FALL = 0.1
-"""How far one batch moves the estimate towards a lower ratio."""
+"""How far one batch moves the estimate toward a lower ratio."""
 
 
 class BufferLimits(NamedTuple):
-    """What bounds the accumulator. Other sizes are in bytes before compression, times in seconds.
+    """The accumulator's limits. Sizes are in bytes before compression unless noted, times in seconds.
 
     Attributes:
-        batch_size: Largest batch, after compression. A larger record gets a batch to itself.
-        buffer_memory: Most bytes in all batches together.
-        max_request_size: Largest record, and largest sum of batches in a request.
+        batch_size: Maximum size of a batch, after compression. A larger record gets a batch to itself.
+        buffer_memory: Maximum bytes in all batches together.
+        max_request_size: Maximum size of a record, and of all batches in a request.
         linger: How long a batch waits for more records.
-        delivery_timeout: Longest time from a batch's first record to its acknowledgement.
-        in_flight: Most batches of a partition in flight.
+        delivery_timeout: Maximum time from a batch's first record to its acknowledgement.
+        in_flight: Maximum batches in flight per partition.
     """
 
     batch_size: int
@@ -39,7 +39,7 @@ class BufferLimits(NamedTuple):
 
 
 class BatchSizes:
-    """The most bytes that a batch may have before it is compressed, by topic."""
+    """The maximum size of a topic's batches before compression."""
 
     def __init__(self, limits: BufferLimits) -> None:
         self._limits = limits
@@ -52,9 +52,9 @@ class BatchSizes:
         return self._most.get(topic, self._limits.batch_size)
 
     def written(self, topic: str, before: int, after: int) -> None:
-        """Learn from a batch that had these bytes before and after it was compressed."""
+        """Update the estimate from a batch with these sizes before and after compression."""
         limits = self._limits
-        # Small batches compress worse than those whose size has to be bounded.
+        # Small batches compress worse than batches large enough for the limit to matter.
         if before < max(limits.batch_size // 2, 2 * BATCH_OVERHEAD):
             return
         seen, expected = (after - BATCH_OVERHEAD) / (before - BATCH_OVERHEAD), self._ratios.get(topic, 1.0)
@@ -65,10 +65,10 @@ class BatchSizes:
         self._most[topic] = max(min(filling, largest), limits.batch_size)
 
     def too_large(self, topic: str) -> None:
-        """Start again, because a broker has refused a batch for its size."""
+        """Start over after a broker has refused a batch for its size."""
         self.forget(topic)
 
     def forget(self, topic: str) -> None:
-        """Forget what was learned of a topic."""
+        """Forget the estimate for a topic."""
         self._ratios.pop(topic, None)
         self._most.pop(topic, None)

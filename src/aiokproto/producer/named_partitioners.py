@@ -1,6 +1,6 @@
-"""Partitioners by name, so that keys go where clients in other languages put them.
+"""Partitioners by name. With these, keys go to the same partitions as with clients in other languages.
 
-The names, and every hash, are librdkafka's (its option ``partitioner``); ``round_robin`` is Java's
+The names and hashes are librdkafka's (its option ``partitioner``), except ``round_robin``, which is Java's
 RoundRobinPartitioner. ``…_random`` treats records without a key as the default partitioner does.
 """
 
@@ -28,15 +28,15 @@ def fnv1a(key: bytes) -> int:
 
 
 class KeyHashPartitioner:
-    """The partition is the hash of the key modulo the number of partitions."""
+    """A partitioner that takes the hash of the key modulo the number of partitions."""
 
     def __init__(self, key_hash: Callable[[bytes], int], without_key: Callable[[bytes | None], bool] | None) -> None:
         """Create a partitioner.
 
         Args:
-            key_hash: The hash function; its results are not negative.
-            without_key: Returns whether a record counts as one without a key, whose partition the producer chooses.
-                None: a missing key is an empty one.
+            key_hash: The hash function. It never returns a negative number.
+            without_key: Returns whether a record counts as one without a key, for which the producer chooses a
+                partition. If this is None, a missing key is hashed as an empty key.
         """
         self._hash = key_hash
         self._without_key = without_key
@@ -46,14 +46,14 @@ class KeyHashPartitioner:
     ) -> int | None:
         if self._without_key is not None and self._without_key(key):
             return None
-        # The hash counts all partitions, with or without a leader, because a key must not move while a broker is down.
+        # The modulus counts all partitions, with or without a leader: a key must not move while a broker is down.
         return self._hash(key or b"") % len(partitions)
 
 
 def random_partition(
     topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int], /
 ) -> int:
-    """Choose a random partition for each record, whatever its key: one that has a leader, if any has."""
+    """Choose a random partition for each record, whatever its key. Prefers partitions that have a leader."""
     return current().random.choice(available or partitions)
 
 
@@ -65,13 +65,13 @@ def ignore_keys(
 
 
 MAX_TOPICS = 10_000
-"""Most topics whose turns are counted, because a partitioner doesn't learn which topics were deleted."""
+"""Maximum number of topics whose turns are counted. A partitioner isn't notified when topics are deleted."""
 
 
 class RoundRobinPartitioner:
-    """One partition after the other, whatever the key is: only partitions with a leader, if any has one.
+    """Takes the partitions in turn, whatever the key is. Skips partitions without a leader if any partition has one.
 
-    It counts for the newest :data:`MAX_TOPICS` topics, and starts again with the others.
+    It counts turns for the newest :data:`MAX_TOPICS` topics, and starts over for older topics.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _is_none(key: bytes | None) -> bool:
 
 
 def _is_empty(key: bytes | None) -> bool:
-    # librdkafka treats an empty key like a missing one in consistent_random alone.
+    # In librdkafka, only consistent_random treats an empty key like a missing one.
     return not key
 
 

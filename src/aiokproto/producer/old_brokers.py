@@ -1,11 +1,14 @@
-"""What a producer does differently with old brokers. It decides when it starts, by the versions that it has seen.
+"""What a producer does differently with old brokers. It decides at startup, from the broker versions that it has seen.
 
-* Idempotence is new in 0.11. By default it's switched off, and each partition has one batch in flight instead, which
-  keeps the order of records; a retry can then write a record twice. If the application demanded it, it's an error.
-* Headers are new in 0.11, and timestamps in 0.10. The call that would buffer a record or table which has any refuses
-  it. (If another broker of the cluster is older than the one that was seen, its sink refuses the batch.)
-* zstd is new in 2.1. An encoded batch that has it is refused in the same way, and before 0.11 one with headers. The
-  timestamps that every encoded batch has are no reason to refuse it: before 0.10 they aren't stored.
+* Idempotence is new in 0.11. Without it, unless the application insists, the producer turns idempotence off and keeps
+  one batch per partition in flight. This keeps records in order, but a retry can write a record twice. If the
+  application insists on idempotence, it's an error.
+* Headers are new in 0.11, and timestamps in 0.10. If a record or table has headers or timestamps that the brokers don't
+  support, the call that would buffer it refuses it. (If another broker of the cluster is older than the one that was
+  seen, its sink refuses the batch.)
+* zstd is new in 2.1. An encoded batch with zstd is refused in the same way, and before 0.11 an encoded batch with
+  headers. Timestamps aren't a reason to refuse an encoded batch, since every encoded batch has them: before 0.10 they
+  aren't stored.
 
 Batches are still written in magic 2; each sink converts them (:meth:`~aiokproto.producer.batch.ProducerBatch.convert`).
 """
@@ -32,7 +35,7 @@ def adapted(settings: ProducerConfig, versions: BrokerVersions) -> ProducerConfi
     """Return the options that can be used with these brokers.
 
     Raises:
-        UnsupportedVersionError: The brokers lack something that the options require.
+        UnsupportedVersionError: The brokers don't support something that the options require.
     """
     if settings.compression is Compression.ZSTD:
         versions.require(ZSTD, "choose another compression_type")
@@ -57,9 +60,9 @@ def check_table(versions: BrokerVersions, table: Any, pieces: Iterable[Rows]) ->
         pieces: Its rows.
 
     Raises:
-        UnsupportedVersionError: A row has headers, or it has a timestamp and the brokers have none.
+        UnsupportedVersionError: A row has headers or a timestamp that the brokers don't support.
     """
-    # The encoding of no headers is one byte, their number.
+    # Empty headers are encoded as one byte, their count.
     if any(piece.headers is not None and (piece.headers.end - piece.headers.start > 1).any() for piece in pieces):
         versions.require(HEADERS)
     if "timestamp" in table.schema.names and table.column("timestamp").null_count < len(table):
@@ -70,8 +73,8 @@ def check_batches(versions: BrokerVersions, batches: Iterable[RecordBatch]) -> N
     """Refuse encoded batches that the brokers cannot store.
 
     Raises:
-        UnsupportedVersionError: One has a compression or, with brokers before 0.11, headers that they lack.
-        CorruptRecordError: The records of one cannot be decoded, which only brokers before 0.11 require.
+        UnsupportedVersionError: A batch is compressed with zstd, or has headers, which these brokers don't support.
+        CorruptRecordError: A batch's records can't be decoded. Decoding is necessary only with brokers before 0.11.
     """
     for batch in batches:
         if batch.compression is Compression.ZSTD:
@@ -81,7 +84,7 @@ def check_batches(versions: BrokerVersions, batches: Iterable[RecordBatch]) -> N
 
 
 def lacks_parts_of_records(versions: BrokerVersions) -> bool:
-    """Whether a record can have something that the brokers cannot store."""
+    """Whether a record can contain something that the brokers can't store."""
     return not versions.supports(HEADERS)
 
 
@@ -89,7 +92,7 @@ def check_record(versions: BrokerVersions, record: ProducerRecord[bytes, bytes])
     """Refuse a record that the brokers cannot store.
 
     Raises:
-        UnsupportedVersionError: It has headers, or it has a timestamp and the brokers have none.
+        UnsupportedVersionError: The record has headers or a timestamp that the brokers don't support.
     """
     if record.headers:
         versions.require(HEADERS)

@@ -1,8 +1,8 @@
 """The result of a batch, which the deliveries of all its records share.
 
-A delivery is two numbers and a reference to the batch's outcome, because millions of records can't have a future each.
-The outcome outlives the batch, whose bytes are freed when it's done. If no task has retrieved a failure, it's logged
-and counted when the outcome is garbage-collected, because an error that passes silently is data lost silently.
+A delivery is two numbers and a reference to the batch's outcome: a future for each of millions of records would be too
+expensive. The outcome outlives the batch, whose bytes are freed when it's done. A failure that no task has retrieved is
+logged and counted when the outcome is garbage-collected. Otherwise data would be lost silently.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = logging.getLogger("aiokproto.producer")
 
 
 class DeliveryContext:
-    """What all outcomes of a producer share.
+    """State that all outcomes of a producer share.
 
     Attributes:
-        loop: The producer's event loop; None before it is started.
-        unobserved_failures: Records that failed and whose outcome was never retrieved.
+        loop: The producer's event loop; None before it's started.
+        unobserved_failures: Number of failed records whose outcome was never retrieved.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class DeliveryContext:
 
 @has_compiled_form
 class ProduceResult:
-    """Where a batch was written (Java's ``ProduceRequestResult``). It's a class of its own for its compiled form.
+    """Where a batch was written (Java's ``ProduceRequestResult``). A separate class, because it has a compiled form.
 
     Attributes:
         topic: The topic.
         partition: The partition.
         done: Whether the outcome is known.
-        written: Whether all records are in the log at consecutive offsets; then the fields below are valid.
+        written: Whether all records are in the log at consecutive offsets. If so, the fields below are valid.
         base_offset: Offset of the first record; -1 if unknown.
-        append_time: The broker's timestamp for all records (ms), with LogAppendTime; else -1.
-        observed: Whether a caller has retrieved the result, or the error, of any record.
+        append_time: The broker's timestamp for all records (ms) if the topic has LogAppendTime, or -1.
+        observed: Whether a caller has retrieved the result or error of any record.
     """
 
     __slots__ = ("append_time", "base_offset", "done", "observed", "partition", "topic", "written")
@@ -58,12 +58,12 @@ class ProduceResult:
 
 
 class Outcome(ProduceResult):
-    """The outcome of a batch's records. Every one is completed or failed exactly once.
+    """The outcome of a batch's records. Each outcome is completed or failed exactly once.
 
     Attributes:
         count: Number of records, once done.
-        error: Why not all records are in the log, once done; None if they are.
-        context: What it shares with the producer's other outcomes.
+        error: Why not all records are in the log, once done; None if they all are.
+        context: State that it shares with the producer's other outcomes.
     """
 
     __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "context", "count", "error")
@@ -73,7 +73,7 @@ class Outcome(ProduceResult):
         self.count = 0
         self.error: KafkaError | None = None
         self.context = context
-        # This dict serves as an ordered set: thousands of callbacks can be removed at once.
+        # This dict serves as an ordered set, so thousands of callbacks can be removed quickly.
         self._waiting: dict[Callable[[], object], None] = {}
         self._record_errors: dict[int, KafkaError] = {}
         self._parts: Sequence[Outcome] = ()
@@ -97,7 +97,7 @@ class Outcome(ProduceResult):
         Args:
             count: Number of records.
             error: Why.
-            record_errors: Errors of single records by their index in the batch (KIP-467).
+            record_errors: Errors of individual records by their index in the batch (KIP-467).
         """
         self.count = count
         self.error = error
@@ -105,7 +105,7 @@ class Outcome(ProduceResult):
         self._close()
 
     def split_into(self, parts: Sequence[tuple[Outcome, int]]) -> None:
-        """Replace this outcome by the outcomes of the batch's parts, given with their record counts."""
+        """Replace this outcome with the outcomes of the batch's parts, given with their record counts."""
         self._parts = [part for part, _ in parts]
         for part, count in parts:
             part.count = count
@@ -113,31 +113,31 @@ class Outcome(ProduceResult):
 
     def _close(self) -> None:
         self.done = True
-        # The callbacks are taken out first, because one may add another, or drop the last reference to this outcome.
+        # Take the callbacks out first: one may add another, or drop the last reference to this outcome.
         waiting, self._waiting = self._waiting, {}
-        # They run in the order of waiting, so tasks that have awaited in order continue in order.
+        # They run in the order in which they were added, so tasks continue in the order in which they awaited.
         for wake in waiting:
             wake()
         parent, self._parent = self._parent, None
         if parent is not None:
-            # Deliveries refer to the parent only, so the parent alone reports unobserved failures.
+            # Deliveries refer only to the parent, so only the parent reports unobserved failures.
             self.observed = True
             # The first failure stands for the batch; each record's own result comes from its part.
             parent.error = parent.error or self.error
-            # The parent has no result of its own before, since half of its records may still be in flight.
+            # The parent has no result before that: half of its records may still be in flight.
             if all(part.done for part in parent._parts):
                 parent.count = sum(part.count for part in parent._parts)
                 parent._close()
 
     @property
     def failed(self) -> int:
-        """Number of its records that failed."""
+        """Number of records that failed."""
         if self._parts:
             return sum(part.failed for part in self._parts)
         return 0 if self.error is None else self.count
 
     def add_done_callback(self, wake: Callable[[], object]) -> None:
-        """Call ``wake`` when the outcome is known. It must not be known yet."""
+        """Call ``wake`` when the outcome is known. The outcome must not be known yet."""
         self._waiting[wake] = None
 
     def remove_done_callback(self, wake: Callable[[], object]) -> None:
@@ -162,12 +162,12 @@ class Outcome(ProduceResult):
         )
 
     def batch_result(self, timestamp: int) -> RecordMetadata | KafkaError:
-        """Return the first record's metadata, or the error if not all records were written. It must be done."""
+        """Return the first record's metadata, or the error unless all records were written. The outcome must be
+        done."""
         self.observed = True
         return self.record_result(0, timestamp) if self.error is None else self.error
 
-    # This is the first moment when it's certain that no task will retrieve the failure. asyncio does the same for
-    # futures.
+    # Only now is it certain that no task will retrieve the failure. asyncio does the same for futures.
     def __del__(self) -> None:
         # __init__ may not have run, hence getattr.
         if getattr(self, "error", None) is not None and not self.observed:

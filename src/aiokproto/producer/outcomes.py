@@ -1,4 +1,4 @@
-"""The results of many records: what ``send_many()`` returns, and what awaiting a delivery of ``post_many()`` does."""
+"""The results of many records, as returned by ``send_many()`` and by awaiting the delivery from ``post_many()``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class IntArray(Protocol):
 
 
 class RejectedRecords:
-    """Records that were not buffered, all because of the same error."""
+    """Records that were not buffered because of the same error."""
 
     __slots__ = ("count", "error")
 
@@ -43,7 +43,7 @@ class RejectedRecords:
 
 
 class ScatteredRecords:
-    """Records of a table, which went to batches of several partitions.
+    """Records of a table that went to batches of several partitions.
 
     Attributes:
         sources: The batches' outcomes, and the errors of records that were not buffered.
@@ -58,7 +58,7 @@ class ScatteredRecords:
         index: IntArray,
         timestamps: IntArray,
     ) -> None:
-        """Each array has an item per record: which of ``sources`` it belongs to, its index there, and its timestamp."""
+        """Each array has an item per record: the index in ``sources``, the record's index there, and its timestamp."""
         self.sources = sources
         self._which = which
         self._index = index
@@ -95,16 +95,16 @@ def outcomes_of(part: Part) -> Iterable[Outcome]:
 
 
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
-    """The results of many records in order: each one's metadata, or why it was not written.
+    """The results of many records in order: each record's metadata, or why it was not written.
 
-    A sequence whose items are created on access. To check that all were written, use :attr:`errors`. If it has errors
-    and is dropped unchecked, they are logged.
+    This is a sequence that creates its items on access. To check that all records were written, use :attr:`errors`. If
+    there are errors and it's dropped unchecked, they are logged.
     """
 
     __slots__ = ("_context", "_ends", "_observed", "_parts")
 
     def __init__(self, parts: Sequence[Part], context: DeliveryContext) -> None:
-        """``parts`` are in order; their outcomes must be known."""
+        """``parts`` are in order. Their outcomes must be known."""
         self._parts = parts
         self._ends = list(accumulate(map(len, parts)))
         self._context = context
@@ -125,7 +125,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
         if not 0 <= index < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
         self._observed = True
-        # The ends are cumulative, so the part that has this record is the first whose end is greater.
+        # The ends are cumulative, so the record is in the first part whose end is greater.
         part = bisect_right(self._ends, index)
         return self._parts[part][index - (self._ends[part - 1] if part else 0)]
 
@@ -136,12 +136,12 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     @property
     def errors(self) -> dict[int, KafkaError]:
-        """The errors of records that were not written, by their index; empty if all were."""
+        """The errors of records that were not written, by index; empty if all were."""
         self._observed = True
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
-            # Usually all records of a part were written, which one flag says. Only other parts are looked through.
+            # Usually all records of a part were written, and one flag says so. Only other parts are searched.
             if not _all_written(part):
                 results = ((index, part[index]) for index in range(len(part)))
                 found.update((start + index, result) for index, result in results if isinstance(result, KafkaError))
@@ -150,9 +150,9 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
     def __repr__(self) -> str:
         return f"<Outcomes of {counted(len(self), 'record')}, {len(self.errors)} of them not written>"
 
-    # The batch's outcome reports records that were buffered; these never had one.
+    # The batch's outcome reports failures of buffered records. These records never had a batch.
     def __del__(self) -> None:
-        # True means that __init__ has failed, and there is nothing to report.
+        # True means that __init__ failed, and there's nothing to report.
         if getattr(self, "_observed", True):
             return
         rejected = [error for part in self._parts for error in _rejections(part)]
@@ -168,19 +168,19 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 class BulkDelivery:
     """Many buffered records: ``await`` it for their :class:`Outcomes`.
 
-    It can be awaited more than once, by several tasks, or never. Failures that are never looked at are logged.
-    Cancelling an await has no effect on the records.
+    It can be awaited more than once, by several tasks, or never. Failures that are never checked are logged. Cancelling
+    an await doesn't affect the records.
     """
 
     __slots__ = ("_outcomes", "_parts")
 
     def __init__(self, parts: Sequence[Part], context: DeliveryContext) -> None:
-        """``parts`` are in order; their outcomes may be unknown yet."""
+        """``parts`` are in order. Their outcomes may still be unknown."""
         self._parts = parts
         self._outcomes = Outcomes(parts, context)
 
     def __await__(self) -> Generator[Any, None, Outcomes]:
-        # It awaits one after the other, because they come in about this order; failures are results here.
+        # Await one at a time: outcomes arrive in about this order. A failure is a result here, so it isn't raised.
         for part in self._parts:
             for outcome in outcomes_of(part):
                 yield from wait_done(outcome).__await__()
@@ -215,7 +215,7 @@ def _all_written(part: Part) -> bool:
         return False
     written = not isinstance(part, ScatteredRecords) or all(isinstance(source, Outcome) for source in part.sources)
     for outcome in outcomes_of(part):
-        # The caller sees the result now, so a failure is no longer unobserved.
+        # The caller sees the result now, so a failure counts as observed.
         outcome.observed = True
         written = written and outcome.written
     return written

@@ -1,4 +1,4 @@
-"""Partitioners: which partition a record goes to (KIP-480, KIP-794)."""
+"""Partitioners: they decide which partition a record goes to (KIP-480, KIP-794)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
-# Together these are at most 1 MiB of keys.
+# Together these limit the cache to 1 MiB of keys.
 _CACHED_KEYS = 8192
 _LONGEST_CACHED_KEY = 128
 
@@ -39,17 +39,17 @@ class Partitioner(Protocol):
             key: The record's key.
             value: The record's value.
             partitions: All partitions of the topic, ``0`` to ``n - 1``.
-            available: Partitions that have a leader now; can be empty.
+            available: Partitions that currently have a leader; can be empty.
 
         Returns:
-            One of ``partitions``; None to leave the choice to the producer, as for a record without a key by default.
+            One of ``partitions``, or None to let the producer choose, as it does by default for a record without a key.
         """
         ...
 
 
 @has_compiled_form
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit murmur2 hash of ``data``, signed as in Java. The Java client partitions keys by it.
+    """Return the 32-bit murmur2 hash of ``data``, signed as in Java. The Java client uses it to partition keys.
 
     >>> murmur2(b"21")
     -973932308
@@ -73,7 +73,7 @@ def _murmur2(data: bytes) -> int:
 
 
 def _positive_hash(key: bytes) -> int:
-    # Java's toPositive() masks the sign bit. If it were negated, a key would get another partition than there.
+    # Java's toPositive() masks the sign bit. If it were negated instead, keys would go to different partitions.
     return _murmur2(key) & 0x7FFFFFFF
 
 
@@ -82,16 +82,16 @@ _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 @has_compiled_form
 def key_hash(key: bytes) -> int:
-    """Return the positive hash of a key. Modulo the number of partitions it's the key's partition, as in Java.
+    """Return the positive hash of a key. As in Java, this modulo the number of partitions is the key's partition.
 
-    Recent hashes are cached, because streams repeat their keys and hashing costs more than the rest of an append.
+    Recent hashes are cached: streams repeat their keys, and hashing costs more than the rest of an append.
     """
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
 
 
 @has_compiled_form
 def key_hashes(keys: BytesColumn) -> Int64s:
-    """Return the hash of each key of a column; any number for a null key."""
+    """Return the hash of each key in a column. The hash of a null key is arbitrary."""
     import numpy as np
 
     return np.fromiter((key_hash(keys[row] or b"") for row in range(len(keys))), np.int64, len(keys))
@@ -101,9 +101,9 @@ def check_partition(partition: object, topic: str, count: int, chosen_by: str = 
     """Return ``partition`` if the topic has it.
 
     Raises:
-        InvalidRecordError: It isn't an int from 0 to ``count - 1``. The text includes ``chosen_by``.
+        InvalidRecordError: It isn't an int from 0 to ``count - 1``. The message includes ``chosen_by``.
     """
-    # True would be partition 1.
+    # bool is a subclass of int, so True would be partition 1.
     if not isinstance(partition, int) or isinstance(partition, bool):
         check_not_awaitable(partition, "partitioner")
         raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {repr_of(partition)}")

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.producer")
 
 SLOW_CLOSE = 1.0
-"""Seconds after which :meth:`Producer.close` logs what it waits for."""
+"""Seconds after which :meth:`Producer.close` logs what it's waiting for."""
 DISCONNECT = 5.0
-"""Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
+"""Maximum time to disconnect (s) if :meth:`Producer.close` has no deadline."""
 
 
 @gated(PRODUCER)
@@ -72,11 +72,11 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` and :meth:`post_many` write many records, at
     less cost per record. :meth:`send_batch` and :meth:`post_batch` write record batches without decoding them.
 
-    Keys and values are bytes, or what ``key_serializer`` and ``value_serializer`` take: then the class is
-    ``Producer[K, V]``. With serializers that are coroutine functions, calls of several tasks are written in the order
-    in which these return.
+    Keys and values are bytes, or what ``key_serializer`` and ``value_serializer`` accept. With serializers the class is
+    ``Producer[K, V]``. If serializers are coroutine functions, the calls of several tasks are written in the order in
+    which their serializers return.
 
-    Records of one partition are written in the order of the calls, also after retries. Without idempotence this needs
+    Records of one partition are written in the order of the calls, even after retries. Without idempotence this needs
     ``max_in_flight_requests_per_connection=1``, and a retry can write a record twice.
 
     Any number of tasks can share a producer, but only in one event loop: the one that runs :meth:`start`.
@@ -114,52 +114,53 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         """Check the options. No connection is opened before :meth:`start`.
 
         Args:
-            key_serializer: Makes bytes of a key: a function, or a coroutine function, which is decided once, here.
-                None for keys that are bytes. It is not called for None. The partitioner gets the bytes. A coroutine
-                that does not return within ``max_block_ms`` is cancelled, and the call raises ``DeadlineError``.
-            value_serializer: Likewise for values.
+            key_serializer: A function or a coroutine function (checked once, here) that converts a key to bytes. None
+                means that keys are bytes. It is not called for a key that is None. The partitioner gets the bytes. A
+                coroutine that does not return within ``max_block_ms`` is cancelled, and the call raises
+                ``DeadlineError``.
+            value_serializer: The same for values.
             acks: Which replicas must have a record before it is acknowledged: "all" (or -1) for all in-sync replicas, 1
-                for the leader, 0 for none. With 0 neither errors nor offsets are known.
+                for the leader, 0 for none. With 0, neither errors nor offsets are known.
             enable_idempotence: Whether brokers drop duplicates that retries cause (KIP-98). Needs ``acks="all"`` and
                 ``max_in_flight_requests_per_connection`` of at most 5. None enables it if these options allow it and
-                the brokers have it, which is from Kafka 0.11 on; with older ones each partition has one batch in
+                the brokers support it (Kafka 0.11 and later). With older brokers each partition then has one batch in
                 flight, so records stay in order.
             linger_ms: How long a batch waits for more records (ms).
             batch_size: Size at which a batch is sent, in bytes; at most ``max_request_size``. With compression this is
-                the size after it, estimated from earlier batches of the topic; before it no batch exceeds
+                the compressed size, estimated from earlier batches of the topic. Before compression no batch exceeds
                 ``max_request_size``.
-            buffer_memory: Limit of buffered records (bytes). When it is reached, :meth:`post` waits.
+            buffer_memory: Limit on buffered records (bytes). When it is reached, :meth:`post` waits.
             compression_type: The codec of batches.
             compression_level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None for the codec's default.
-            max_request_size: Size of the largest record and the largest request, in bytes before compression.
-            delivery_timeout_ms: Longest time from buffering a record to its acknowledgement (ms), including linger and
+            max_request_size: Maximum size of a record and of a request, in bytes before compression.
+            delivery_timeout_ms: Maximum time from buffering a record to its acknowledgement (ms), including linger and
                 all retries.
-            max_in_flight_requests_per_connection: Most requests without a response per broker.
+            max_in_flight_requests_per_connection: Maximum requests without a response per broker.
             partitioner: "default" hashes keys with murmur2 as the Java client does, and appends records without a key
-                to one partition until its batch is full (KIP-480, KIP-794). Other names are those of librdkafka, and
-                choose the same partitions: "murmur2_random" (the same as "default"), "consistent_random" (its default,
-                CRC-32) and "fnv1a_random"; "murmur2", "consistent" and "fnv1a", for which a missing key is an empty
-                one; "random" and "round_robin", for which keys do not count. Or a :class:`Partitioner`.
+                to one partition until its batch is full (KIP-480, KIP-794). The other names are librdkafka's and choose
+                the same partitions: "murmur2_random" (the same as "default"), "consistent_random" (librdkafka's
+                default, CRC-32) and "fnv1a_random"; "murmur2", "consistent" and "fnv1a", which treat a missing key as
+                an empty one; "random" and "round_robin", which ignore keys. It can also be a :class:`Partitioner`.
             partitioner_ignore_keys: Whether "default" treats every record as one without a key.
             partitioner_adaptive_partitioning_enable: Whether "default" prefers partitions without a backlog for records
                 without a key (KIP-794).
-            partitioner_availability_timeout_ms: "default" avoids the partitions of a broker that could not take a
-                request for this long (ms). 0 disables it.
+            partitioner_availability_timeout_ms: "default" avoids the partitions of a broker that has not been able to
+                take a request for this long (ms). 0 disables this.
             partitioner_rack_aware: Whether "default" prefers partitions whose leader is in ``client_rack``, for records
                 without a key (KIP-1123). Needs ``client_rack``.
-            max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory, and for a
+            max_block_ms: Maximum time a call waits for the topic's metadata, for free buffer memory, and for a
                 serializer that is a coroutine function (ms).
-            close_timeout_ms: Longest time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
+            close_timeout_ms: Maximum time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
                 record has an outcome, at most ``delivery_timeout_ms``.
-            transactional_id: A name that survives restarts, to write in transactions (:meth:`transaction`) and only in
-                these. A producer that starts with it fences any other that has it, and aborts its open transaction.
-                Needs idempotence.
+            transactional_id: A name that survives restarts. With it, the producer writes only in transactions
+                (:meth:`transaction`). When a producer starts with this id, it fences any other producer with the same
+                id and aborts that producer's open transaction. Needs idempotence.
             transaction_timeout_ms: The coordinator aborts a transaction that is open for longer. At most the brokers'
-                ``transaction.max.timeout.ms`` (15 minutes by default). None for one minute.
-            transaction_two_phase_commit_enable: Whether transactions can be prepared, and are then committed or aborted
-                as decided elsewhere (:meth:`Transaction.prepare`, KIP-939). They have no timeout, and a process that
-                starts finds the one that its predecessor has left (:meth:`complete_transaction`). The brokers must
-                allow it, and the ACL operation TWO_PHASE_COMMIT if they have an authorizer.
+                ``transaction.max.timeout.ms`` (15 minutes by default). None means one minute.
+            transaction_two_phase_commit_enable: Whether transactions can be prepared, and then committed or aborted as
+                decided elsewhere (:meth:`Transaction.prepare`, KIP-939). They have no timeout, and a new process finds
+                the transaction that its predecessor left (:meth:`complete_transaction`). The brokers must allow it. If
+                they have an authorizer, the client needs the ACL operation TWO_PHASE_COMMIT.
             connection: The options that all clients share: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
@@ -206,7 +207,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             "a producer with a transactional_id writes in transactions: async with producer.transaction() as txn: "
             "await txn.send(...)"
         )
-        # The producer's own session never opens if there is a transactional id: each transaction brings its own.
+        # If there's a transactional id, the producer's own session never opens: each transaction brings its own.
         session = WriteSession(None if transactional_id is None else only_in_transactions)
         serializers = Serializers(key_serializer, value_serializer, self._settings.max_block)
         buffer = Buffer(self._accumulator, self._settings, self._config.interceptors)
@@ -219,7 +220,8 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
                 self._buffer,
                 two_phase=self._settings.two_phase_commit,
             )
-        # A ClusterClient needs no event loop before its start; but one that has failed to start can't be used again.
+        # A ClusterClient doesn't need an event loop before its start. But one that has failed to start can't be used
+        # again.
         self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         self._sender: Sender | None = None
         self._starting = False
@@ -228,7 +230,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
 
     @property
     def config(self) -> ProducerConfig:
-        """The producer's options, as they are in use."""
+        """The producer's options as in use."""
         return self._settings
 
     @property
@@ -251,41 +253,41 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     async def start(self, *, keep_prepared: bool = True) -> None:
         """Connect to the cluster; ``async with`` does this.
 
-        With a ``transactional_id`` it also acquires the producer id, which fences every other producer with that id,
-        and aborts the transaction that it has left; with two-phase commit that transaction is kept, see
-        :meth:`complete_transaction`.
+        With a ``transactional_id`` it also acquires the producer id. This fences every other producer with the same
+        transactional id, and aborts the transaction that such a producer left open. With two-phase commit that
+        transaction is kept: see :meth:`complete_transaction`.
 
-        Cancelling it closes the connections; the producer cannot be started again.
+        If cancelled, it closes the connections, and the producer cannot be started again.
 
         Args:
-            keep_prepared: With two-phase commit: whether to keep the transaction that an earlier process has left.
-                False aborts it. Kafka 4.4 cannot keep it, and refuses.
+            keep_prepared: With two-phase commit, whether to keep the transaction that an earlier process left. False
+                aborts it. Kafka 4.4 doesn't support keeping it, and refuses.
 
         Raises:
-            BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
+            BootstrapError: None of the bootstrap servers can be used. The message gives the reason for each.
             AuthenticationError: The brokers rejected this client's credentials.
             DeadlineError: The brokers did not respond in time.
             AuthorizationError, BrokerError: The coordinator rejects the transactional id, its timeout, or two-phase
                 commit.
-            UnsupportedVersionError: The brokers lack transactions, two-phase commit or a part of it, zstd, or
-                idempotence although ``enable_idempotence`` is True.
-            ClientClosedError: The producer was started before, or was closed while it started.
+            UnsupportedVersionError: The brokers lack support for transactions, for two-phase commit or part of it, for
+                zstd, or for idempotence although ``enable_idempotence`` is True.
+            ClientClosedError: The producer was started before, or was closed while it was starting.
         """
         if self._starting or self._sender is not None:
             raise ClientClosedError(
                 "a producer can be started only once, which `async with` and an ExactlyOnce do: create a new one"
             )
-        # Nothing is awaited between the test above and this line, so a second start() in the meantime is refused.
+        # There's no await between the test above and this line, so a second start() is refused even while this one is
+        # running.
         self._starting = True
         self._accumulator.observer.clock = asyncio.get_running_loop().time
         try:
             await self._cluster.start()
             self._adapt()
             if self._transactions is not None:
-                # This comes before any record is accepted: it fences the predecessor, whose open transaction is
-                # aborted.
+                # This comes before any record is accepted: it fences the predecessor and aborts its open transaction.
                 await self._transactions.start(self._cluster, keep_prepared=keep_prepared)
-        # This also covers a cancellation. _sender stays None, so close() has nothing left to do.
+        # This also covers cancellation. _sender stays None, so close() has nothing left to do.
         except BaseException:
             await self._cluster.close()
             raise
@@ -294,8 +296,8 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         self._sender = Sender(
             self._cluster, self._buffer, self._settings, self._config.request_timeout, self._transactions
         )
-        # The buffer opens after everything that can fail and before the sender starts, whose first round may find
-        # records.
+        # Open the buffer after everything that can fail, but before the sender starts, so the sender's first round may
+        # find records.
         self._buffer.open(self._cluster, self._sender)
         self._buffer.set_writer(self, self._session)
         self._sender.start()
@@ -306,12 +308,12 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         )
 
     def _adapt(self) -> None:
-        """Adapt to old brokers. Nothing is decided about them before the first broker has responded."""
+        """Adapt to old brokers. This has to wait until the first broker has responded."""
         versions, wanted = self._cluster.metadata.versions, self._settings
         self._settings = adapted(wanted, versions)
         if self._settings.idempotent is not wanted.idempotent:
-            # Each partition has one batch in flight, so that its records stay in order. A broker can still have several
-            # requests.
+            # Keep one batch per partition in flight, so the partition's records stay in order. A broker can still have
+            # several requests in flight.
             self._accumulator.limits = wanted.limits._replace(in_flight=1)
         self._check_records(versions)
 
@@ -325,10 +327,10 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all buffered records without linger, and wait until each is written or has failed.
 
-        Failures aren't raised here but by the records' deliveries. Cancelling has no effect on the records.
+        Failures aren't raised here: the records' deliveries raise them. Cancelling doesn't affect the records.
 
         Args:
-            timeout_ms: Longest wait (ms). None waits until every record has an outcome, at most
+            timeout_ms: Maximum wait (ms). None waits until every record has an outcome, at most
                 ``delivery_timeout_ms``.
 
         Raises:
@@ -339,32 +341,32 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         await self._send_and_wait("flush", timeout_ms)
 
     async def _send_and_wait(self, what: str, timeout_ms: float | None) -> None:
-        """Send all batches, and wait until each has an outcome; ``what`` opens the text of a DeadlineError."""
+        """Send all batches, and wait until each has an outcome. The message of a DeadlineError starts with ``what``."""
         batches = self._buffer.send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
             waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
             raise DeadlineError(f"{what}: {summary(pending)} without outcome after {waited:g} ms")
-        # If close() has overtaken a flush, all outcomes are known, and there is no reason to raise.
+        # If close() has overtaken a flush, all outcomes are known, and there's no reason to raise.
         if not self._closing:
             self._buffer.check_open()
 
     async def abort(self, timeout_ms: float | None = None, *, in_flight: bool = False) -> int:
-        """Drop the buffered records that were not sent yet, and wait for the outcome of the others.
+        """Drop the buffered records that haven't been sent yet, and wait for the outcome of the rest.
 
-        Deliveries of dropped records raise ``RecordAbortedError``, and so do calls that wait to buffer a record. The
-        producer can go on; with a ``transactional_id`` the open transaction can only be aborted then. Cancelling stops
-        the wait only.
+        Deliveries of dropped records raise ``RecordAbortedError``, and so do calls that are waiting to buffer a record.
+        The producer stays usable, but with a ``transactional_id`` the open transaction can then only be aborted.
+        Cancelling only stops the wait.
 
         Args:
-            timeout_ms: Longest wait for records that were sent (ms). None waits until each has an outcome, at most
+            timeout_ms: Maximum wait for records that were sent (ms). None waits until each has an outcome, at most
                 ``delivery_timeout_ms``.
-            in_flight: Whether to drop records that were sent, too, instead of waiting for them. They may be in the log,
-                or still be written.
+            in_flight: Whether to also drop records that were sent, instead of waiting for them. They may be in the log,
+                or may still be written.
 
         Returns:
-            How many buffered records were dropped; calls that had not buffered theirs are not counted.
+            How many buffered records were dropped. Calls that had not buffered their records yet are not counted.
 
         Raises:
             DeadlineError: The timeout passed first. Records that were sent are still being delivered.
@@ -376,7 +378,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         if not in_flight:
             dropped = [batch for batch in dropped if not batch.attempts]
         for batch in dropped:
-            # The application knows about it, so it isn't logged as an unobserved failure.
+            # The application already knows about it, so don't log it as an unobserved failure.
             batch.outcome.observed = True
             self._accumulator.fail(batch, aborted(batch))
         self._buffer.memory_freed()
@@ -384,69 +386,69 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         return sum(batch.count for batch in dropped)
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
-        """Wait until batches have an outcome, or a timeout passes."""
-        # The sender expires every batch after its delivery timeout. So the default only guards against a sender that
+        """Wait until batches have an outcome or a timeout passes."""
+        # The sender expires every batch after its delivery timeout, so the default only guards against a sender that
         # has failed.
         timeout = self._outcome_timeout if timeout_ms is None else timeout_ms / 1000
         await wait_all([batch.outcome for batch in batches], timeout)
 
     @property
     def _outcome_timeout(self) -> float:
-        """Seconds in which every batch gets an outcome while the sender works."""
+        """Maximum time (s) for every batch to get an outcome while the sender works."""
         return self._settings.limits.delivery_timeout + 1
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        An open transaction is aborted. If the end of a transaction is under way, this call waits for it. A prepared
-        transaction stays prepared.
+        If a transaction is open, it's aborted. If a transaction is already being ended, this call waits for that. A
+        prepared transaction stays prepared.
 
-        If it waits for more than a second, it logs for which records. If it's cancelled, it stops waiting: undelivered
-        records fail, and the connections are closed.
+        If it waits for more than a second, it logs which records it's waiting for. If it's cancelled, it stops waiting:
+        undelivered records fail, and the connections are closed.
 
         Args:
-            timeout_ms: Longest time for deliveries and for flushing the connections (ms); 0 does not wait. None means
+            timeout_ms: Maximum time for deliveries and for flushing the connections (ms); 0 does not wait. None means
                 ``close_timeout_ms``; if that is None too, it waits until every record has an outcome, at most
                 ``delivery_timeout_ms``.
 
         Raises:
-            DeadlineError: Some records were not delivered in time. The text has their number per partition and the
+            DeadlineError: Some records were not delivered in time. The message gives their number per partition and the
                 reason; each of their deliveries raises ClientClosedError.
             KafkaError: Some records failed for another reason during the close, and no task awaited their deliveries.
         """
         _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
-        # The producer was never started, or is still starting: then start() raises, because its cluster is closed now.
+        # Either the producer was never started, or it's still starting. In the latter case start() raises, because its
+        # cluster is closed now.
         if self._sender is None or self._closing:
             return
         self._closing = True
         timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         started = loop.time()
-        # This is read before it's replaced. A producer that has failed has nothing left to wait for.
+        # Read this before it's replaced. A producer that has failed has nothing left to wait for.
         failure = self._buffer.close_error
         close_error = ClientClosedError("the producer is closed")
         close_error.__cause__ = failure
-        # The buffer closes first, since this call wouldn't wait for what is appended from here on.
+        # Close the buffer first: this call wouldn't wait for records that are appended later.
         self._buffer.close(close_error)
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
             if self._transactions is not None and failure is None:
-                # The manager waits for its batches itself: batches of an aborted transaction that were never sent fail
-                # at once.
+                # The manager waits for its own batches: if a transaction is aborted, its unsent batches fail at once.
                 await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)
             else:
                 await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
-            # Batches that have no outcome now will fail, and are reported, even after a cancellation.
+            # Batches that still have no outcome will fail, and are reported, even after a cancellation.
             late = {batch for batch in batches if not batch.done}
             try:
                 if self._transactions is not None:
-                    # The manager stops before the sender, because the end of a transaction waits for batches that the
-                    # sender delivers.
+                    # Stop the manager before the sender: the end of a transaction waits for batches that the sender
+                    # delivers.
                     await self._transactions.stop()
                 await self._sender.stop()
             finally:
@@ -455,7 +457,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
                 left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
                 await self._cluster.close(min(max(left, 0.0), DISCONNECT))
         failed = [batch for batch in batches if batch.outcome.error is not None]
-        # If a task has seen a failure, it's known, unless this close() has caused it.
+        # If a task has seen a failure, it isn't reported again, unless this close() caused it.
         lost = [batch for batch in failed if batch in late or not batch.outcome.observed]
         if lost:
             raise delivery_error(lost)
@@ -466,7 +468,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             log.warning("closing the producer waits for %s", summary(pending))
 
     def __del__(self) -> None:
-        # __init__ may have raised since of an invalid option, hence getattr.
+        # __init__ may have raised because of an invalid option, hence getattr.
         sender = getattr(self, "_sender", None)
         if sender is not None and not self._closing:
             unsent = sender.unsent + sum(batch.count for batch in self._accumulator.incomplete)
@@ -474,7 +476,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
             warnings.warn(what, ResourceWarning, source=self, stacklevel=1)
 
     def transaction(self) -> Transaction[K, V]:
-        """Return a transaction, which starts with ``async with``. One at a time can be open.
+        """Return a transaction, which starts with ``async with``. Only one can be open at a time.
 
         Raises:
             ConfigurationError: The producer has no ``transactional_id``.
@@ -482,7 +484,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         return self._transaction()
 
     def _transaction(self, session: object = None) -> Transaction[K, V]:
-        """Return a transaction of a session or of the application."""
+        """Return a transaction for a session or for the application."""
         if self._transactions is None:
             raise ConfigurationError("transaction() needs the option transactional_id")
         transaction = Transaction(
@@ -493,39 +495,40 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
 
     @property
     def transactional_id(self) -> str | None:
-        """The option of this name: records are written in transactions if there is one."""
+        """The option ``transactional_id``. If it's set, records are written in transactions."""
         return None if self._transactions is None else self._transactions.id.name
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits for :meth:`complete_transaction`; None if there is none. This process has prepared
-        it, or an earlier one with this ``transactional_id`` has left it, prepared or not."""
+        """The transaction that waits for :meth:`complete_transaction`, if any. Either this process prepared it, or an
+        earlier process with this ``transactional_id`` left it, prepared or not."""
         return None if self._transactions is None else self._transactions.prepared
 
     async def complete_transaction(self, decided: PreparedTransaction | None) -> bool:
-        """Commit the transaction that waits for a decision if it is the one that was decided on; abort any other.
+        """Commit the transaction that waits for a decision if it's the one that was decided on; abort any other.
 
-        Call it after the start, before the first transaction (KIP-939). Without a transaction that waits it does
-        nothing: an earlier call has taken effect. Cancelled, it goes on in the background, and can be called again.
+        Call it after the start, before the first transaction (KIP-939). If no transaction is waiting, it does nothing:
+        an earlier call has taken effect. If cancelled, it continues in the background, and can be called again.
 
         Args:
-            decided: What :meth:`Transaction.prepare` returned for the transaction to commit, for example
-                ``PreparedTransaction.parse(text)`` of what was stored with the decision. None aborts.
+            decided: What :meth:`Transaction.prepare` returned for the transaction to commit, or
+                ``PreparedTransaction.parse(text)`` of the string that was stored with the decision. None aborts.
 
         Returns:
-            Whether the transaction was committed by this call.
+            Whether this call committed the transaction.
 
         Raises:
-            TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``. Call it
-                again. DeadlineError likewise, for an abort.
-            TransactionAbortedError: It was to be committed, and an administrator has aborted it.
-            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``; ``decided`` is no
-                PreparedTransaction; or an earlier call has decided otherwise, and is under way.
+            TransactionOutcomeUnknownError: The coordinator did not respond to a commit within
+                ``default_api_timeout_ms``. Call it again.
+            DeadlineError: Likewise, for an abort.
+            TransactionAbortedError: It should have been committed, but an administrator has aborted it.
+            ConfigurationError: The producer doesn't have ``transaction_two_phase_commit_enable``; ``decided`` isn't a
+                PreparedTransaction; or an earlier call with the opposite decision is still in progress.
             KafkaError: The producer is closed, or has failed.
         """
         if self._transactions is None or not self._transactions.id.two_phase:
             raise ConfigurationError("complete_transaction() needs transaction_two_phase_commit_enable=True")
-        # A text would equal no transaction, and so abort it.
+        # A str wouldn't equal any transaction, so it would abort this one.
         if decided is not None and not isinstance(decided, PreparedTransaction):
             raise ConfigurationError(
                 f"complete_transaction() takes a PreparedTransaction or None, not {decided!r}; for its text use "
@@ -540,11 +543,11 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
     # -- topics
 
     async def partitions_for(self, topic: str) -> int:
-        """Return the number of partitions of a topic, requesting its metadata if necessary.
+        """Return the number of partitions of a topic. Requests its metadata if necessary.
 
         Raises:
             UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
-            DeadlineError: There was no metadata within ``max_block_ms``.
+            DeadlineError: No metadata arrived within ``max_block_ms``.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
         return len((await self._buffer.topic(topic)).queues)
@@ -557,13 +560,13 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         return producer_stats(self._cluster.stats(), self._accumulator, self._settings.limits, now)
 
     def health(self) -> Health:
-        """Return whether the producer works, and what is wrong. No I/O.
+        """Return whether the producer works, and what's wrong if it doesn't. No I/O.
 
-        Findings are, for example, that no broker can be reached, that a partition with buffered records has no leader,
-        or that records have been waiting for more than half of ``delivery_timeout_ms``.
+        For example, findings can say that no broker can be reached, that a partition with buffered records has no
+        leader, or that records have been waiting for more than half of ``delivery_timeout_ms``.
         """
         findings = self._cluster.findings()
-        # This cause is the better text, because a sender that has failed leaves the connections open.
+        # This message is the better one: a sender that has failed leaves the connections open.
         if self._buffer.close_error is not None:
             findings.failed = [str(self._buffer.close_error)]
             findings.ended = self._sender is not None or findings.ended
@@ -575,12 +578,12 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
 
     @property
     def unobserved_failures(self) -> int:
-        """Number of failed records in batches of which no delivery was awaited or checked."""
+        """Number of failed records in batches none of whose deliveries was awaited or checked."""
         return self._accumulator.delivery_context.unobserved_failures
 
 
 def _partitioner(settings: ProducerConfig) -> Partitioner | None:
-    """Return the partitioner that is called for each record; None for the default one."""
+    """Return the partitioner to call for each record, or None for the default one."""
     if settings.ignore_keys:
         return ignore_keys
     chosen = settings.partitioner
@@ -593,4 +596,4 @@ def _check_timeout(timeout_ms: float | None) -> None:
 
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")
-"""The producer's own options, without those that all clients share."""
+"""The producer's own options, without the options that all clients share."""

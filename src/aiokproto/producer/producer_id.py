@@ -22,9 +22,9 @@ log = logging.getLogger("aiokproto.producer")
 
 
 class ProducerId(NamedTuple):
-    """Producer id and first epoch. Each partition bumps the epoch for itself.
+    """A producer id and its first epoch, as returned by InitProducerId.
 
-    InitProducerId returns both. The first epoch grows beyond the epochs of forgotten partitions.
+    Each partition bumps the epoch on its own. The first epoch rises above the epochs of forgotten partitions.
     """
 
     id: int
@@ -32,11 +32,11 @@ class ProducerId(NamedTuple):
 
 
 class ProducerIds(Protocol):
-    """The source of producer ids, epochs and sequence numbers, of an idempotent or a transactional producer."""
+    """The source of producer ids, epochs and sequence numbers for an idempotent or a transactional producer."""
 
     @property
     def current(self) -> ProducerId | None:
-        """The id and epoch. If it's None, nothing can be sent."""
+        """The id and epoch. While it's None, nothing can be sent."""
         ...
 
     def assign(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -48,8 +48,8 @@ class ProducerIds(Protocol):
         ...
 
     def may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether a partition's sequence numbers can be forgotten, because none is used again in the same epoch
-        should the partition be written to again."""
+        """Return whether a partition's sequence numbers can be forgotten: if the partition is written to again, they
+        must not repeat in the same epoch."""
         ...
 
 
@@ -57,7 +57,7 @@ class ProducerIdManager:
     """Acquires the producer id, and discards it when a partition can't continue with it.
 
     Attributes:
-        current: The id; None before it is acquired and after it is discarded.
+        current: The id; None before it's acquired and after it's discarded.
     """
 
     def __init__(self, cluster: ClusterClient, buffer: Buffer, request_timeout: float) -> None:
@@ -67,17 +67,17 @@ class ProducerIdManager:
         self._request_timeout = request_timeout
 
     async def acquire(self) -> None:
-        """Request an id until there is one, or the broker rejects the request and every waiting batch fails.
+        """Request an id until there is one, or until the broker rejects the request and every waiting batch fails.
 
         Cancelling leaves :attr:`current` None.
 
         Raises:
             KafkaError: The error ends the producer.
         """
-        # The broker ignores the timeout if there is no transactional id; Java sends the largest value too.
+        # The broker ignores the timeout if there's no transactional id. Java also sends the maximum value.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
-        # The request needs no deadline: the waiting batches expire, and each names the last failure.
+        # The request doesn't need a deadline: waiting batches expire, and their errors include the last failure.
         while self.current is None:
             attempt += 1
             try:
@@ -92,11 +92,11 @@ class ProducerIdManager:
                 if action is Action.STOP:
                     raise _advised(error) from error
                 if action is Action.FAIL:
-                    # The waiting batches fail. The next one asks again, because the ACL may have been granted
-                    # meanwhile.
+                    # Fail the waiting batches. Later batches request an id again, since the ACL may have been granted
+                    # by then.
                     self._fail_waiting(_advised(error))
                     return
-                # If batches expire without an id, their error names the cause.
+                # If batches expire without an id, their error shows the cause.
                 for batch in self._buffer.accumulator.incomplete:
                     batch.last_error = error
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
@@ -119,10 +119,10 @@ class ProducerIdManager:
             self.current = None
 
     def may_forget(self, queue: PartitionQueue) -> bool:
-        """Return True. Partitions that have no sequence numbers yet start with a later epoch from now on.
+        """Return True. Partitions without sequence numbers will now start with a later epoch.
 
-        The topic may be the same one, if it merely wasn't used for long. A broker that still has state for its
-        partitions would take batches whose sequence numbers started again in the same epoch for earlier batches.
+        The topic may be the same one, if it merely hasn't been used for long. If sequence numbers restarted in the same
+        epoch, a broker that still has state for the topic's partitions would take new batches for old ones.
         """
         current, (producer_id, epoch) = self.current, queue.producer
         if current is not None and current.id == producer_id and epoch >= current.epoch:

@@ -14,7 +14,7 @@ INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 if TYPE_CHECKING:
-    # A NamedTuple can be generic at run time only from Python 3.11 on.
+    # A NamedTuple can't be generic at run time before Python 3.11.
     class ProducerRecord(NamedTuple, Generic[K, V]):
         value: V | None
         key: K | None = None
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 else:
 
     class ProducerRecord(NamedTuple):
-        """A record for :meth:`~aiokproto.producer.Producer.send_many`; for type checkers a ``ProducerRecord[K, V]``.
+        """A record for :meth:`~aiokproto.producer.Producer.send_many`. For type checkers it's ``ProducerRecord[K, V]``.
 
         Attributes:
-            value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
+            value: The value: bytes, or what ``value_serializer`` accepts. None is a tombstone.
             key: The key, likewise, or None.
             headers: Keys and values, in order.
-            partition: The partition; None leaves it to the partitioner.
-            timestamp: Milliseconds since the epoch; None for now.
+            partition: The partition, or None to let the partitioner choose.
+            timestamp: Milliseconds since the epoch, or None for now.
         """
 
         value: Any
@@ -45,7 +45,7 @@ else:
 
 
 class PendingRecord(NamedTuple):
-    """A checked record that isn't appended yet, because its partition's open batch is full or its topic is unknown."""
+    """A checked record that hasn't been appended yet: its partition's open batch is full, or its topic is unknown."""
 
     topic: str
     partition: int | None
@@ -56,7 +56,7 @@ class PendingRecord(NamedTuple):
 
 
 def as_bytes(what: str, content: object) -> bytes | None:
-    """Return ``content`` as immutable bytes. Mutable buffers are copied: the caller may reuse them after posting.
+    """Return ``content`` as immutable bytes. Mutable buffers are copied, since the caller may reuse them after posting.
 
     Raises:
         InvalidRecordError: It is not bytes-like.
@@ -94,7 +94,8 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
     """Return the headers with their values as bytes.
 
     Raises:
-        InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples, or UTF-8 cannot have a key.
+        InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples, or a key can't be encoded as
+            UTF-8.
     """
     if not isinstance(headers, list | tuple):
         remedies = {dict: "; pass list(headers.items())", type(None): "; leave it out for none"}
@@ -109,8 +110,8 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         name, content = header
         if not isinstance(name, str):
             raise InvalidRecordError(f"a header's key must be str, got {type(name).__name__}")
-        # If this were found only when the record is written, it would leave a batch without records behind, which ends
-        # the producer.
+        # If this were found only when the record is written, an empty batch would remain, and that would end the
+        # producer.
         if not name.isascii() and not is_unicode(name):
             raise InvalidRecordError(f"header {name!r}: UTF-8 cannot have the key, which has a lone surrogate")
         checked.append((name, as_bytes(f"header {name!r}", content)))

@@ -1,4 +1,4 @@
-"""The methods that write records, which a producer and its open transaction share."""
+"""The methods for writing records. A producer and its open transaction share them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aiokproto.types import Header, K, RecordMetadata, V
 
 
 class RecordSender(RecordAppender[K, V]):
-    """Writes records while its session may append to the buffer."""
+    """Writes records while its session is allowed to append to the buffer."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class RecordSender(RecordAppender[K, V]):
     ) -> None:
         super().__init__(partitioner)
         self._buffer = buffer
-        # A call that waits in one transaction can't append to the next.
+        # A call that waits in one transaction can't append to the next one.
         self._session = session
         self._serializers = serializers
         self._pipeline = AppendPipeline(self, buffer, session, serializers)
         self._has_pipeline = bool(serializers) or buffer.interceptors.sending
         self._tables = TableAppender(self, buffer, session)
-        # The brokers' versions if an encoded batch can have something that they lack; None if they lack nothing.
+        # The brokers' versions if an encoded batch can contain something that they don't support; otherwise None.
         self._old_versions: BrokerVersions | None = None
 
     def _check_records(self, versions: BrokerVersions) -> None:
-        """Refuse from now on what the brokers can't store: see :mod:`aiokproto.producer.old_brokers`."""
+        """Start refusing what the brokers can't store: see :mod:`aiokproto.producer.old_brokers`."""
         if not versions.supports(ZSTD):
             self._old_versions = versions
         if not lacks_parts_of_records(versions):
@@ -71,17 +71,18 @@ class RecordSender(RecordAppender[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write a record, and wait until it is acknowledged by the replicas that ``acks`` names.
+        """Write a record, and wait until the replicas that ``acks`` specifies have acknowledged it.
 
-        Cancelled before the record is buffered, the record is never sent. Cancelled later, it is still delivered.
+        If the call is cancelled before the record is buffered, the record is never sent. If it's cancelled later, the
+        record is still delivered.
 
         Args:
             topic: The topic.
-            value: The value: bytes, or what ``value_serializer`` takes; None is a tombstone.
+            value: The value: bytes, or what ``value_serializer`` accepts. None is a tombstone.
             key: The key, or None. Records with the same key are written to the same partition.
             headers: Pairs of key and value, in order; keys can repeat.
-            partition: The partition; None lets the partitioner choose.
-            timestamp: Milliseconds since the epoch; None for the current time.
+            partition: The partition, or None to let the partitioner choose.
+            timestamp: Milliseconds since the epoch, or None for the current time.
 
         Returns:
             The partition, offset and timestamp of the record. The offset is -1 with ``acks=0``.
@@ -92,8 +93,9 @@ class RecordSender(RecordAppender[K, V]):
             MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
                 ``max.message.bytes``.
             UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
-            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``, or a serializer did
-                not return; or no acknowledgement within ``delivery_timeout_ms``: then the record may have been written.
+            DeadlineError: Metadata or free buffer memory wasn't available within ``max_block_ms``, or a serializer did
+                not return in time. Or there was no acknowledgement within ``delivery_timeout_ms``; in this case the
+                record may have been written.
             BrokerError: The broker rejected the record.
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
@@ -105,7 +107,7 @@ class RecordSender(RecordAppender[K, V]):
             if not isinstance(appended, Delivery):
                 appended = await self._buffer.append(self._session, appended)
             metadata = await appended
-        # The sender could run while this call waited, so the next slow append need not yield.
+        # The sender was able to run while this call waited, so the next slow append doesn't have to yield.
         self._buffer.task_has_waited()
         return metadata
 
@@ -121,14 +123,14 @@ class RecordSender(RecordAppender[K, V]):
     ) -> Delivery:
         """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
 
-        It has the arguments of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
-        never awaits prevents the producer from sending.
+        It takes the arguments of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop
+        without ever awaiting prevents the producer from sending.
 
         Raises:
             ConfigurationError: A serializer is asynchronous.
             BufferFullError: The buffer is full, other calls wait for memory, or the topic's metadata is not known yet;
                 ``await partitions_for(topic)`` requests it.
-            KafkaError: As for :meth:`post`.
+            KafkaError: The same errors as :meth:`post`.
         """
         if self._has_pipeline:
             return self._pipeline.try_append(topic, ProducerRecord(value, key, headers, partition, timestamp))
@@ -138,9 +140,10 @@ class RecordSender(RecordAppender[K, V]):
     async def post_bytes(
         self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
     ) -> Delivery:
-        """Buffer a record that is serialized already: :meth:`post` without the serializers.
+        """Buffer a record that is already serialized: :meth:`post` without the serializers.
 
-        It serves to copy records, such as dead letters, as they are stored. Raises and suspends as :meth:`post`.
+        Use it to copy records unchanged, such as dead letters. It raises the same errors and suspends at the same
+        points as :meth:`post`.
         """
         if self._has_pipeline:
             return await self._pipeline.append_bytes(topic, ProducerRecord(value, key, headers))
@@ -156,26 +159,26 @@ class RecordSender(RecordAppender[K, V]):
     ) -> Outcomes:
         """Write many records, and wait until each is written or has failed. Failures are returned, not raised.
 
-        Records are buffered in order, but other tasks' records may be written between them. Cancelled, buffered records
-        are still delivered, and the others are never sent.
+        Records are buffered in order, but other tasks' records may be written between them. If cancelled, records that
+        are already buffered are still delivered, and the rest are never sent.
 
         Args:
             topic: The topic.
             records: Values; or a :class:`ProducerRecord` for a record with a key, headers, partition or timestamp. Or a
-                table of pyarrow, Polars, pandas, DuckDB or any library with Arrow's PyCapsule interface. A table has a
-                column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
+                table from pyarrow, Polars, pandas, DuckDB or any library that supports Arrow's PyCapsule interface. A
+                table has a column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
                 :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row, and
                 without the serializers.
-            partition: The partition of records without one of their own; None lets the partitioner choose.
+            partition: The partition of records that don't specify one; None lets the partitioner choose.
 
         Returns:
-            The metadata or the error of each record, in order; errors that are never checked are logged. After an
-            error that affects all records (unknown topic, no free memory within ``max_block_ms``, producer closed) the
-            remaining ones get the same error.
+            The metadata or the error of each record, in order. Errors that are never checked are logged. After an error
+            that affects all records (unknown topic, no free memory within ``max_block_ms``, producer closed), the
+            remaining records get the same error.
 
         Raises:
-            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has one of a wrong
-                type, or has a partition that the topic lacks. Nothing was buffered.
+            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has a column of
+                the wrong type, or contains a partition that the topic doesn't have. Nothing was buffered.
             ImportError: ``records`` is a table, and pyarrow or numpy is not installed (extra ``arrow``).
         """
         return await (await self._append_many(topic, records, partition))
@@ -189,15 +192,16 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BulkDelivery:
         """Buffer many records without waiting for their acknowledgement.
 
-        It has the arguments of :meth:`send_many`, and suspends when :meth:`post` does, so a caller that awaits one
-        call before the next has its records written in order, and no more in memory than ``buffer_memory`` and the
-        records of one call. Cancelled, buffered records are still delivered, and the others are never sent.
+        It takes the arguments of :meth:`send_many`, and suspends when :meth:`post` does. So if a caller awaits each
+        call before the next, its records are written in order, and it needs no more memory than ``buffer_memory`` plus
+        the records of one call. If cancelled, records that are already buffered are still delivered, and the rest are
+        never sent.
 
         Returns:
-            The delivery. Await it for the outcomes, or drop it: failures that are never looked at are logged.
+            The delivery. Await it for the outcomes, or drop it: failures that are never checked are logged.
 
         Raises:
-            InvalidRecordError, ImportError: As for :meth:`send_many`.
+            InvalidRecordError, ImportError: For the same reasons as :meth:`send_many`.
         """
         return await self._append_many(topic, records, partition)
 
@@ -217,33 +221,33 @@ class RecordSender(RecordAppender[K, V]):
     ) -> list[RecordMetadata]:
         """Write record batches without decoding them, and wait until they are acknowledged.
 
-        The records are neither decompressed nor decoded: their bytes are sent unchanged behind a new header. Consumers
-        read the same keys, values, headers and timestamps, in the same compression. Transactions are not copied: to
-        leave out aborted records, read with ``isolation_level="read_committed"``.
+        The records are neither decompressed nor decoded: their bytes are sent unchanged, with a new batch header.
+        Consumers read the same keys, values, headers and timestamps, in the same compression. Transactions are not
+        copied: to leave out aborted records, read with ``isolation_level="read_committed"``.
 
-        Cancelled, buffered batches are still delivered, and the others are never sent.
+        If cancelled, batches that are already buffered are still delivered, and the rest are never sent.
 
         Args:
             topic: The topic.
             batch: An item of :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>`, a
                 :class:`~aiokproto.records.RecordBatch`, or the bytes of one batch of magic 2. The bytes are copied.
                 The checksum is verified here only if bytes are passed; otherwise the broker verifies it.
-            partition: The partition. Its order holds for batches and single records together.
+            partition: The partition. Batches and individual records written to it stay in the order of the calls.
 
         Returns:
-            The metadata of each batch's first record. The other records follow at consecutive offsets, unless the
-            broker found the batch too large and it was split: then other producers' records may be in between. The
-            timestamp is the batch's greatest, or the broker's if the topic has LogAppendTime.
+            The metadata of each batch's first record. The other records follow at consecutive offsets, unless the batch
+            was too large for the broker and was split: other producers' records may then be in between. The timestamp
+            is the batch's greatest, or the broker's if the topic has LogAppendTime.
 
         Raises:
             InvalidRecordError: A batch cannot be sent unchanged; nothing was buffered. It starts before the consumer's
-                position, lacks records that compaction removed, has the broker's timestamps (LogAppendTime), is of
-                magic 0 or 1 (use :meth:`send_many` for the records of these), or is a control batch.
+                position, is missing records that compaction removed, has the broker's timestamps (LogAppendTime), is in
+                magic 0 or 1 (write its records with :meth:`send_many`), or is a control batch.
             CorruptRecordError: The bytes are not one valid record batch. Nothing was buffered.
             UnsupportedCompressionError: A batch has an unknown codec. Nothing was buffered.
             MessageTooLargeError: A batch is larger than ``max_request_size`` or ``buffer_memory``, and nothing was
                 buffered; or a single record is larger than the topic's ``max.message.bytes``.
-            KafkaError: As for :meth:`send`. Some of several batches may have been written.
+            KafkaError: The same errors as :meth:`send`. If there are several batches, some may have been written.
         """
         return await (await self.post_batch(topic, batch, partition=partition))
 
@@ -252,14 +256,14 @@ class RecordSender(RecordAppender[K, V]):
     ) -> BatchDelivery:
         """Buffer record batches without decoding them and without waiting for their acknowledgement.
 
-        It has the arguments of :meth:`send_batch`, and suspends when :meth:`post` does. Cancelled, it has buffered
-        the batches before the one that waited for memory.
+        It takes the arguments of :meth:`send_batch`, and suspends when :meth:`post` does. If it's cancelled while a
+        batch waits for memory, the batches before that one are already buffered.
 
         Returns:
             The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged.
 
         Raises:
-            KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
+            KafkaError: The same errors as :meth:`send_batch`, except errors of the broker: the delivery raises those.
         """
         batches = record_batches(batch)
         if self._old_versions is not None:
@@ -267,7 +271,7 @@ class RecordSender(RecordAppender[K, V]):
         return BatchDelivery(await self._buffer.append_encoded(self._session, topic, partition, batches))
 
 
-# Python's own errors about a call name the public class.
+# Python's own errors about a wrong call should mention the public class.
 for _method in vars(RecordSender).values():
     if isinstance(_method, FunctionType):
         _method.__qualname__ = f"Producer.{_method.__name__}"

@@ -1,4 +1,4 @@
-"""A producer's statistics and health, read from its parts, and its errors about undelivered records. No I/O."""
+"""A producer's statistics and health, collected from its components, and errors about undelivered records. No I/O."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 _NAMED = 3
-"""How many partitions a finding names."""
+"""Maximum number of partitions that a finding mentions."""
 
 
 @dataclass(frozen=True)
 class ProducerStats:
-    """What a producer has done, and what it holds.
+    """What a producer has done, and what it's holding.
 
     Attributes:
         client: Connections, requests and metadata.
         buffered_records: Records without an outcome: waiting, or in flight.
-        buffered_batches: Their batches.
+        buffered_batches: Batches of these records.
         buffered_bytes: Bytes of ``buffer_memory`` that they occupy.
         buffer_memory: The option ``buffer_memory``.
         oldest_age: How long ago the oldest of these batches was opened (s).
-        in_flight_batches: Batches that were sent, or are being sent, and have no outcome.
+        in_flight_batches: Batches that have been or are being sent, and have no outcome.
         batches_written: Acknowledged batches.
-        records_written: Their records.
-        bytes_written: Their bytes as sent.
+        records_written: Records in these batches.
+        bytes_written: Size of these batches as sent.
         batches_failed: Batches that were given up.
-        records_failed: Their records.
+        records_failed: Records in these batches.
         retries: Batches that were sent again.
-        queue_time: From a batch's first record to its first request.
-        latency: From a batch's first record to its acknowledgement.
+        queue_time: Time from a batch's first record to its first request.
+        latency: Time from a batch's first record to its acknowledgement.
         transactions_committed: Transactions that were committed.
         transactions_aborted: Transactions that were aborted.
     """
@@ -94,7 +94,7 @@ def _is_in_flight(accumulator: Accumulator, batch: ProducerBatch) -> bool:
 def add_findings(
     findings: Findings, accumulator: Accumulator, limits: BufferLimits, now: float, *, short_of_memory: bool
 ) -> None:
-    """Add what is wrong with the delivery of records."""
+    """Add what's wrong with the delivery of records."""
     batches = list(accumulator.incomplete)
     leaderless = Counter(str(batch.topic_partition) for batch in batches if accumulator.queue(batch).leader is None)
     for partition, count in leaderless.most_common(_NAMED):
@@ -105,7 +105,7 @@ def add_findings(
         findings.degraded.append(f"{counted(len(leaderless) - _NAMED, 'more partition')} with records without a leader")
     if short_of_memory:
         findings.degraded.append(f"calls wait for free memory: buffer_memory={limits.buffer_memory} is used up")
-    # Half of the time that records have is gone, and their delay may well last for the other half.
+    # Half of the records' time has passed, and the problem may well last for the other half.
     if batches and now - batches[0].created > limits.delivery_timeout / 2:
         oldest = batches[0]
         reason = f": {oldest.last_error}" if oldest.last_error is not None else ""
@@ -137,14 +137,14 @@ def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
     for batch in lost:
         batch.outcome.observed = True
         late = late or isinstance(batch.outcome.error, ClientClosedError | DeadlineError)
-    # It's late if close() or the timeout ended at least one batch; otherwise brokers refused all.
+    # It's a DeadlineError if close() or the timeout ended at least one batch. Otherwise brokers refused all of them.
     error = (DeadlineError if late else KafkaError)(f"the producer was closed with {summary(lost)} not delivered")
     error.__cause__ = lost[0].last_error or lost[0].outcome.error
     return error
 
 
 def summary(batches: Iterable[ProducerBatch]) -> str:
-    """Return the number of records per partition, with the last error of each."""
+    """Return the number of records per partition, with each partition's last error."""
     counts: Counter[TopicPartition] = Counter()
     reasons: dict[TopicPartition, str] = {}
     for batch in batches:

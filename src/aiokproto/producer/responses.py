@@ -1,8 +1,8 @@
 """Apply Produce responses, and errors without a response, to batches: complete, retry, split, restart or fail them.
 
-:func:`aiokproto.failures.classify` decides which of these it is (table ``failures/producing.py``), and this module
-carries it out. For NOT_LEADER_OR_FOLLOWER, ``_partition_responded`` refreshes the metadata, and ``_retry`` applies the
-new leader if the response names one (KIP-951).
+:func:`aiokproto.failures.classify` decides which of these to do (see the table in ``failures/producing.py``), and this
+module does it. For NOT_LEADER_OR_FOLLOWER, ``_partition_responded`` refreshes the metadata, and ``_retry`` applies the
+new leader if the response includes one (KIP-951).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class ProduceResponseHandler:
         Raises:
             KafkaError: The error ends the producer.
         """
-        # A batch that is done has expired meanwhile: its outcome was reported and can't change any more.
+        # A batch that is already done has expired: its outcome was reported and can't change.
         # guard: an expired batch is not reported as written -> list(batches)
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
             self._responded(node, request, batches, result)
         elif isinstance(result, KafkaError):
             self._failed(batches, result)
-        # The request was written to the socket. That's all that will ever be known with acks=0.
+        # The request was written to the socket. With acks=0, that's all the client will ever know.
         else:
             for batch in batches:
                 self._accumulator.complete(batch, -1)
@@ -67,9 +67,9 @@ class ProduceResponseHandler:
         self._producer_ids.discard_for(self._accumulator.queue(batch))
 
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """Handle an error without a response: the batches may or may not be in the log, and a retry finds out."""
+        """Handle an error without a response. The batches may or may not be in the log; a retry finds out."""
         action = classify(error, Situation(ProduceRequest.api_key, transactional=self._transactional))
-        # The error leaves the callback and ends the sender, and with it the producer.
+        # The error propagates out of the callback, and ends the sender and with it the producer.
         if action is Action.STOP:
             raise error
         if action is Action.REFRESH_METADATA:
@@ -78,15 +78,16 @@ class ProduceResponseHandler:
             if action in (Action.FAIL, Action.ABORT_TRANSACTION):
                 self.fail(batch, error)
             else:
-                # The partition has no backoff here: the sink has one for the broker, and a new leader needs none.
+                # The partition doesn't need a backoff here: the sink has one for the broker, and there's no need to
+                # wait for a new leader.
                 self._accumulator.retry(batch, error, self._loop.time())
 
     def _responded(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
-        # The response has topic ids only from version 13 on (KIP-516); the request has both.
+        # The response contains topic ids only since v13 (KIP-516). The request contains both.
         names = {topic.topic_id: topic.name for topic in request.topic_data}
-        # Batches that the response doesn't mention stay in it.
+        # Batches that the response doesn't mention stay in this dict.
         missing: dict[tuple[str | None, int], ProducerBatch] = {batch.topic_partition: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
@@ -95,8 +96,8 @@ class ProduceResponseHandler:
                 batch = missing.pop((name, partition.index), None)
                 if batch is not None:
                     self._partition_responded(node, request.transactional_id, batch, partition, response.node_endpoints)
-        # It isn't known whether they were written. With idempotence the retry is safe; without it, the retry may
-        # duplicate records, as every retry may.
+        # It isn't known whether they were written. With idempotence the retry is safe. Without it, the retry may
+        # duplicate records, like any retry.
         for batch in missing.values():
             error = DecodeError(f"Produce to broker {node}: the response lacks {batch.topic_partition}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
@@ -114,7 +115,7 @@ class ProduceResponseHandler:
             accumulator.complete(batch, response.base_offset, response.log_append_time_ms)
             return
         code = ErrorCode(response.error_code)
-        # The error is made before the action is known, because a retry remembers it as the batch's last error.
+        # Create the error before the action is known: a retry remembers it as the batch's last error.
         error = error_for(
             code,
             f"Produce to {batch.topic_partition} on broker {node}",
@@ -122,7 +123,7 @@ class ProduceResponseHandler:
             self._cluster.asked(ProduceRequest, batch.topic_partition.topic, transactional_id=transactional_id or ""),
         )
         action = classify(code, self._situation(batch))
-        # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
+        # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker no longer knows at which offset.
         if action is Action.ACCEPT:
             accumulator.complete(batch, -1)
         elif action is Action.SPLIT_BATCH:
@@ -145,15 +146,15 @@ class ProduceResponseHandler:
             self._retry(batch, response, error, endpoints)
 
     def _situation(self, batch: ProducerBatch) -> Situation:
-        # The option doesn't decide it: a batch that was sent without idempotence has no number that a broker could
-        # object to.
+        # Don't check the option: a batch that was sent without idempotence doesn't have a sequence number that a broker
+        # could object to.
         numbered = batch.sequence >= 0
         return Situation(
             ProduceRequest.api_key,
             idempotent=numbered and not self._transactional,
             transactional=self._transactional,
             divisible=batch.count > 1,
-            # restart() makes the same distinction without transactions, with the same test.
+            # If there are no transactions, restart() makes the same distinction, with the same test.
             overtaken=self._transactional and self._accumulator.queue(batch).oldest_sequenced is not batch,
         )
 
@@ -164,13 +165,13 @@ class ProduceResponseHandler:
         error: KafkaError,
         endpoints: list[NodeEndpoint],
     ) -> None:
-        # The field has its default, -1, before version 10.
+        # The field has its default, -1, before v10.
         leader = response.current_leader
         new_leader = leader.leader_id >= 0 and self._cluster.metadata.update_leader(
             *batch.topic_partition, leader.leader_id, leader.leader_epoch, endpoints
         )
         at = self._retry_at(batch)
-        # The named leader is ready, so there is nothing to wait for.
+        # The new leader is ready, so there's nothing to wait for.
         if new_leader:
             at = self._loop.time()
         elif response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -181,7 +182,7 @@ class ProduceResponseHandler:
         try:
             self._accumulator.split(batch)
         except KafkaError as unreadable:
-            # The broker's complaint is the error. That the client couldn't split the batch is the cause.
+            # The broker's complaint is the error. The client's failure to split the batch is the cause.
             error.__cause__ = unreadable
             self.fail(batch, error)
 

@@ -1,4 +1,4 @@
-"""Serializers: the bytes of keys and values of the application."""
+"""Serializers convert the application's keys and values to bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiokproto.types import K, V
 
 
 class Serializers(Generic[K, V]):
-    """The serializers of keys and of values.
+    """The serializers for keys and values.
 
     Attributes:
-        is_async: Whether one of them has to be awaited: :meth:`apply_later` then, else :meth:`apply`.
+        is_async: Whether one of them has to be awaited. If so, use :meth:`apply_later`, otherwise :meth:`apply`.
     """
 
     __slots__ = ("_key", "_max_block", "_value", "is_async")
@@ -29,11 +29,10 @@ class Serializers(Generic[K, V]):
         value: Callable[[V], Awaitable[bytes] | bytes] | None,
         max_block: float,
     ) -> None:
-        """Create them; None for keys or values that are bytes already. ``max_block``: the longest time (s) to await
-        them.
+        """Create the serializers. None means that keys or values are already bytes. ``max_block`` limits an await (s).
 
         Raises:
-            ConfigurationError: One cannot be called.
+            ConfigurationError: A serializer isn't callable.
         """
         for name, given in (("key_serializer", key), ("value_serializer", value)):
             if given is not None and not callable(given):
@@ -48,14 +47,14 @@ class Serializers(Generic[K, V]):
         return self._key[1] is not None or self._value[1] is not None
 
     def apply(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        """Return the bytes of key and value.
+        """Return the bytes of the key and the value.
 
         Raises:
             SerializationError: A serializer has failed.
         """
         encoded: list[Any] = [key, value]
         for position, (name, serializer, _) in enumerate((self._key, self._value)):
-            # A serializer doesn't get None, because it's no key, or a tombstone.
+            # Serializers aren't called with None, which means that there's no key, or that the value is a tombstone.
             if encoded[position] is not None and serializer is not None:
                 try:
                     encoded[position] = serializer(encoded[position])
@@ -67,13 +66,13 @@ class Serializers(Generic[K, V]):
         return encoded[0], encoded[1]
 
     async def apply_later(self, key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
-        """As :meth:`apply`, for serializers that have to be awaited.
+        """Like :meth:`apply`, for serializers that have to be awaited.
 
         Raises:
-            DeadlineError: It did not return in time.
+            DeadlineError: A serializer did not return in time.
         """
         work = self._apply_later(key, value)
-        # Mostly the work doesn't wait, and needs no deadline.
+        # Usually nothing blocks, so there's no need for a deadline.
         try:
             waits_for = work.send(None)
         except StopIteration as done:

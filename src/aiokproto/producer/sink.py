@@ -1,17 +1,17 @@
 """One broker's Produce requests (franz-go's ``sink``): how many are in flight, compression, and backoff after failures.
 
-A sink that hasn't had a response yet, or whose last request has failed, has one request in flight. Further requests
-would fail with it; and while a connection is being made, requests wait in separate tasks, where nothing keeps them in
-order. On a healthy connection ``send_nowait`` writes a request synchronously, so the order of :meth:`Sink.send` calls
-is the order on the wire.
+A sink that hasn't had a response yet, or whose last request has failed, keeps one request in flight. More requests
+would fail along with it. And while a connection is being made, requests wait in separate tasks, where nothing keeps
+them in order. On a healthy connection ``send_nowait`` writes a request synchronously, so the order of :meth:`Sink.send`
+calls is the order on the wire.
 
-Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request that has a
-batch of the same partition: sequence numbers are assigned already, and the broker would reject a gap. Requests for
-other partitions overtake it.
+Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request that
+contains a batch of the same partition: sequence numbers are already assigned, and the broker would reject a gap.
+Requests for other partitions overtake it.
 
-The format of batches (``_magic``) follows from the version of Produce that the broker has: magic 2 from Kafka 0.11 on,
-1 or 0 before. The sink knows it for certain once there is a connection, and then builds again a request that it built
-before. Another connection can lead to another release, because the broker was upgraded, or the upgrade was taken back.
+The format of batches (``_magic``) depends on the Produce versions that the broker supports: magic 2 since Kafka 0.11, 1
+or 0 before. The sink knows it for certain once there's a connection. If the format turns out to be different, it builds
+the request again. A new connection can lead to another release, because the broker was upgraded or downgraded.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from aiokproto.records import Compression
 if TYPE_CHECKING:
     from aiokproto.producer.sender import Sender
 
-# Later versions of Produce have topic ids instead of names (KIP-516).
+# Later versions of Produce contain topic ids instead of names (KIP-516).
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_OF_V1 = 11
-"""The last version of Produce in which a transaction's partitions were added before (KIP-890)."""
+"""The last version of Produce that needs a transaction's partitions to be added first (KIP-890)."""
 LAST_VERSION_OF_MAGIC = {0: 1, 1: 2}
-"""The last version of Produce that takes message sets of each magic before 2."""
+"""The last version of Produce that accepts message sets of each magic before 2."""
 
 MIN_BYTES = 32 * 1024
-"""Batches of at least this many bytes are compressed in a thread; for smaller ones the hand-over costs as much."""
+"""Batches of at least this many bytes are compressed in a thread. For smaller batches the hand-over costs as much."""
 MAX_THREADS = 4
 
 Result = ProduceResponse | KafkaError | None
-"""The result of a request: None with ``acks=0``, where there is no response."""
+"""The result of a request. It's None with ``acks=0``, since there's no response."""
 
 
 def message_format(versions: BrokerVersions) -> int:
@@ -64,15 +64,15 @@ def needs_thread(batch: ProducerBatch) -> bool:
 
 
 class CompressionPool:
-    """The producer's compression threads. They aren't the loop's executor, which the application may have filled."""
+    """The producer's compression threads. It doesn't use the loop's executor, which the application may have filled."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._running: set[asyncio.Future[bytearray]] = set()
 
     def submit(self, batch: ProducerBatch, magic: int) -> asyncio.Future[bytearray]:
-        """Seal a batch in a thread, in the format ``magic``; call this in the running loop."""
-        # The threads start with the first large batch, because most producers never need one.
+        """Seal a batch in a thread, in the format ``magic``. Call this in the running loop."""
+        # Start the threads with the first large batch: most producers never need them.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")
         seal = batch.seal if magic == batch.magic else partial(batch.convert, magic)
@@ -82,15 +82,15 @@ class CompressionPool:
         return future
 
     def close(self) -> None:
-        """Stop the threads. A compression that is running isn't waited for."""
+        """Stop the threads, without waiting for compressions that are running."""
         if self._threads is not None:
             # Waiting for a running compression would block the event loop. If none is running, the threads end at once,
-            # and no thread outlives the producer.
+            # so no thread outlives the producer.
             self._threads.shutdown(wait=not self._running, cancel_futures=True)
 
 
 class _Queued:
-    """A request that is not written yet, and the number of its batches that are still being compressed."""
+    """A request that hasn't been written yet, and the number of its batches that are still being compressed."""
 
     __slots__ = ("batches", "compressing")
 
@@ -100,7 +100,7 @@ class _Queued:
 
 
 class Sink:
-    """Sends Produce requests to one broker. A slow or failing broker delays no requests to other brokers."""
+    """Sends Produce requests to one broker. A slow or failing broker doesn't delay requests to other brokers."""
 
     def __init__(
         self,
@@ -118,10 +118,10 @@ class Sink:
             node: The broker's node id.
             cluster: Sends the requests.
             settings: The producer's options.
-            request_timeout: Longest wait for a response (s).
+            request_timeout: Maximum wait for a response (s).
             compression: Threads that compress batches.
-            sender: Learns the result of each request, and when the sink has capacity again.
-            transactions: The transactional id's; None without one.
+            sender: Notified of the result of each request, and when the sink has capacity again.
+            transactions: The transactional id's manager, if any.
         """
         self._node = node
         self._cluster = cluster
@@ -133,22 +133,23 @@ class Sink:
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         self._magic = message_format(cluster.metadata.versions)
-        # The versions of the connection from which the format is known; each connection has an object of its own.
+        # The versions of the connection that the format was determined from. Each connection has its own object.
         self._versions: BrokerVersions | None = None
-        # It's a list because a request can leave it from the middle: another partition need not wait.
+        # It's a list because a request can leave it from the middle: requests for other partitions don't have to wait.
         self._queued: list[_Queued] = []
-        # A request counts from send() on, while it's being compressed too, since this limits what the sink holds and
-        # not only what is on the wire.
+        # A request counts from the call of send(), even while it's being compressed: this limits what the sink holds,
+        # not only what's on the wire.
         self._in_flight = 0
-        # True if the last request got a response; False before the first one. See the module's docstring.
+        # True if the last request got a response; False before the first request. See the module's docstring.
         self._healthy = False
-        # How many requests in a row have failed, for the backoff. Any response resets it, even one with error codes.
+        # Number of consecutive failed requests, for the backoff. Any response resets it, even a response with error
+        # codes.
         self._failures = 0
         self._backoff: asyncio.TimerHandle | None = None
 
     def has_capacity(self) -> bool:
         """Whether another request can be sent now."""
-        # One request finds out for all whether the broker is back.
+        # One request is enough to find out whether the broker is back.
         # guard: a broker that failed gets one request until it responds -> self._settings.limits.in_flight
         limit = self._settings.limits.in_flight if self._healthy else 1
         # guard: a broker that failed is tried again after a pause -> self._in_flight < limit
@@ -156,30 +157,30 @@ class Sink:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in flight or waits, and no backoff runs."""
+        """Whether no request is in flight or waiting, and no backoff is running."""
         return not self._in_flight and not self._queued and self._backoff is None
 
     def close(self) -> None:
         """Start no more requests."""
-        # The producer fails these batches itself, because only requests that were started report a result.
+        # The producer fails these batches itself: only requests that were started report a result.
         self._queued.clear()
         if self._backoff is not None:
             self._backoff.cancel()
 
     def send(self, batches: list[ProducerBatch]) -> None:
-        """Send batches of different partitions in one request, or in two so that small batches don't wait for
+        """Send batches of different partitions in one request, or in two so small batches don't have to wait for
         compression.
 
-        The request is written before this returns, unless batches are compressed in threads, or wait for earlier
-        batches of their partition that are.
+        The request is written before this returns, unless it contains batches that are compressed in threads, or that
+        wait for such batches of the same partition.
         """
-        # The usual path doesn't need the lists below.
+        # The common path doesn't need the lists below.
         if self._settings.compression is Compression.NONE and not self._queued:
             self._in_flight += 1
             self._start(batches)
             return
-        # Compressed batches must not delay small ones. But only a broker that has proved its connection takes two
-        # requests at once: see the module's docstring.
+        # Compressed batches must not delay small ones. But two requests at once are allowed only on a connection that
+        # is known to work: see the module's docstring.
         quick = [batch for batch in batches if not needs_thread(batch)]
         two = self._healthy and self._in_flight + 1 < self._settings.limits.in_flight
         if two and 0 < len(quick) < len(batches):
@@ -198,13 +199,13 @@ class Sink:
         # guard: compressing keeps the order of a partition -> queued.compressing
         if queued.compressing or self._queued:
             self._queued.append(queued)
-            # A request that is ready at once must also queue behind earlier ones of its partitions.
+            # A request that is ready at once must also wait for earlier requests for its partitions.
             self._start_queued()
         else:
             self._start(batches)
 
     def _compressed(self, queued: _Queued, batch: ProducerBatch, future: asyncio.Future[bytearray]) -> None:
-        # The pool's shutdown cancels it when the producer has ended; nothing else does.
+        # The future is cancelled only by the pool's shutdown, when the producer has ended.
         if future.cancelled():
             return
         error = future.exception()
@@ -214,16 +215,17 @@ class Sink:
         self._start_queued()
 
     def _start_queued(self) -> None:
-        """Start the requests that are compressed, unless an earlier one has a batch of the same partition."""
+        """Start requests whose compression is done, unless an earlier request contains a batch of the same
+        partition."""
         blocked: set[object] = set()
-        # The requests are in order of arrival, so every earlier one of its partitions blocks a request, whether that
-        # one is being compressed or is blocked itself.
+        # Requests are in order of arrival. A request is blocked by any earlier request for one of its partitions,
+        # whether that one is being compressed or is itself blocked.
         for queued in list(self._queued):
             partitions = {batch.topic_partition for batch in queued.batches}
             if queued.compressing or not blocked.isdisjoint(partitions):
                 blocked |= partitions
             else:
-                # It's removed before it's started, since the start can fail, and the result runs this method again.
+                # Remove it before starting it: the start can fail, and the result runs this method again.
                 self._queued.remove(queued)
                 self._start_rest(queued.batches)
 
@@ -244,12 +246,12 @@ class Sink:
             self._sender.capacity_freed()
             return
         respond = partial(self._responded, request, batches)
-        # The connection isn't the one that brought the last response, and may lead to another release.
+        # This may not be the connection of the last response, and may lead to another release.
         connection = self._cluster.pool.ready(self._node)
         if (None if connection is None else connection.versions) is not self._versions:
             self._healthy = False
-        # No response confirms with acks=0 that the broker takes data. So that path always waits for the write buffer,
-        # or requests to a dead broker would pile up without a limit.
+        # With acks=0, no response confirms that the broker takes data. So always take the path that waits for the write
+        # buffer, or requests to a dead broker would pile up without limit.
         if self._healthy and self._settings.acks:
             try:
                 written = self._cluster.send_nowait(
@@ -261,18 +263,18 @@ class Sink:
                 return
             if written:
                 return
-            # The connection is closed, and only one request may wait for the next one.
+            # The connection is closed. Only one request may wait for the next connection.
             self._healthy = False
-        # The request wasn't written, because the connection is gone or is another one. One request reconnects, and the
-        # next ones wait for its result.
+        # The request wasn't written, because the connection is gone or has been replaced. One request reconnects, and
+        # later ones wait for its result.
         self._sender.spawn(self._connect_and_send(batches, request, max_version))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
-        """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
+        """Return the request and its maximum version, if any: topics with an unknown id need names (KIP-516)."""
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
         transactions = self._transactions
-        # A later version would add the partition itself, which a broker expects only from a transaction of version 2.
+        # A later version would add the partition itself, which a broker accepts only for a transaction of version 2.
         max_version = LAST_VERSION_OF_V1 if transactions is not None and not transactions.v2 else None
         if self._magic != 2:
             max_version = LAST_VERSION_OF_MAGIC[self._magic]
@@ -284,10 +286,10 @@ class Sink:
             topic = topics.get(name)
             if topic is None:
                 info = known.get(name)
-                # The id and the name come from the same snapshot as the leader. If the topic was recreated, the broker
-                # therefore responds with UNKNOWN_TOPIC_ID, and doesn't write to the wrong topic (KIP-516).
+                # The id comes from the same snapshot as the leader. So if the topic was recreated, the broker responds
+                # with UNKNOWN_TOPIC_ID instead of writing to the wrong topic (KIP-516).
                 topic_id = info.topic_id if info is not None else ZERO_UUID
-                # Versions up to LAST_VERSION_OF_V1 have names anyway.
+                # Versions up to LAST_VERSION_OF_V1 contain names anyway.
                 if topic_id == ZERO_UUID and max_version is None:
                     max_version = LAST_VERSION_WITH_NAMES
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
@@ -301,7 +303,8 @@ class Sink:
         return request, max_version
 
     def _converted(self, batch: ProducerBatch) -> bytearray | None:
-        """Return a batch in the broker's format; None if it has failed because its records can't have that format."""
+        """Return a batch in the broker's format, or None if it failed because the format can't represent its
+        records."""
         try:
             return None if batch.done else batch.convert(self._magic)
         except KafkaError as error:
@@ -317,10 +320,10 @@ class Sink:
         """Send a request that has to wait for a connection or, with ``acks=0``, for the socket's write buffer."""
         try:
             if await self._format_changed(batches):
-                # Batches that have failed or expired meanwhile are left out.
+                # Leave out batches that have failed or expired.
                 request, max_version = self._request([batch for batch in batches if not batch.done])
                 if not request.topic_data:
-                    # Every batch has failed by itself.
+                    # Every batch has already failed on its own.
                     self._in_flight -= 1
                     self._sender.capacity_freed()
                     return
@@ -332,12 +335,12 @@ class Sink:
         self._responded(request, batches, result)
 
     async def _format_changed(self, batches: list[ProducerBatch]) -> bool:
-        """Connect, and return whether the request has to be built again because the broker has another format.
+        """Connect, and return whether the request has to be built again because the broker needs another format.
 
-        If the broker lacks what the producer was started with, because the one that was asked then is newer, all
-        batches fail.
+        The producer may have been started with a newer broker. If this broker doesn't support what the producer uses,
+        all batches fail.
         """
-        # This dials if necessary, and the request that follows finds the connection.
+        # This dials if necessary, and the request below finds the connection.
         versions = await self._cluster.broker_versions(self._node)
         if versions is self._versions:
             return False
@@ -347,7 +350,7 @@ class Sink:
             if self._settings.compression is Compression.ZSTD:
                 versions.require(ZSTD)
         except UnsupportedVersionError as error:
-            # The request must not fail with it, which would end the producer: the other brokers can still be used.
+            # Don't fail the request with this error, which would end the producer: the other brokers can still be used.
             for batch in batches:
                 if not batch.done:
                     self._sender.compression_failed(batch, error)
@@ -358,15 +361,15 @@ class Sink:
 
     def _responded(self, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         self._in_flight -= 1
-        # An error code is a response, so the connection works.
+        # An error code is a response too, so the connection works.
         self._healthy = not isinstance(result, KafkaError)
         if self._healthy:
             self._failures = 0
         elif self._backoff is None:
-            # All requests on a lost connection fail together, so they count as one failure for the backoff.
+            # All requests on a lost connection fail together, so count them as one failure for the backoff.
             self._failures += 1
             self._backoff = self._loop.call_later(self._cluster.backoff.delay(self._failures), self._end_backoff)
-        # This comes last, since it runs the sender, which asks has_capacity().
+        # This comes last: it runs the sender, which calls has_capacity().
         self._sender.request_completed(self._node, request, batches, result)
 
     def _end_backoff(self) -> None:
@@ -375,7 +378,7 @@ class Sink:
 
 
 class Sinks:
-    """The sinks of a producer, one per broker that it has sent to."""
+    """A producer's sinks, one for each broker that it has sent to."""
 
     def __init__(
         self,
@@ -385,7 +388,7 @@ class Sinks:
         sender: Sender,
         transactions: TransactionManager | None,
     ) -> None:
-        """Create no sink yet. :class:`Sink` explains the arguments."""
+        """Create an object without sinks. :class:`Sink` explains the arguments."""
         self._cluster = cluster
         self._settings = settings
         self._request_timeout = request_timeout
@@ -395,7 +398,7 @@ class Sinks:
         self._sinks: dict[int, Sink] = {}
 
     def get(self, node: int) -> Sink:
-        """Return the sink of a broker, and create it the first time."""
+        """Return the sink of a broker. Create it the first time."""
         sink = self._sinks.get(node)
         if sink is None:
             sink = self._sinks[node] = Sink(
@@ -414,7 +417,7 @@ class Sinks:
         return self.get(node).has_capacity()
 
     def forget_all_but(self, nodes: Collection[int]) -> list[int]:
-        """Forget the brokers that have left the cluster, once they have nothing to do. Return their node ids."""
+        """Forget brokers that have left the cluster, once they have nothing to do. Return their node ids."""
         left = [node for node, sink in self._sinks.items() if node not in nodes and sink.is_idle]
         for node in left:
             del self._sinks[node]

@@ -1,14 +1,14 @@
-"""The partition for records without a key: by load (KIP-794) and by rack (KIP-1123), as Java's BuiltInPartitioner.
+"""Chooses partitions for records without a key by load (KIP-794) and rack (KIP-1123), like Java's BuiltInPartitioner.
 
-The *sticky* partition gets every record without a key until its batch is full, so that batches fill quickly (KIP-480).
-The next one is drawn at random. Three things change the odds:
+The *sticky* partition gets every record without a key until its batch is full, so batches fill quickly (KIP-480). The
+next sticky partition is drawn at random. Three things change the odds:
 
 * **Load.** A partition whose batches wait, because its broker is slower than the others, is drawn less often. Its
-  weight is the longest backlog of the topic plus one, minus its own. Without this, a slow broker ends up with the
-  producer's whole memory.
+  weight is the topic's longest backlog plus one, minus its own backlog. Without this, a slow broker would end up with
+  the producer's whole memory.
 * **Availability.** A broker that hasn't been able to take another request for a given time is left out.
-* **Rack.** Partitions whose leader is in the client's rack are preferred. This saves traffic between racks, and costs
-  balance if producers aren't spread over the racks as leaders are.
+* **Rack.** Partitions whose leader is in the client's rack are preferred. This saves traffic between racks, but the
+  load is uneven if producers aren't spread over the racks like leaders are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StickyPartitioner:
     """Draws the next sticky partition of a topic.
 
     Attributes:
-        local_nodes: Ids of the brokers in the client's rack; None to ignore racks.
+        local_nodes: Ids of the brokers in the client's rack, or None to ignore racks.
     """
 
     def __init__(
@@ -36,8 +36,9 @@ class StickyPartitioner:
 
         Args:
             runtime: Returns the source of randomness.
-            adaptive: Whether backlogs count.
-            availability_timeout: Seconds without capacity after which a broker's partitions are left out; 0 for never.
+            adaptive: Whether to take backlogs into account.
+            availability_timeout: Seconds without capacity after which a broker's partitions are left out, or 0 to
+                disable this.
         """
         self.local_nodes: frozenset[int] | None = None
         self._runtime = runtime
@@ -46,7 +47,7 @@ class StickyPartitioner:
         self._without_capacity_since: dict[int, float] = {}
 
     def capacity_checked(self, node: int, now: float, *, has_capacity: bool) -> None:
-        """Note whether a broker could take a request when there was one for it."""
+        """Note whether a broker had capacity when there was a request for it."""
         if has_capacity:
             self._without_capacity_since.pop(node, None)
         else:
@@ -57,17 +58,17 @@ class StickyPartitioner:
         self._without_capacity_since.pop(node, None)
 
     def choose(self, topic: TopicQueues, before: int | None, waiting: Iterable[PartitionQueue], now: float) -> int:
-        """Draw the next sticky partition: not the current one, if there is another.
+        """Draw the next sticky partition: not the current one, if there's a choice.
 
         Args:
             topic: The topic's queues.
             before: The current sticky partition, or None.
-            waiting: Queues with batches that wait to be sent, of all topics.
+            waiting: Queues, of all topics, with batches that are waiting to be sent.
             now: The time (s).
         """
-        # All are candidates if none has a leader, and their batches wait for one.
+        # If no partition has a leader, all are candidates, and their batches wait for a leader.
         candidates = self._preferred(topic, now) if topic.available else range(len(topic.queues))
-        # The current one is drawn only if there is no other, because staying would defeat the switch.
+        # Draw the current partition only if there's no other: the point is to switch.
         others = [partition for partition in candidates if partition != before] or list(candidates)
         backlog = self._backlog(topic, waiting) if self._adaptive else {}
         if not backlog:

@@ -1,4 +1,4 @@
-"""Transactions: the public API."""
+"""The public API of transactions."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ log = logging.getLogger("aiokproto.producer")
 
 
 class SupportsPositions(Protocol):
-    """A consumer, as far as a transaction needs one."""
+    """The methods of a consumer that a transaction needs."""
 
     def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def group_metadata(self) -> GroupMetadata: ...
 
 
 def _ignore() -> None:
-    """The ``committed`` of offsets whose consumer doesn't learn what becomes of them."""
+    """The ``committed`` callback for offsets whose consumer isn't notified of the outcome."""
 
 
 class TransactionStatus(Enum):
-    """How far a transaction has come."""
+    """How far a transaction has progressed."""
 
     NEW = auto()
     OPEN = auto()
     ENDING = auto()
-    """``commit()`` or ``prepare()`` waits for the outcome of the records; nothing is accepted any more."""
+    """``commit()`` or ``prepare()`` is waiting for the outcome of the records. Nothing more is accepted."""
     PREPARED = auto()
-    """Everything is written, and only ``commit()``, ``abort()`` or ``Producer.complete_transaction()`` ends it."""
+    """Everything is written. Only ``commit()``, ``abort()`` or ``Producer.complete_transaction()`` ends it."""
     COMMITTING = auto()
-    """The commit was requested, and is not confirmed: it may have taken effect or not."""
+    """The commit was requested but hasn't been confirmed: it may or may not have taken effect."""
     COMMITTED = auto()
     ABORTED = auto()
-    """Aborted, or being aborted: it cannot be committed any more."""
+    """Aborted, or being aborted. It can no longer be committed."""
 
 
 @gated(TRANSACTION)
 class Transaction(AsyncContext, RecordSender[K, V]):
-    """Records and offsets that become visible together, or not at all. :meth:`Producer.transaction` makes it.
+    """Records and offsets that become visible together, or not at all. :meth:`Producer.transaction` creates it.
 
     ::
 
@@ -72,18 +72,19 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             await txn.post("invoices", invoice)
             await txn.post("postings", posting)
 
-    Leaving the block commits. An exception aborts, and is raised as it is. A record that fails aborts too,
-    also if the call raised its error and that was caught: then :meth:`commit`, or leaving the block, raises
+    Leaving the block commits. An exception aborts, and propagates unchanged. A record that fails also aborts, even if
+    the call raised its error and the application caught it: :meth:`commit`, or leaving the block, then raises
     ``TransactionAbortedError``. Three kinds of errors abort only if they leave the block: wrong arguments and failed
     serializers (``InvalidRecordError``), wrong use (``ConfigurationError``), and ``BufferFullError``.
 
-    A block that is cancelled aborts in the background: the next transaction, and :meth:`Producer.close`, wait for that.
+    If the block is cancelled, it aborts in the background: the next transaction and :meth:`Producer.close` wait for
+    that.
 
-    With ``transaction_two_phase_commit_enable`` a transaction can also be prepared first (:meth:`prepare`). From then
-    on, leaving the block does not end it, with or without an exception: the decision is made elsewhere.
+    With ``transaction_two_phase_commit_enable`` a transaction can also be prepared first (:meth:`prepare`). After that,
+    leaving the block doesn't end it, with or without an exception: the decision is made elsewhere.
 
     Attributes:
-        status: How far it has come.
+        status: How far it has progressed.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._old_versions = old_versions
         self._manager = manager
         self.status = TransactionStatus.NEW
-        # The session that decides about it; None if the application does.
+        # The session that decides when it ends; None if the application does.
         self._session_of: object = None
 
     def _admit(self, use: Use) -> None:
@@ -109,10 +110,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             refuse(use, Obstacle.SESSION)
 
     async def __aenter__(self) -> Self:
-        """Start the transaction, after the end of the last one.
+        """Start the transaction, once the last one has ended.
 
         Raises:
-            ConfigurationError: A transaction is open or prepared, or this one was begun before.
+            ConfigurationError: A transaction is open or prepared, or this one was started before.
             TransactionOutcomeUnknownError: The commit of the last one is still not confirmed.
             DeadlineError: The abort of the last one, or the epoch after it, is still not confirmed.
             KafkaError: The producer is not started, is closed, or has failed.
@@ -120,17 +121,17 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         self._buffer.check_open()
         if self.status is not TransactionStatus.NEW:
             raise ConfigurationError("a transaction is used once: producer.transaction() makes the next one")
-        # The status changes only afterwards. If the call is cancelled here, the transaction is still new, and the
+        # Change the status only afterwards. If the call is cancelled here, the transaction is still new, and the
         # manager has forgotten it.
         await self._manager.begin(self._session)
         self.status = TransactionStatus.OPEN
-        # It opens before the writer is set, because the writer's topics become ready only while the session is open.
+        # Open the session before setting the writer: the writer's topics become ready only while the session is open.
         self._session.close_error = None
         self._buffer.set_writer(self, self._session)
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        # The block has committed or aborted by itself, or has started to.
+        # The block may have already committed or aborted, or have started to.
         if self.status is not TransactionStatus.OPEN:
             return
         if error is None:
@@ -139,43 +140,45 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             # The block was cancelled, and its task must not wait for the coordinator.
             self._end(TransactionStatus.ABORTED)
             self._manager.start_abort()
-        # A producer that has failed or is closed aborts by itself, or can't abort.
+        # A producer that is closed or has failed aborts on its own, or can't abort.
         elif self._buffer.close_error is None:
             try:
                 await self.abort()
             except KafkaError as failure:
-                # The producer may be fenced, for example. Then the abort is never confirmed, and every call says so.
+                # The producer may be fenced, for example. If so, the abort is never confirmed, and every call raises
+                # that error.
                 if self._buffer.close_error is None:
                     log.warning("the abort of the transaction is not confirmed yet: %s", failure)
 
     def _end(self, status: TransactionStatus, why: KafkaError | None = None) -> None:
-        """Accept nothing more. From now on calls raise ``why``, by default that the transaction was aborted."""
+        """Accept nothing more. Later calls raise ``why``, which by default says that the transaction was aborted."""
         self.status = status
-        # If it has failed already, every call says why.
+        # If the transaction has already failed, keep that error, so every call gives the cause.
         if not isinstance(self._session.close_error, TransactionAbortedError):
-            # The session closes before anything is awaited, so that no record can slip in between this decision and the
-            # end. It also ends calls that wait for buffer memory.
+            # Close the session before awaiting anything, so no record can slip in between this decision and the end.
+            # This also ends calls that wait for buffer memory.
             why = why or TransactionAbortedError("the transaction was aborted")
             self._buffer.close_session(self._session, why)
 
     async def commit(self) -> None:
-        """Send what is buffered, wait for its acknowledgement, and commit. Leaving the block does it.
+        """Send what is buffered, wait until it's acknowledged, and commit. Leaving the block does this.
 
-        Cancelled before everything is acknowledged, the transaction is aborted. Cancelled later, it is being committed:
-        then, and after ``TransactionOutcomeUnknownError``, another call waits for the outcome.
+        If the call is cancelled before everything is acknowledged, the transaction is aborted. If it's cancelled later,
+        the transaction is already being committed. In this case, and after ``TransactionOutcomeUnknownError``, another
+        call waits for the outcome.
 
         After ``TransactionAbortedError`` nothing of the transaction is visible. After any other error it may have been
-        committed. Once it is known to be committed no error is raised: what fails afterwards, such as the next epoch,
-        is raised by the next call.
+        committed. Once it's known to be committed, no error is raised: if something fails afterwards, such as getting
+        the next epoch, the next call raises that error.
 
         Raises:
             TransactionAbortedError: A record or an offset could not be written, or ``transaction_timeout_ms`` has
-                passed. The cause is its ``__cause__``.
+                passed. ``__cause__`` is the reason.
             TransactionOutcomeUnknownError: The coordinator did not respond within ``default_api_timeout_ms``: call
-                ``commit()`` again. Or :meth:`Producer.close` ended before it did.
-            FencedError: Another producer has taken over the transactional id; with brokers before 3.0 also if
-                ``transaction_timeout_ms`` has passed.
-            ConfigurationError: The transaction has ended already, or ``complete_transaction()`` has decided about it.
+                ``commit()`` again. Or :meth:`Producer.close` ended before the coordinator responded.
+            FencedError: Another producer has taken over the transactional id. With brokers before 3.0, this is also
+                raised if ``transaction_timeout_ms`` has passed.
+            ConfigurationError: The transaction has already ended, or ``complete_transaction()`` has decided how.
             KafkaError: The producer is closed, or has failed.
         """
         await self._commit()
@@ -184,43 +187,43 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         try:
             self._buffer.check_open()
         except KafkaError:
-            # A transaction without its producer is never committed, and leaving the block need not say so again.
+            # A transaction without its producer is never committed. Leaving the block doesn't have to raise that again.
             if self.status is TransactionStatus.OPEN:
                 self.status = TransactionStatus.ABORTED
             raise
         if self.status is TransactionStatus.PREPARED:
             self._manager.check_undecided(self._session)
             self._session.close_error = ConfigurationError("the transaction was committed")
-        # COMMITTING means that an earlier call was cancelled or had no response, and only the outcome is missing.
+        # COMMITTING means that an earlier call was cancelled or got no response. Only the outcome is missing.
         elif self.status is not TransactionStatus.COMMITTING:
             self._check_not_ended()
             await self._finish_records("committed")
         self.status = TransactionStatus.COMMITTING
         try:
             await self._manager.commit(self._session)
-        # An unknown outcome stays COMMITTING, and other errors are about the call or end the producer.
+        # After an unknown outcome, the status stays COMMITTING. Other errors concern the call, or end the producer.
         except TransactionAbortedError as error:
             self._end(TransactionStatus.ABORTED, error)
             raise
         self.status = TransactionStatus.COMMITTED
 
     async def prepare(self) -> PreparedTransaction:
-        """Write everything, so that a later :meth:`commit` cannot fail for lack of a record (KIP-939).
+        """Write everything, so a later :meth:`commit` can't fail because a record is missing (KIP-939).
 
-        Nothing is accepted any more. Neither leaving the block nor ``close()`` ends the transaction now, and no
-        timeout: store the result where the decision is made, then call :meth:`commit` or :meth:`abort`. A process that
-        finds a prepared transaction when it starts calls :meth:`Producer.complete_transaction
-        <aiokproto.producer.Producer.complete_transaction>` with what was stored.
+        Nothing more is accepted. From then on neither leaving the block, nor ``close()``, nor a timeout ends the
+        transaction: store the result where the decision is made, then call :meth:`commit` or :meth:`abort`. If a
+        process finds a prepared transaction when it starts, it calls :meth:`Producer.complete_transaction
+        <aiokproto.producer.Producer.complete_transaction>` with the stored value.
 
-        Cancelled, the transaction is aborted.
+        If cancelled, the transaction is aborted.
 
         Returns:
-            What names the transaction.
+            The identifier of the transaction.
 
         Raises:
-            TransactionAbortedError: A record or an offset could not be written; it is aborted.
-            ConfigurationError: The producer lacks ``transaction_two_phase_commit_enable``, or the transaction has
-                ended.
+            TransactionAbortedError: A record or an offset could not be written; the transaction is aborted.
+            ConfigurationError: The producer doesn't have ``transaction_two_phase_commit_enable``, or the transaction
+                has ended.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
@@ -232,19 +235,19 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         return self._manager.prepare(self)
 
     async def hand_over(self) -> HandedOver:
-        """Write everything, and leave the end to another process: see :mod:`aiokproto.producer.handed_over`.
+        """Write everything, and let another process end the transaction: see :mod:`aiokproto.producer.handed_over`.
 
-        Nothing is accepted any more, and neither leaving the block nor ``close()`` ends the transaction. After
-        ``transaction_timeout_ms`` the coordinator aborts it, unless the producer has two-phase commit. It must have
-        records: the coordinator does not know an empty one.
+        Nothing more is accepted, and neither leaving the block nor ``close()`` ends the transaction. After
+        ``transaction_timeout_ms`` the coordinator aborts it, unless the producer has two-phase commit. It must contain
+        records: the coordinator doesn't know an empty transaction.
 
-        Cancelled, the transaction is aborted.
+        If cancelled, the transaction is aborted.
 
         Returns:
-            What names the transaction.
+            The identifier of the transaction.
 
         Raises:
-            TransactionAbortedError: A record or an offset could not be written; it is aborted.
+            TransactionAbortedError: A record or an offset could not be written; the transaction is aborted.
             ConfigurationError: The transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
@@ -256,28 +259,28 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         return HandedOver(name, *self._manager.prepare(self), v2=self._manager.v2)
 
     def _decided(self, committed: bool) -> None:
-        # Its own commit() has decided if it is COMMITTING.
+        # If the status is COMMITTING, the transaction's own commit() has decided.
         if self.status is TransactionStatus.PREPARED:
             self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
             self._session.close_error = ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def _finish_records(self, what: str) -> None:
-        """Wait for the outcome of everything, and abort if something has failed.
+        """Wait for the outcome of everything, and abort if anything has failed.
 
         Raises:
-            TransactionAbortedError: It is aborted.
+            TransactionAbortedError: The transaction is aborted.
             KafkaError: The producer has failed.
         """
-        # The failure is read before the session ends, and again after the flush, since one that is known now needs no
-        # flush.
+        # Check for a failure before the session ends, and again after the flush. If there's already one, there's no
+        # need to flush.
         failed = self._manager.failure is not None
         self._end(TransactionStatus.ENDING, ConfigurationError(f"the transaction was {what}"))
         try:
             if not failed:
                 await self._manager.flush()
-            # A fatal error may have ended the producer meanwhile.
+            # A fatal error may have ended the producer during the flush.
             self._buffer.check_open()
-        # If it's cancelled while records are in flight, no other call to commit() is certain, and a transaction must
+        # If this is cancelled while records are in flight, commit() may never be called again, and a transaction must
         # not stay open until its timeout.
         except BaseException:
             self._end(TransactionStatus.ABORTED)
@@ -287,7 +290,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             error = self._manager.aborted()
             self._end(TransactionStatus.ABORTED)
             try:
-                # The call waits for the abort, so that the next transaction can start right after this error.
+                # Wait for the abort, so the next transaction can start right after this error.
                 await self._manager.abort()
             except KafkaError as unconfirmed:
                 # The producer may be fenced, for example.
@@ -297,16 +300,16 @@ class Transaction(AsyncContext, RecordSender[K, V]):
             raise error
 
     async def abort(self) -> None:
-        """Abort: records that were not sent yet fail, and what is written stays invisible to ``read_committed``.
+        """Abort: records that haven't been sent yet fail, and what is written stays invisible to ``read_committed``.
 
-        Waits for the outcome of records in flight, at most ``delivery_timeout_ms``. Cancelled, it goes on in the
-        background. A second call does nothing.
+        Waits for the outcome of records in flight, at most ``delivery_timeout_ms``. If cancelled, the abort continues
+        in the background. A second call does nothing.
 
         Raises:
             DeadlineError: The coordinator did not respond within ``default_api_timeout_ms``. The next transaction
-                repeats the abort before it begins.
-            FencedError: As :meth:`commit`.
-            ConfigurationError: The transaction was committed, or ``complete_transaction()`` has decided about it.
+                repeats the abort before it starts.
+            FencedError: For the same reasons as :meth:`commit`.
+            ConfigurationError: The transaction was committed, or ``complete_transaction()`` has decided its outcome.
             KafkaError: The producer is closed, or has failed.
         """
         self._buffer.check_open()
@@ -321,7 +324,7 @@ class Transaction(AsyncContext, RecordSender[K, V]):
 
     @property
     def _can_only_be_aborted(self) -> bool:
-        """Whether something of it wasn't written, and the producer can go on."""
+        """Whether part of the transaction wasn't written, and the producer is still usable."""
         return (
             self.status is TransactionStatus.OPEN
             and self._manager.failure is not None
@@ -340,10 +343,10 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         *,
         partition: int | None = None,
     ) -> Outcomes:
-        """As :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
+        """Like :meth:`Producer.send_many <aiokproto.producer.Producer.send_many>`; one failed record aborts."""
         outcomes = await super().send_many(topic, records, partition=partition)
         for error in outcomes.errors.values():
-            # The first one fails the transaction, and the others change nothing.
+            # The first error fails the transaction. The rest have no effect.
             self._manager.fail_of(self._session, error)
         return outcomes
 
@@ -354,9 +357,9 @@ class Transaction(AsyncContext, RecordSender[K, V]):
         *,
         partition: int | None = None,
     ) -> BulkDelivery:
-        """As :meth:`Producer.post_many <aiokproto.producer.Producer.post_many>`; one failed record aborts."""
+        """Like :meth:`Producer.post_many <aiokproto.producer.Producer.post_many>`; one failed record aborts."""
         delivery = await super().post_many(topic, records, partition=partition)
-        # A record that was buffered fails the transaction by itself, so only rejected ones are handled here.
+        # If a buffered record fails, its batch fails the transaction. So only rejected records are handled here.
         for error in delivery.rejections()[:1]:
             self._manager.fail_of(self._session, error)
         return delivery
@@ -364,27 +367,28 @@ class Transaction(AsyncContext, RecordSender[K, V]):
     async def send_offsets(
         self, offsets: SupportsPositions | Offsets[Partition], group: GroupMetadata | str | None = None
     ) -> None:
-        """Commit a group's offsets as part of the transaction (KIP-447). Call it once the records are sent.
+        """Commit a group's offsets as part of the transaction (KIP-447). Call it after sending the records.
 
         Cancelling it fails the transaction.
 
         Args:
-            offsets: A consumer: its positions, so that everything delivered counts as processed, and its membership. Or
-                partition → the offset to continue from.
-            group: Whose offsets: :meth:`Consumer.group_metadata() <aiokproto.consumer.Consumer.group_metadata>`, with
-                which the coordinator refuses the offsets of a member that the group has continued without. Only a group
-                id turns that check off. None for the consumer's.
+            offsets: A consumer, for its membership and its positions; everything that it has delivered counts as
+                processed. Or a mapping of partitions to the offsets to continue from.
+            group: The group that the offsets belong to: :meth:`Consumer.group_metadata()
+                <aiokproto.consumer.Consumer.group_metadata>`. With this, the coordinator refuses the offsets of a
+                member that the group has continued without; with only a group id it doesn't check that. None means the
+                consumer's group.
 
         Raises:
-            TransactionAbortedError: The coordinator refused them, for example because the group has assigned the
+            TransactionAbortedError: The coordinator refused the offsets, for example because the group has assigned the
                 partitions to another member. Or the group has taken partitions away since their records were delivered,
-                even if it has given them back: the ``__cause__`` is a ``CommitError``. The transaction can only be
-                aborted.
+                even if it has given them back; in this case ``__cause__`` is a ``CommitError``. The transaction can
+                only be aborted.
             ConfigurationError: There is no group, the consumer has ``enable_auto_commit`` on, an offset is out of
                 range, or the transaction has ended.
             KafkaError: The producer is closed, or has failed.
         """
-        # This comes before the arguments are checked: after the end every call says how it ended.
+        # Check this before the arguments: after the end, every call says how the transaction ended.
         self._buffer.check_open(self._session)
         if isinstance(offsets, Mapping):
             given = to_offsets("send_offsets", offsets)
@@ -396,13 +400,14 @@ class Transaction(AsyncContext, RecordSender[K, V]):
                     "send_offsets(consumer) needs a consumer with enable_auto_commit=False: else its offsets are "
                     "committed whether or not the transaction is"
                 )
-            # A consumer of this package has positions and ownership of one moment, which each attempt compares again.
+            # A consumer of this package returns its positions and ownership at the same moment. Each attempt compares
+            # them again.
             source = getattr(offsets, "_everything", lambda: offsets)()
             chosen = dict(source.positions())
             identity, committed = source.group_metadata, getattr(source, "_committed", _ignore)
             try:
                 group = identity() if group is None else group
-            # Another member may have its partitions by now.
+            # Another member may already own its partitions.
             except CommitError as error:
                 self._manager.fail(error)
                 raise self._manager.aborted() from error

@@ -1,39 +1,39 @@
 """The transactional id of a producer: its producer id and epoch, and the open transaction (KIP-98, KIP-360, KIP-890).
 
-A transaction has one of two versions. The cluster's ``transaction.version`` decides which one when it starts::
+A transaction has version 1 or 2, depending on the cluster's ``transaction.version`` when it starts::
 
     version 1                                          version 2 (KIP-890)
     AddPartitionsToTxn before a partition's records    Produce adds the partition
     AddOffsetsToTxn before TxnOffsetCommit             TxnOffsetCommit adds the group
     EndTxn leaves the epoch as it is                   EndTxn returns the epoch of the next transaction
 
-**Doubt means abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing is appended any more,
-and it can only be aborted. If the batch may have been sent, its sequence numbers are a gap. So the next transaction has
-the next epoch, in which they start at 0: in version 2 always, in version 1 by InitProducerId after the abort. The same
-holds for every request that gets no response, even if it's sent again: executed late, it would add its offsets to the
-next transaction, or end that one.
+**When in doubt, abort.** A batch that fails, for whatever reason, *fails* the transaction: nothing more is appended,
+and it can only be aborted. If the batch may have been sent, its sequence numbers leave a gap. So the next transaction
+needs the next epoch, in which they start at 0: version 2 always bumps the epoch, version 1 by InitProducerId after the
+abort. The same holds for every request that gets no response, even if it's sent again: if it were executed late, it
+would add its offsets to the next transaction, or end that transaction.
 
-**Fenced or timed out?** The coordinator aborts a transaction that is open for too long and bumps the epoch, as it does
-for a new producer with the same transactional id. A producer that writes afterwards has the wrong epoch in both cases.
-The coordinator says which case it was when it's asked to abort. In version 2 it confirms an abort that it has made
-itself, and returns the epoch. In version 1 it refuses. But a timeout moves the epoch by one, and a producer that has
-started moves it by two. DescribeTransactions says how far it is (KIP-664), and InitProducerId from the epoch in between
-then succeeds (KIP-360). If an EndTxn had no response, the transaction may have ended before, and another producer may
-have that epoch. Nobody can tell then, and the producer counts as fenced. Until the answer is known, the refused record
-has no outcome.
+**Fenced or timed out?** If a transaction is open for too long, the coordinator aborts it and bumps the epoch, just as
+it does for a new producer with the same transactional id. If the producer writes afterwards, it has the wrong epoch in
+both cases. When the producer then requests an abort, the coordinator reveals which case it was. In version 2 it
+confirms an abort that it has made itself, and returns the epoch. In version 1 it refuses. But a timeout advances the
+epoch by one, and a new producer advances it by two. DescribeTransactions returns the current epoch (KIP-664), and
+InitProducerId from the epoch in between then succeeds (KIP-360). If an EndTxn had no response, the transaction may
+already have ended, and the epoch may be another producer's. There's no way to know, so the producer counts as fenced.
+Until the answer is known, the refused record has no outcome.
 
-**One end.** EndTxn follows the outcome of every batch, and of every other request of the transaction, because a request
-that arrived after it would be part of the next transaction. EndTxn runs in a task of its own, so that cancelling a call
-changes nothing about it, and no transaction starts before it's done. An end without a response is repeated as it was,
-and the coordinator executes it once. A commit can be refused, so the request doesn't say what became of the
+**One end.** EndTxn is sent after every batch and every other request of the transaction has an outcome: a request that
+arrived later would become part of the next transaction. EndTxn runs in its own task, so cancelling a call doesn't
+affect it, and no transaction starts before it's done. An end without a response is repeated unchanged, and the
+coordinator executes it once. A commit can be refused, so the request alone doesn't determine the outcome of the
 transaction: ``_committed`` does.
 
 **Two-phase commit (KIP-939).** A prepared transaction waits for a decision that is made elsewhere, and only that
-decision ends it. A timeout doesn't, nor does :meth:`TransactionManager.close`, nor the next start, which finds the
-transaction by InitProducerId and keeps it.
+decision ends it. Neither a timeout nor :meth:`TransactionManager.close` ends it, nor does the next start, which finds
+the transaction through InitProducerId and keeps it.
 
-**What can never happen.** A commit that lacks a record for which no error was raised; records of two transactions in
-one; EndTxn while records are in flight; a producer that goes on after another has taken over its transactional id.
+**What can never happen.** A commit that is missing a record for which no error was raised; records of two transactions
+in one; EndTxn while records are in flight; a producer that continues after another has taken over its transactional id.
 """
 
 from __future__ import annotations
@@ -95,22 +95,22 @@ class TransactionState(Enum):
     """No transaction is open."""
     OPEN = auto()
     PREPARED = auto()
-    """All of it is written, and the decision is awaited (KIP-939)."""
+    """Everything is written, and the decision is awaited (KIP-939)."""
     COMMITTING = auto()
     """A commit was requested, and may or may not have taken effect."""
     ABORTING = auto()
 
 
 class TransactionManager:
-    """Starts and ends transactions, and adds partitions and offsets to the open one.
+    """Starts and ends transactions, and adds partitions and offsets to the open transaction.
 
     Attributes:
         id: The transactional id, with producer id and epoch.
         state: The state of the last transaction.
-        failure: Why it can only be aborted, or was; None while it can be committed.
-        v2: Whether it has version 2.
-        prepared: The transaction that waits for its decision; None if there is none.
-        sender: Ends with a fatal error, and the producer with it. None before the producer's start has succeeded.
+        failure: Why the transaction can only be aborted, or was; None while it can be committed.
+        v2: Whether the transaction has version 2.
+        prepared: The transaction that waits for its decision, if any.
+        sender: A fatal error ends it, and the producer with it. None until the producer has started successfully.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class TransactionManager:
         *,
         two_phase: bool = False,
     ) -> None:
-        """Create a manager; nothing is sent before :meth:`start`.
+        """Create a manager. Nothing is sent before :meth:`start`.
 
         Args:
             transactional_id: The id.
             timeout_ms: The coordinator aborts a transaction that is open for longer.
-            buffer: Takes the records; between transactions its accumulator has no batches.
+            buffer: Takes the records. Between transactions its accumulator contains no batches.
             two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         """
         self.id = TransactionalId(transactional_id, timeout_ms, two_phase=two_phase)
@@ -136,40 +136,40 @@ class TransactionManager:
         self.prepared: PreparedTransaction | None = None
         self._buffer = buffer
         self._accumulator = buffer.accumulator
-        # This is the only way in which a failed record fails the transaction, whether or not its delivery is awaited.
+        # This is the only way for a failed record to fail the transaction, whether or not its delivery is awaited.
         self._accumulator.transactions = self
         self.sender: Sender | None = None
         self._cluster: ClusterClient
         # The session of the open transaction; None once its end has started.
         self._session: WriteSession | None = None
-        # The session of the last transaction that has started, kept after its end: commit() can be repeated for this
-        # one only.
+        # The session of the last transaction that was started, kept after its end: commit() can be repeated only for
+        # this one.
         self._last: WriteSession | None = None
-        # How that transaction ended: whether it was committed; None while that isn't known. The requested end doesn't
-        # tell, because it can be refused.
+        # Whether that transaction was committed; None while that isn't known. The requested end doesn't determine it,
+        # because a commit can be refused.
         self._committed: bool | None = None
-        # The prepared transaction of this process; None for one that an earlier process has left.
+        # The prepared transaction of this process. None if an earlier process left it.
         self._undecided: Transaction[Any, Any] | None = None
-        # The task that ends the last transaction. At most one runs, since _wait_until_ended() waits for it before
+        # The task that ends the last transaction. At most one is running: _wait_until_ended() waits for it before
         # another starts.
         self._end: asyncio.Task[None] | None = None
         self._started_at = 0.0
-        # Requests of the transaction that EndTxn must not overtake hold it.
+        # Held by requests of the transaction that EndTxn must not overtake.
         self._sending = asyncio.Lock()
-        # Partitions that are part of the transaction. In version 1 the coordinator has confirmed them, in version 2
-        # they are assumed.
+        # Partitions that are part of the transaction. In version 1 the coordinator has confirmed them; in version 2
+        # this is assumed.
         self._added: set[TopicPartition] = set()
         # Batches that were refused because of their epoch, and the task that finds out why.
         self._refused: list[ProducerBatch] = []
         self._judging: asyncio.Task[None] | None = None
-        # True if an EndTxn of this transaction had no response, so that it may have been executed.
+        # True if an EndTxn of this transaction got no response, so it may have been executed.
         self._end_lost = False
         # Version 1: partitions whose batches wait for AddPartitionsToTxn, as an ordered set.
         self._to_add: dict[TopicPartition, None] = {}
         self._adding = False
         # Version 1: groups for which AddOffsetsToTxn was confirmed.
         self._groups: set[str] = set()
-        # The offsets that were added. Their senders learn how the transaction has ended.
+        # The offsets that were added. Their consumers are notified if the transaction is committed.
         self._offsets_sent: list[OffsetsToSend] = []
         # True if the coordinator may have an open transaction.
         self._has_started = False
@@ -183,10 +183,10 @@ class TransactionManager:
 
         Args:
             cluster: Sends the requests.
-            keep_prepared: Whether to keep that transaction instead, with two-phase commit.
+            keep_prepared: Whether to keep that transaction instead, if there's two-phase commit.
 
         Raises:
-            KafkaError: There is no producer id.
+            KafkaError: No producer id could be acquired.
         """
         self._cluster = cluster
         self.id.connect(cluster)
@@ -194,7 +194,7 @@ class TransactionManager:
         if response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
             self.state, self._has_started = TransactionState.PREPARED, True
-            # The earlier process alone knew when it started.
+            # Only the earlier process knew when it started.
             self._started_at = asyncio.get_running_loop().time()
         self.v2 = await self.id.has_v2(self.v2)
         if self.id.two_phase and not self.v2:
@@ -203,11 +203,11 @@ class TransactionManager:
             )
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, or wait for the end that is under way, at most ``timeout`` seconds.
+        """Abort the open transaction, or wait at most ``timeout`` seconds for an end that is in progress.
 
-        A prepared transaction stays as it is.
+        A prepared transaction stays prepared.
         """
-        # It isn't committed, since the application hasn't said that it's complete.
+        # Don't commit it: the application hasn't said that it's complete.
         if self.state is TransactionState.OPEN:
             self.start_abort()
         elif self.state is TransactionState.ABORTING and not self._is_ending:
@@ -216,8 +216,8 @@ class TransactionManager:
             await asyncio.wait([self._end], timeout=timeout)
 
     async def stop(self) -> None:
-        """Stop the tasks in the background."""
-        # The successor repeats the end: its InitProducerId completes or aborts what is open.
+        """Stop the background tasks."""
+        # The next producer repeats the end: its InitProducerId completes or aborts what is open.
         running = [task for task in (self._end, self._judging) if task is not None]
         for task in running:
             task.cancel()
@@ -230,12 +230,12 @@ class TransactionManager:
         """Start a transaction once the last one has ended.
 
         Args:
-            session: Its right to append.
+            session: The transaction's right to append.
 
         Raises:
-            ConfigurationError: Another one is open, or one was prepared and has no decision.
-            TransactionOutcomeUnknownError: Still no response about the commit of the last one.
-            DeadlineError: Still no response about the abort of the last one.
+            ConfigurationError: Another transaction is open, or a prepared transaction has no decision.
+            TransactionOutcomeUnknownError: There's still no response to the commit of the last transaction.
+            DeadlineError: There's still no response to the abort of the last transaction.
             KafkaError: The error ends the producer.
         """
         if self.state is TransactionState.PREPARED:
@@ -245,22 +245,21 @@ class TransactionManager:
             )
         if self._session is not None:
             raise ConfigurationError("a transaction is open: commit or abort it before you begin the next one")
-        # This is set before the first await and reserves the transaction, so that two tasks can't both start one.
+        # Set this before the first await. It reserves the transaction, so two tasks can't both start one.
         self._session = session
         try:
             await self._wait_until_ended()
-            # The version is requested between transactions only, because a transaction keeps the version that it
-            # started with.
+            # Request the version only between transactions: a transaction keeps the version that it started with.
             v2 = await self.id.has_v2(self.v2)
-            # The epoch stays the same in version 1, so a late record of the last transaction would add its partition to
-            # this one.
+            # The epoch stays the same in version 1, so after an upgrade to version 2 a late record of the last
+            # transaction would add its partition to this one.
             self._needs_epoch = self._needs_epoch or (v2 and not self.v2)
             await self._next_epoch_if_needed()
-            # The producer may have been closed meanwhile, and close() aborts only a transaction that is open at that
-            # time.
+            # The producer may have been closed in the meantime, and close() aborts only a transaction that is already
+            # open.
             self._buffer.check_open()
         except BaseException:
-            # No transaction is open, and another one may start, whatever failed.
+            # Whatever failed, no transaction is open, and another one may start.
             self._session = None
             raise
         self.v2 = v2
@@ -273,23 +272,22 @@ class TransactionManager:
         """Wait until the last transaction has ended, and repeat its end if that failed."""
         while self.state is not TransactionState.READY:
             if not self._is_ending:
-                # The same end is requested again, since it isn't known whether the coordinator has executed the first
-                # request.
+                # Request the same end again: it isn't known whether the coordinator has executed the first request.
                 # guard: a commit in doubt is repeated as it was -> self._start_end(commit=False)
                 self._start_end(commit=self.state is TransactionState.COMMITTING)
             await self._wait_for_end()
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fail the open transaction because a batch of it has failed."""
+        """Fail the open transaction because one of its batches has failed."""
         if batch.sequence >= 0:
             self._needs_epoch = True
         # guard: a failed batch fails the transaction
         self.fail(error)
 
     def record_missing(self, session: WriteSession, error: KafkaError) -> None:
-        """Fail the transaction that ``session`` belongs to: a record of it was not buffered."""
-        # As in Java: a task that nobody awaits can have raised it, and a commit would leave its record out.
-        # A producer that is closed or has failed says why by itself.
+        """Fail the transaction that ``session`` belongs to because a record wasn't buffered."""
+        # As in Java: the error may have been raised in a task that is never awaited, and a commit would leave its
+        # record out. If the producer is closed or has failed, its own error already says why.
         if self._buffer.close_error is None:
             self.fail_of(session, error)
 
@@ -299,19 +297,19 @@ class TransactionManager:
             self.fail(error)
 
     def fail(self, error: KafkaError) -> None:
-        """Fail the open transaction: it can only be aborted."""
-        # The first failure is the cause. While the transaction is being ended, failures are consequences.
+        """Fail the open transaction. It can only be aborted then."""
+        # The first failure is the cause. While the transaction is ending, failures are consequences.
         if self.failure is not None or self.state is not TransactionState.OPEN:
             return
         self.failure = error
         if self._session is not None:
             self._buffer.close_session(self._session, self.aborted())
-        # They are dropped later, since the caller may be failing batches itself.
+        # Drop them later: the caller may be failing batches itself.
         unsent = self.aborted() if isinstance(error, DeadlineError) else error
         asyncio.get_running_loop().call_soon(self._drop_unsent, unsent)
 
     def aborted(self, failure: KafkaError | None = None) -> TransactionAbortedError:
-        """Return the error of a failed transaction; ``failure`` is the cause if it hadn't failed before."""
+        """Return the error of a failed transaction. ``failure`` is the cause if it hadn't failed before."""
         cause = self.failure or failure
         error = TransactionAbortedError(f"the transaction can only be aborted: {cause}")
         error.__cause__ = cause
@@ -320,9 +318,9 @@ class TransactionManager:
     # -- fenced or timed out
 
     def epoch_refused(self, batch: ProducerBatch, error: BrokerError) -> None:
-        """Give a batch that a partition has refused for its epoch its outcome, once the coordinator says why."""
+        """Give an outcome to a batch that was refused because of its epoch, once the coordinator reveals the reason."""
         if self.failure is not None or self.state is not TransactionState.OPEN:
-            # The refusal follows from what is known, or from an end that finds out by itself.
+            # The refusal follows from a known failure, or the end that is in progress finds out the reason.
             self._accumulator.fail(batch, self.aborted(self._timed_out(error)))
             return
         self._refused.append(batch)
@@ -350,30 +348,30 @@ class TransactionManager:
         self._buffer.memory_freed()
 
     async def _judge(self, refused: KafkaError) -> KafkaError:
-        """Find out why this producer's epoch was refused, in :attr:`_sending`. Return why the transaction is aborted.
+        """Find out why this producer's epoch was refused, and return the reason. Call it holding :attr:`_sending`.
 
         Raises:
-            KafkaError: Another producer has taken over; or it cannot be found out. It ends the producer.
+            KafkaError: Another producer has taken over, or the reason can't be found out. It ends the producer.
         """
         try:
             await self._end_txn(commit=False)
             await self._next_epoch_if_needed()
         except DeadlineError as error:
-            # The abort is repeated before the next transaction, and finds out then.
+            # The abort is repeated before the next transaction, which then finds out.
             return error
         return self._timed_out(refused)
 
     async def _epoch_after_timeout(self, refused: KafkaError) -> None:
-        """Get the epoch after the one in which the coordinator has aborted the transaction, in version 1.
+        """In version 1, get the epoch after the one in which the coordinator has aborted the transaction.
 
         Raises:
-            KafkaError: It was not a timeout. It ends the producer.
+            KafkaError: It wasn't a timeout. This ends the producer.
         """
         confirmed = not self.v2 and bool(self._added or self._groups)
         known = confirmed and not self._end_lost and not self.id.two_phase
         try:
-            # The state is described first, because InitProducerId would abort the transaction of another producer that
-            # has started one.
+            # Describe the state first: InitProducerId would abort the transaction of another producer that has started
+            # one.
             # guard: the producer checks for a successor before it assumes a timeout -> not known
             if not known or not await self.id.was_aborted():
                 raise self._taken_over(refused) if known or self.v2 else refused
@@ -382,34 +380,34 @@ class TransactionManager:
         except DeadlineError:
             raise
         except KafkaError as error:
-            # Brokers before 3.0 don't describe transactions, or this client isn't authorized to ask.
+            # Brokers before 3.0 don't support DescribeTransactions, or this client isn't authorized to send it.
             fatal = error if isinstance(error, FencedError) else refused
             self._end_producer(fatal)
             raise fatal from None
         self._needs_epoch = self.id.request_lost = self._has_started = False
 
     def _taken_over(self, refused: KafkaError) -> KafkaError:
-        """Return the error without the other cause that it could have had."""
+        """Return the error without the other possible cause."""
         if not isinstance(refused, FencedError):
             return refused
         return FencedError(refused.code, refused.context, "another producer with this id was started")
 
     def _timed_out(self, refused: KafkaError) -> DeadlineError:
-        """Return the error that names the coordinator's abort as the cause."""
+        """Return an error that gives the coordinator's abort as the cause."""
         took = asyncio.get_running_loop().time() - self._started_at
         error = DeadlineError(
             f"the coordinator has aborted it, {took:.3g} s after it began: transaction_timeout_ms={self.id.timeout_ms}"
         )
         if isinstance(refused, BrokerError):
-            # The error of the refusal's own class would say that another producer has taken over.
+            # An error of the refusal's own class would say that another producer has taken over.
             error.__cause__ = BrokerError(refused.code, refused.context)
         return error
 
     # -- partitions
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        """Whether records of a partition may be sent; if not, :meth:`add_partitions` is due."""
-        # Every drain calls it for every batch, so the frequent answer comes first.
+        """Whether records of a partition may be sent. If not, :meth:`add_partitions` has to be called."""
+        # Every drain calls this for every batch, so check the common case first.
         if topic_partition in self._added:
             return True
         if self.v2:
@@ -422,7 +420,7 @@ class TransactionManager:
 
     @property
     def has_partitions_to_add(self) -> bool:
-        """Whether :meth:`add_partitions` has something to do and is not doing it."""
+        """Whether :meth:`add_partitions` has something to do and isn't already running."""
         # guard: no partition is added to a failed transaction -> bool(self._to_add) and not self._adding
         return bool(self._to_add) and not self._adding and self._can_add
 
@@ -431,7 +429,7 @@ class TransactionManager:
         return self.state is TransactionState.OPEN and self.failure is None
 
     async def add_partitions(self) -> None:
-        """Add partitions to the transaction, until no more have records.
+        """Add partitions to the transaction, until there are no more partitions with records.
 
         Raises:
             KafkaError: The error ends the producer.
@@ -439,11 +437,11 @@ class TransactionManager:
         self._adding = True
         try:
             # EndTxn waits for this lock, and so for the response. Two requests of one transaction are never in flight
-            # together.
+            # at the same time.
             async with self._sending:
                 while self._to_add and self._can_add:
-                    # They are taken out first, since a partition that is noted while the request is in flight belongs
-                    # to the next one.
+                    # Take them out first: a partition that is noted while the request is in flight belongs to the next
+                    # request.
                     partitions, self._to_add = self._to_add, {}
                     names = ", ".join(str(partition) for partition in list(partitions)[:3])
                     exchange = AddPartitionsExchange(self.id.identity, partitions)
@@ -451,7 +449,7 @@ class TransactionManager:
                     await self._add(None, exchange, f"AddPartitionsToTxn of {names}", asked)
                     self._added.update(partitions)
         except TransactionAbortedError:
-            # The batches that waited for it have failed.
+            # The batches that were waiting for it have failed.
             pass
         finally:
             self._adding = False
@@ -462,8 +460,8 @@ class TransactionManager:
         """Commit offsets in the transaction that ``session`` belongs to.
 
         Raises:
-            TransactionAbortedError: They were refused, or the group has taken partitions away; the transaction has
-                failed.
+            TransactionAbortedError: The offsets were refused, or the group has taken partitions away. The transaction
+                has failed.
             KafkaError: The error ends the producer.
         """
         group_id = offsets.group_id
@@ -472,7 +470,7 @@ class TransactionManager:
         asked = Asked(-1, _only_topic(offsets.positions), group_id, self.id.name, principal)
         try:
             async with self._sending:
-                # It's checked in the lock, because the transaction may have ended while this call waited for it.
+                # Check inside the lock: the transaction may have ended while this call waited for the lock.
                 self._buffer.check_open(session)
                 if not self.v2 and group_id not in self._groups:
                     adding = AddOffsetsExchange(self.id.identity, group_id)
@@ -489,21 +487,21 @@ class TransactionManager:
                     raise self.aborted(error)
                 self._offsets_sent.append(offsets)
         except asyncio.CancelledError:
-            # The request may still be executed, and doubt means abort. That holds before anything was sent, too: a
-            # commit that follows must not leave the offsets out.
+            # The request may still be executed, and when in doubt we abort. This holds even if nothing was sent yet: a
+            # later commit must not leave the offsets out.
             # guard: a cancelled commit of offsets fails the transaction
             self.fail_of(session, TransactionAbortedError(f"the call that commits the {what} was cancelled"))
             raise
 
     async def _add(self, requests: CoordinatorRequests | None, exchange: Exchange[R], what: str, asked: Asked) -> R:
-        """Send a request that adds something to the transaction, by default to its coordinator.
+        """Send a request that adds something to the transaction, by default to the transaction's coordinator.
 
         Raises:
-            TransactionAbortedError: It was refused; the transaction has failed.
+            TransactionAbortedError: The request was refused, and the transaction has failed.
             KafkaError: The error ends the producer.
         """
-        # This is set before the request is sent, since from here on the coordinator may have an open transaction,
-        # whatever happens to the response.
+        # Set this before sending the request: once it's sent, the coordinator may have an open transaction, whatever
+        # happens to the response.
         self._has_started = True
         try:
             return await self.id.send(exchange, what, requests, asked)
@@ -515,22 +513,24 @@ class TransactionManager:
             if action is Action.CHECK_EPOCH:
                 error = await self._judge(error)
             self.fail(error)
-            # The transaction doesn't fail if another task is aborting it already.
+            # fail() does nothing if another task is already aborting the transaction, so pass the error.
             raise self.aborted(error) from error
 
     # -- the end
 
     async def flush(self) -> None:
-        """Wait until everything in the transaction has an outcome; ``failure`` says which. The session is closed by
-        then."""
-        # It has no timeout: the sender expires each batch, and a commit must not leave one behind.
+        """Wait until everything in the transaction has an outcome. ``failure`` then shows whether anything has failed.
+
+        The session must already be closed.
+        """
+        # There's no timeout: the sender expires each batch, and a commit must not leave one out.
         await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         async with self._sending:
-            # The lock is acquired only to know that no request of the transaction is in flight.
+            # Acquire the lock only to be sure that no request of the transaction is in flight.
             pass
 
     def prepare(self, transaction: Transaction[Any, Any]) -> PreparedTransaction:
-        """After :meth:`flush`, wait for the decision about a transaction, which learns it. Return its name."""
+        """After :meth:`flush`, start waiting for the decision. Return the transaction's identifier."""
         self._undecided = transaction
         self.state = TransactionState.PREPARED
         self.prepared = PreparedTransaction(*self.id.identity.producer)
@@ -542,17 +542,18 @@ class TransactionManager:
             raise ConfigurationError("complete_transaction() has decided about this transaction")
 
     async def complete(self, *, commit: bool) -> None:
-        """Commit or abort the prepared transaction. Cancelling stops the wait only, and a second call continues it.
+        """Commit or abort the prepared transaction. Cancelling only stops the wait, and a second call continues it.
 
         Raises:
-            ConfigurationError: An earlier call has decided otherwise.
+            ConfigurationError: An earlier call made the opposite decision.
             TransactionOutcomeUnknownError: No response in time.
             TransactionAbortedError: The coordinator has aborted it, or refuses to commit it.
-            DeadlineError: No response about the abort in time.
+            DeadlineError: No response to the abort in time.
             KafkaError: The error ends the producer.
         """
         if self.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
-            # A commit that was refused has a failure: it was decided, and is being aborted.
+            # If a commit was refused, there's a failure: the decision was to commit, but the transaction is being
+            # aborted.
             decided = self.state is TransactionState.COMMITTING or self.failure is not None
             if commit is not decided:
                 so = "committed" if decided else "aborted"
@@ -560,10 +561,10 @@ class TransactionManager:
         await self._complete(commit=commit)
 
     async def commit(self, session: WriteSession) -> None:
-        """Commit, after :meth:`flush`; or repeat a commit without a known outcome. Cancelling stops the wait only.
+        """Commit, after :meth:`flush`; or repeat a commit whose outcome is unknown. Cancelling only stops the wait.
 
         Raises:
-            ConfigurationError: A later transaction has begun.
+            ConfigurationError: A later transaction has started.
             TransactionAbortedError: The coordinator has aborted it, or refuses to commit it.
             TransactionOutcomeUnknownError: No response in time.
             KafkaError: The error ends the producer.
@@ -573,11 +574,11 @@ class TransactionManager:
         await self._complete(commit=True)
 
     async def _complete(self, *, commit: bool) -> None:
-        """End the transaction, or continue the end that was requested. Return if it has ended as requested."""
+        """End the transaction, or continue an end that was already requested. Return once it has ended as requested."""
         try:
             if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
-                # This is set here and not in _run_end, because another transaction may be requested while this one
-                # ends. It then waits in _wait_until_ended().
+                # Set this here, not in _run_end: while this transaction ends, another one may be requested, which then
+                # waits in _wait_until_ended().
                 self._session = None
                 self._start_end(commit=commit)
                 await self._wait_for_end()
@@ -586,26 +587,26 @@ class TransactionManager:
         except KafkaError as error:
             if not commit or self._committed is None:
                 raise
-            # How it has ended is known. What failed is the next epoch or the abort that replaced the commit, and the
-            # next call raises that.
+            # The outcome is known. Getting the next epoch, or the abort that replaced the commit, has failed. The next
+            # call raises that error.
             log.debug("after the end of the transaction: %s", error)
         # guard: a commit that was rejected is not reported as committed -> commit and self._committed is None
         if commit and not self._committed:
             raise self.aborted()
 
     async def abort(self) -> None:
-        """Abort. Cancelling stops the wait only.
+        """Abort. Cancelling only stops the wait.
 
         Raises:
-            DeadlineError: No response in time. The next transaction repeats the abort before it begins.
+            DeadlineError: No response in time. The next transaction repeats the abort before it starts.
             KafkaError: The error ends the producer.
         """
         self.start_abort()
         await self._wait_for_end()
 
     def start_abort(self) -> None:
-        """Abort in the background; the next transaction can begin afterwards."""
-        # It starts once, since close() may have come first.
+        """Abort in the background. The next transaction can start afterwards."""
+        # Abort only once: close() may already have started it.
         # guard: a transaction ends once -> True
         if self.state in (TransactionState.OPEN, TransactionState.PREPARED):
             self._session = None
@@ -618,8 +619,7 @@ class TransactionManager:
     async def _wait_for_end(self) -> None:
         end = self._end
         assert end is not None, "an end was started"
-        # shield() would raise the end's own cancellation, which comes from stop(), as if it were the caller's; wait()
-        # doesn't.
+        # If stop() cancels the end, shield() would raise that as if the caller had been cancelled. wait() doesn't.
         await asyncio.wait([end])
         if not end.cancelled():
             end.result()
@@ -633,26 +633,27 @@ class TransactionManager:
         if not commit:
             self._committed = False
         self._end = create_task(self._run_end(commit), name="aiokproto end of transaction")
-        # `_end` keeps a strong reference to the task, because asyncio keeps only weak ones.
+        # `_end` keeps a strong reference to the task; asyncio keeps only weak ones.
         self._end.add_done_callback(_log_unseen_error)
 
     async def _run_end(self, commit: bool) -> None:
         if not commit:
             self._drop_unsent(TransactionAbortedError("the transaction was aborted"))
-            # A batch is retried while it's uncertain whether it was written. After the end it would be part of the next
-            # transaction.
+            # A batch is retried while it's uncertain whether it was written. After the end it would become part of the
+            # next transaction.
             # guard: EndTxn waits for the records in flight
             await wait_all([batch.outcome for batch in self._buffer.send_all()], None)
         # guard: EndTxn waits for the requests that add something
         async with self._sending:
-            # A transaction without any request doesn't exist for the coordinator, which would answer EndTxn with
+            # If the transaction has sent no request, the coordinator doesn't know it, and would answer EndTxn with
             # INVALID_TXN_STATE.
             if self._has_started:
                 await self._end_txn(commit)
             # guard: an empty prepared transaction gets its own producer id and epoch
             elif self.prepared is not None:
-                # Its name must not become the next one's. An abort returns another epoch even without a transaction,
-                # and a producer that was replaced is fenced. InitProducerId would abort its successor's transaction.
+                # The next transaction must not get the same identifier. An abort returns another epoch even if there's
+                # no transaction, and if another producer has taken over, this one is fenced. InitProducerId would abort
+                # the other producer's transaction instead.
                 self._committed = commit
                 await self._end_txn(commit=False)
             self._committed = commit
@@ -660,13 +661,13 @@ class TransactionManager:
             self._forget()
 
     def _drop_unsent(self, why: KafkaError) -> None:
-        """Fail the batches that were never sent. They aren't logged, because the transaction raises the cause."""
+        """Fail the batches that were never sent. They aren't logged: the transaction raises the cause."""
         if self._accumulator.fail_unsent(why):
             self._buffer.memory_freed()
 
     async def _end_txn(self, commit: bool) -> bool:
-        """Return whether the coordinator has confirmed it, which it doesn't for an abort that it knows nothing
-        about."""
+        """End the transaction. Return whether the coordinator has confirmed that. It doesn't confirm an abort of a
+        transaction that it doesn't know."""
         exchange = EndTxnExchange(self.id.identity, commit=commit, v2=self.v2)
         lost_before, self.id.request_lost = self.id.request_lost, False
         try:
@@ -676,7 +677,7 @@ class TransactionManager:
                 self._end_lost = self._end_lost or self.id.request_lost
                 self.id.request_lost = self.id.request_lost or lost_before
         except DeadlineError as error:
-            # An abort without a response is merely repeated: no caller asks for its outcome.
+            # An abort without a response is merely repeated: no caller is waiting for its outcome.
             if not commit:
                 raise
             raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {error}") from error
@@ -691,7 +692,7 @@ class TransactionManager:
             if action is not Action.ABORT_TRANSACTION:
                 self._end_producer(error)
                 raise
-            # The coordinator knows nothing about what it should abort. InitProducerId shows whether this producer is
+            # The coordinator doesn't know of a transaction to abort. InitProducerId reveals whether this producer is
             # fenced.
             self._needs_epoch = True
             if commit:
@@ -706,18 +707,18 @@ class TransactionManager:
         return True
 
     async def _abort_instead(self, refused: KafkaError, cause: KafkaError) -> None:
-        """Abort a transaction whose commit the coordinator has refused; ``cause`` is then the reason.
+        """Abort a transaction whose commit the coordinator has refused, for the reason ``cause``.
 
         Raises:
-            TransactionAbortedError: It is aborted, or will be before the next transaction begins.
-            TransactionOutcomeUnknownError: An earlier attempt may have been executed, and the abort has no response.
+            TransactionAbortedError: It's aborted, or will be before the next transaction starts.
+            TransactionOutcomeUnknownError: An earlier attempt may have been executed, and the abort got no response.
             KafkaError: The error ends the producer.
         """
         in_doubt = self.id.request_lost
         self.state, self.failure = TransactionState.ABORTING, cause
         try:
             if not await self._end_txn(commit=False):
-                # The coordinator says that it's neither committed nor aborted, so an earlier attempt may have been
+                # According to the coordinator, it's neither committed nor aborted, so an earlier attempt may have been
                 # executed.
                 self._end_producer(refused)
                 raise refused
@@ -729,33 +730,34 @@ class TransactionManager:
                 # The next call requests the commit again, as if it hadn't been refused.
                 self.state, self.failure = TransactionState.COMMITTING, None
                 raise TransactionOutcomeUnknownError(f"the transaction may be committed or not: {refused}") from error
-            # The coordinator says that it isn't committed, and no call will request that again.
+            # According to the coordinator, it isn't committed, and no call will request a commit again.
             self._committed = False
             log.warning("the abort of the transaction is not confirmed yet: %s", error)
         raise self.aborted()
 
     async def _next_epoch_if_needed(self) -> None:
-        """Bump the epoch, so that sequence numbers start again and late requests are refused (KIP-360)."""
+        """Bump the epoch if necessary, so sequence numbers restart and late requests are refused (KIP-360)."""
         if not self._needs_epoch and not self.id.request_lost:
             return
         try:
             await self.id.initialize()
         except KafkaError as error:
-            # Brokers before 2.5 can't keep late requests out. But after a gap they would refuse every record.
+            # Brokers before 2.5 can't keep late requests out, which is tolerated. But after a gap they would refuse
+            # every record.
             if self._needs_epoch or not isinstance(error, UnsupportedVersionError):
-                # The next transaction repeats it after other errors, in _wait_until_ended().
+                # The next transaction repeats this after other errors, in _wait_until_ended().
                 if classify(error, InitExchange.situation) is Action.STOP:
                     self._end_producer(error)
                 raise
         self._needs_epoch = self.id.request_lost = False
 
     def _end_producer(self, error: KafkaError) -> None:
-        """End the producer. Before the sender exists, Producer.start() raises the error."""
+        """End the producer. If there's no sender yet, Producer.start() raises the error instead."""
         if self.sender is not None:
             self.sender.fail(error)
 
     def _forget(self) -> None:
-        """Forget the transaction, which has ended."""
+        """Reset the state of a transaction that has ended."""
         self._accumulator.observer.ended(self.id.name, self._committed is True, self._started_at)
         self.state = TransactionState.READY
         self.prepared = None
@@ -773,12 +775,12 @@ class TransactionManager:
 
 
 def _log_unseen_error(task: asyncio.Task[None]) -> None:
-    # It's possible that no task waits any more. The next transaction finds the state and repeats the end.
+    # Possibly no task is waiting any more. The next transaction checks the state and repeats the end.
     if not task.cancelled() and task.exception() is not None:
         log.debug("%s: %s", task.get_name(), task.exception())
 
 
 def _only_topic(partitions: Iterable[TopicPartition]) -> str:
-    """Return the topic of all partitions; empty if they have several topics."""
+    """Return the topic of all partitions, or an empty string if they belong to several topics."""
     topics = {partition.topic for partition in partitions}
     return topics.pop() if len(topics) == 1 else ""

@@ -1,4 +1,4 @@
-"""A transactional producer's requests to coordinators (KIP-98, KIP-447, KIP-890), and reading the responses."""
+"""A transactional producer's requests to coordinators, and how to read the responses (KIP-98, KIP-447, KIP-890)."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from aiokproto.producer.producer_id import ProducerId
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 END_TXN_V2 = 5
-"""The first version of EndTxn that bumps the epoch, and so the first of a transaction of version 2 (KIP-890)."""
+"""The first version of EndTxn that bumps the epoch, and the first for transactions of version 2 (KIP-890)."""
 _LAST_OF_CLIENTS = 3
 """The last version of AddPartitionsToTxn for clients; later ones are for brokers."""
 _TXN_OFFSET_COMMIT_V1 = 4
 """The last version of TxnOffsetCommit that needs AddOffsetsToTxn first."""
 _OFFSETS_BY_NAME = 5
-"""The last version of TxnOffsetCommit with topic names; later ones have topic ids."""
+"""The last version of TxnOffsetCommit with topic names; later versions have topic ids."""
 _EPOCH_BUMP = 3
 """The first version of InitProducerId that takes the current id and epoch (KIP-360)."""
 _TWO_PHASE_COMMIT = 6
-"""The first version of InitProducerId with two-phase commit (KIP-939). Kafka calls it unstable."""
+"""The first version of InitProducerId with two-phase commit (KIP-939). Kafka marks it as unstable."""
 
 
 class Identity(NamedTuple):
-    """What every request of a transaction names."""
+    """The identity that every request of a transaction contains."""
 
     transactional_id: str
     producer: ProducerId
@@ -60,8 +60,8 @@ class OffsetsToSend(NamedTuple):
     Attributes:
         group_id: The group.
         positions: The offsets.
-        identity: Returns the member for which they are committed. It raises CommitError if the group has taken a
-            partition from it since the records before the offsets were delivered.
+        identity: Returns the group member that commits them. It raises CommitError if the group has taken a partition
+            away from the member since the records before these offsets were delivered.
         committed: Called when the transaction is committed.
     """
 
@@ -72,7 +72,7 @@ class OffsetsToSend(NamedTuple):
 
 
 class InitExchange:
-    """InitProducerId: the first one fences other producers; with an id and epoch it bumps that epoch."""
+    """InitProducerId: the first request fences other producers; a request with an id and epoch bumps that epoch."""
 
     request_type = InitProducerIdRequest
     situation = Situation(InitProducerIdRequest.api_key, transactional=True)
@@ -86,8 +86,8 @@ class InitExchange:
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> None:
-        # -1 asks for the id of the transactional id, in its next epoch. If both are given, the coordinator also checks
-        # that they are the last ones.
+        # -1 requests the producer id of the transactional id, in its next epoch. If id and epoch are given, the
+        # coordinator also checks that they are the current ones.
         producer_id, epoch = bump or (-1, -1)
         self._two_phase = two_phase
         self._request = InitProducerIdRequest(
@@ -120,7 +120,7 @@ class InitExchange:
 
 
 class DescribeExchange:
-    """DescribeTransactions (KIP-664): what the coordinator knows of a transactional id."""
+    """DescribeTransactions (KIP-664): the coordinator's state for a transactional id."""
 
     request_type = DescribeTransactionsRequest
     situation = Situation(DescribeTransactionsRequest.api_key, transactional=True)
@@ -136,7 +136,7 @@ class DescribeExchange:
 
     def failure(self, response: DescribeTransactionsResponse) -> ErrorCode:
         (state,) = response.transaction_states
-        # The coordinator writes the markers, and another producer may be waiting for that, too.
+        # The coordinator is still writing the markers. Another producer may be waiting for that too.
         return (
             ErrorCode.CONCURRENT_TRANSACTIONS
             if state.transaction_state == "PrepareAbort"
@@ -155,8 +155,8 @@ class AddPartitionsExchange:
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
         self._request = AddPartitionsToTxnRequest(
-            # These are the fields of clients. Brokers use the fields without the prefix, to verify several transactions
-            # at once (KIP-890).
+            # These fields are for clients. Brokers use the fields without the prefix, to verify several transactions at
+            # once (KIP-890).
             v3_and_below_transactional_id=identity.transactional_id,
             v3_and_below_producer_id=identity.producer.id,
             v3_and_below_producer_epoch=identity.producer.epoch,
@@ -177,7 +177,7 @@ class AddPartitionsExchange:
             for topic in response.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         ]
-        # One refused partition is enough for none to be added; the others say only that they weren't attempted.
+        # If one partition is refused, none are added; the rest only say that they weren't attempted.
         causes = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
         return causes[0] if causes else max(codes, default=ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -248,8 +248,8 @@ class TxnOffsetCommitExchange:
         return None if self._offsets.ids else _OFFSETS_BY_NAME
 
     def build(self, version: int) -> TxnOffsetCommitRequest:
-        # Each attempt asks for the member, because a rebalance in between makes another generation and may have
-        # cost the member a partition.
+        # Look up the member for each attempt: a rebalance in between creates another generation, and may have taken a
+        # partition away from the member.
         # guard: each attempt to commit in a transaction looks at who owns the partitions
         #     -> group = self._group = getattr(self, "_group", None) or self._sent.identity()
         group = self._sent.identity()
@@ -278,7 +278,7 @@ class EndTxnExchange:
     """EndTxn: commit or abort.
 
     Attributes:
-        situation: Which of the two.
+        situation: Indicates which of the two.
     """
 
     request_type = EndTxnRequest
@@ -294,7 +294,7 @@ class EndTxnExchange:
         )
 
     def highest(self) -> int | None:
-        # The coordinator would bump the epoch of a transaction of version 1 in a later version.
+        # A later version would make the coordinator bump the epoch of a version 1 transaction.
         return None if self._v2 else END_TXN_V2 - 1
 
     def build(self, version: int) -> EndTxnRequest:

@@ -1,4 +1,4 @@
-"""A transactional id: its producer id and epoch, the numbers of its batches, and its requests to coordinators."""
+"""A transactional id: its producer id and epoch, its batches' sequence numbers, and its requests to coordinators."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ log = logging.getLogger("aiokproto.producer")
 
 FEATURE = "transaction.version"
 FIRST_V2 = 2
-"""The level of the feature at which a partition's records and a group's offsets add themselves (KIP-890)."""
+"""The first level of the feature that adds a partition's records and a group's offsets implicitly (KIP-890)."""
 
 
 class TransactionalId:
-    """Who this producer is, for coordinators and partitions.
+    """The identity of this producer for coordinators and partitions.
 
     Attributes:
         name: The transactional id.
         timeout_ms: The coordinator aborts a transaction that is open for longer.
         two_phase: Whether transactions have no timeout, and are kept at the next start (KIP-939).
         current: Producer id and epoch; None before :meth:`initialize`.
-        request_lost: Whether a request had no response since the epoch was bumped. It may be executed late, and only
-            the next epoch keeps it out of a later transaction.
+        request_lost: Whether a request has gone without a response since the epoch was bumped. It may be executed late,
+            and only the next epoch keeps it out of a later transaction.
     """
 
     def __init__(self, name: str, timeout_ms: int, *, two_phase: bool) -> None:
@@ -50,7 +50,7 @@ class TransactionalId:
         self._coordinator: CoordinatorRequests
 
     def connect(self, cluster: ClusterClient) -> None:
-        """Send requests through ``cluster`` from now on."""
+        """Start sending requests through ``cluster``."""
         self._cluster = cluster
         self._coordinator = self.requests_to(CoordinatorKind.TRANSACTION, self.name)
 
@@ -61,7 +61,7 @@ class TransactionalId:
         queue.assign_in_transaction(batch, self.identity.producer)
 
     def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Do nothing, because a failed batch fails the transaction, and the next one has another epoch."""
+        """Do nothing: a failed batch fails the transaction, and the next transaction has another epoch."""
 
     def may_forget(self, queue: PartitionQueue) -> bool:
         """Return whether the epoch of the sequence numbers has ended. In version 2 it ends with each transaction."""
@@ -71,18 +71,18 @@ class TransactionalId:
 
     @property
     def identity(self) -> Identity:
-        """What every request of a transaction names."""
+        """The identity that every request of a transaction contains."""
         assert self.current is not None, "initialize() has returned"
         return Identity(self.name, self.current)
 
     async def initialize(self, *, keep_prepared: bool = False, after_timeout: bool = False) -> InitProducerIdResponse:
         """Acquire the producer id, or bump its epoch (KIP-360).
 
-        With ``after_timeout`` it's the epoch in which the coordinator has aborted a transaction that is bumped.
+        With ``after_timeout``, bump the epoch in which the coordinator has aborted a transaction.
 
         Raises:
-            UnsupportedVersionError: The coordinator cannot bump it.
-            KafkaError: There is none.
+            UnsupportedVersionError: The coordinator can't bump the epoch.
+            KafkaError: No producer id could be acquired.
         """
         known = self.current
         if known is not None and after_timeout:
@@ -92,15 +92,15 @@ class TransactionalId:
         )
         response = await self.send(exchange, "InitProducerId")
         self.current = ProducerId(response.producer_id, response.producer_epoch)
-        # Requests that were lost have an earlier epoch, and so do earlier attempts of this one.
+        # Requests that were lost have an earlier epoch, and so do earlier attempts of this request.
         self.request_lost = False
         return response
 
     async def was_aborted(self) -> bool:
-        """Return whether the coordinator has aborted the last transaction in the next epoch, and none has a later one.
+        """Return whether the coordinator aborted the last transaction in the next epoch, and no later epoch exists.
 
         Raises:
-            KafkaError: The coordinator does not say.
+            KafkaError: The coordinator didn't return its state.
         """
         assert self.current is not None, "initialize() has returned"
         response = await self.send(DescribeExchange(self.name), "DescribeTransactions")
@@ -109,12 +109,12 @@ class TransactionalId:
         return state.transaction_state == "CompleteAbort" and (state.producer_id, state.producer_epoch) == next_epoch
 
     async def has_v2(self, before: bool) -> bool:
-        """Return whether transactions have version 2; ``before`` if the coordinator cannot be asked."""
+        """Return whether transactions have version 2, or ``before`` if the coordinator can't be reached."""
         try:
             node = await self._cluster.coordinator(CoordinatorKind.TRANSACTION, self.name)
             level = (await self._cluster.broker_versions(node)).features.get(FEATURE, 0)
-            # The feature belongs to the cluster and the version to this coordinator. During an upgrade one can be ahead
-            # of the other.
+            # The feature belongs to the cluster, and the version to this coordinator. During an upgrade, either can be
+            # ahead of the other.
             return level >= FIRST_V2 and await self._cluster.version(EndTxnRequest, node) >= END_TXN_V2
         except KafkaError as error:
             log.debug("%s is not known, keeping version %d: %s", FEATURE, 1 + before, error)
@@ -125,19 +125,20 @@ class TransactionalId:
         return CoordinatorRequests(self._cluster, kind, key, self.lost)
 
     def lost(self) -> None:
-        """Note that a request has no response."""
+        """Note that a request got no response."""
         # guard: a request without a response leads to a new epoch
         self.request_lost = True
 
     async def send(
         self, exchange: Exchange[R], what: str, to: CoordinatorRequests | None = None, asked: Asked = NOTHING
     ) -> R:
-        """Send a request with retries, to the transaction coordinator by default; ``asked`` has the names in it.
+        """Send a request with retries, by default to the transaction coordinator. ``asked`` lists the names in it.
 
         Raises:
-            KafkaError: It was refused, or has no response within ``default_api_timeout_ms``.
+            KafkaError: The request was refused, or got no response within ``default_api_timeout_ms``.
         """
-        # Each request has the whole time: it isn't part of a caller's deadline, and the end goes on without a caller.
+        # Each request gets the whole timeout: it isn't part of a caller's deadline, and ending a transaction continues
+        # without a caller.
         at = asyncio.get_running_loop().time() + self._cluster.config.api_timeout
         response = await (to or self._coordinator).send(exchange, at)
         code = exchange.failure(response)
@@ -158,6 +159,6 @@ class TransactionalId:
             return error
         why = "another producer with this id was started"
         if asked.api != InitProducerIdRequest.api_key:
-            # It isn't known yet which it was: TransactionManager finds out.
+            # It isn't known yet which of the two happened. TransactionManager finds out.
             why += f", or the transaction was open for longer than transaction_timeout_ms={self.timeout_ms}"
         return error_for(code, context, why)

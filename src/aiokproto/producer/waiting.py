@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 async def wait_done(outcome: Outcome) -> None:
     """Wait until an outcome is known.
 
-    Each caller waits for a future of its own. Cancelling a task cancels the future that it awaits, which must not
-    cancel the wait of other tasks.
+    Each caller waits for its own future. Cancelling a task cancels the future that it awaits, and that must not cancel
     the wait of other tasks.
 
     Raises:
@@ -34,7 +33,7 @@ async def wait_done(outcome: Outcome) -> None:
     try:
         await future
     finally:
-        # When the outcome is known, its callbacks are gone already.
+        # Once the outcome is known, its callbacks are already gone.
         if not outcome.done:
             outcome.remove_done_callback(wake)
 
@@ -52,7 +51,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     left = len(pending)
     all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    # One future serves all outcomes, because asyncio.wait over thousands of futures would schedule a callback for each.
+    # One future serves all outcomes: asyncio.wait over thousands of futures would schedule a callback for each of them.
     def one_done() -> None:
         nonlocal left
         left -= 1
@@ -62,7 +61,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     for outcome in pending:
         outcome.add_done_callback(one_done)
     try:
-        # asyncio.wait returns at the timeout and cancels nothing, unlike wait_for.
+        # Unlike wait_for, asyncio.wait returns at the timeout without cancelling anything.
         await asyncio.wait((all_done,), timeout=timeout)
     finally:
         for outcome in pending:

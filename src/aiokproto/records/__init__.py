@@ -1,6 +1,6 @@
-"""Record batches: what partitions store, Produce carries and Fetch returns. Pure: no sockets, no asyncio.
+"""Record batches, as stored in partitions, sent in Produce and returned by Fetch. Pure: no sockets, no asyncio.
 
-:func:`decode` reads magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.9); :func:`decode_v07` reads logs of 0.7.
+:func:`decode` reads magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.9); :func:`decode_v07` reads 0.7's logs.
 
 ::
 

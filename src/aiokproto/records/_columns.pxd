@@ -17,5 +17,5 @@ cdef class Column:
     cdef bint read(self, int64_t row, Bytes *field) noexcept
 
 
-# Raises IndexError if one of its parts doesn't have `count` items.
+# Raises IndexError if one of the content's arrays doesn't have `count` items.
 cdef Column column_of(object content, int64_t count)

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and columns for other compiled modules.
+"""The compiled form of `binary_array` in :mod:`aiokproto.records.columns`, and columns for other compiled modules.
 
-The loops over items use no Python objects, and release the GIL.
+The loops over items don't use Python objects, and release the GIL.
 """
 
 cimport cython
@@ -45,7 +45,7 @@ cdef Column column_of(content, int64_t count):
 
 
 def binary_array(data, start, end, valid):
-    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once."""
+    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false. Items are copied once."""
     array = array_of(data, start, end, valid)
     if array is None:
         return pure_form("aiokproto.records.columns", "binary_array")(data, start, end, valid)
@@ -53,7 +53,7 @@ def binary_array(data, start, end, valid):
 
 
 cdef array_of(data, start, end, valid):
-    """Return the array; None if it's empty or too large, or if an item exceeds the data."""
+    """Return the array, or None if it's empty or too large, or if an item exceeds the data."""
     from numpy import ascontiguousarray, bool_, int64
     from pyarrow import Array, allocate_buffer, binary
 
@@ -80,7 +80,7 @@ cdef array_of(data, start, end, valid):
         )
     if total < 0 or missing == count:
         return None
-    # Arrow allocates the memory, so it takes it over without a copy.
+    # Let Arrow allocate the memory, so it can use it without a copy.
     content = allocate_buffer(total)
     cdef View room = writable_view(content)
     with nogil:
@@ -101,7 +101,7 @@ cdef int64_t measure(
     int32_t *offset,
     int64_t *missing,
 ) noexcept nogil:
-    """Fill in the array's offsets and count the nulls. Return the size of all items; -1 if one exceeds the data."""
+    """Fill in the array's offsets and count the nulls. Return the size of all items, or -1 if one exceeds the data."""
     cdef int64_t total = 0
     cdef int64_t first, last
     cdef Py_ssize_t row
@@ -110,7 +110,7 @@ cdef int64_t measure(
         if not valid[row]:
             missing[0] += 1
             continue
-        # Each is read once, because another thread that shares the arrays may change them.
+        # Each value is read once: another thread that shares the arrays may change them.
         first, last = start[row], end[row]
         if not 0 <= first <= last <= size:
             return -1
@@ -135,7 +135,7 @@ cdef void gather(
     for row in range(count):
         length = offset[row + 1] - offset[row]
         first = start[row]
-        # It's checked again, since it may have changed since it was measured.
+        # Check again: the value may have changed since the size was measured.
         if length and 0 <= first <= size - length:
             memcpy(room + offset[row], data + first, length)
 

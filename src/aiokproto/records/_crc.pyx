@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled form of `join` of :mod:`aiokproto.records.crc`."""
+"""The compiled form of `join` in :mod:`aiokproto.records.crc`."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -31,7 +31,7 @@ cdef void fill_squares() noexcept:
         power = multiply(power, power)
 
 
-# The module fills them while it is loaded: 64 entries take some microseconds.
+# Filled when the module is loaded: 64 entries take a few microseconds.
 fill_squares()
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.record`.
 
-If the bytes aren't the expected records, the pure reader reads them again and finds the defect.
+If the bytes aren't the expected records, the pure reader reads them again and reports the damage.
 """
 
 cimport cython
@@ -20,7 +20,7 @@ from aiokproto.accelerator.varints cimport read_unsigned
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 
-# The pure reader checks every sum beyond these bounds, which are near int64's.
+# These limits are close to int64's. Outside of them, the pure reader checks every sum.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 cdef int64_t NO_LIMIT = <int64_t> 1 << 62
@@ -35,13 +35,13 @@ cdef struct Slice:
     int64_t append_time
     # How many records to read.
     int64_t most
-    # The limit of a record that has headers, in bytes.
+    # The maximum size of a record with headers, in bytes.
     int64_t largest
-    # How many headers may still be read.
+    # How many more headers may be read.
     int64_t headers
-    # True if the reader stopped because the next record has more.
+    # True if the reader stopped because the next record has more headers than that.
     bint full
-    # How many bytes the records that were read take.
+    # Size in bytes of the records that were read.
     int64_t read
 
 
@@ -93,7 +93,7 @@ cdef class BatchRecord:
 
 cdef inline BatchRecord new_batch_record(int64_t offset, int64_t timestamp, object key, object value, object headers):
     cdef BatchRecord record = BatchRecord.__new__(BatchRecord)
-    # As for `new_record`, the content can't refer back to the record.
+    # As in `new_record`, the content can't refer back to the record.
     PyObject_GC_UnTrack(record)
     record.offset = offset
     record.timestamp = timestamp
@@ -146,10 +146,10 @@ cdef inline Slice slice_of(
 
 
 cdef list read_view(data, Slice *part, make, bint whole):
-    """Return the records, as `BatchRecord` unless ``make`` is a `RecordMaker`; None if the pure reader has to read."""
+    """Return the records (`BatchRecord` unless ``make`` is a `RecordMaker`), or None if the pure reader has to read."""
     cdef RecordMaker maker = make if type(make) is RecordMaker else None
     cdef Py_buffer view
-    # The pure reader, which checks each sum, reads the others.
+    # Leave other values to the pure reader, which checks each sum.
     if not (-SAFE_TIMESTAMP <= part.base_timestamp <= SAFE_TIMESTAMP and 0 <= part.base_offset < SAFE_OFFSET):
         return None
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -175,7 +175,7 @@ cdef list apply_make(list records, make, int64_t done, int64_t total):
 
 
 cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMaker maker):
-    """Return the records, as `BatchRecord` without a maker; None if the bytes aren't that many records."""
+    """Return the records (as `BatchRecord` if there's no maker), or None if the bytes aren't that many records."""
     cdef const uint8_t *at = first
     cdef const uint8_t *stop = at + size
     cdef const uint8_t *end
@@ -191,7 +191,7 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
     for _ in range(part.most):
         end = read_fields(at, stop, &fields)
         if end == NULL:
-            # This isn't an error here: the pure form reads the bytes again, and names the damage.
+            # Don't raise an error here: the pure form reads the bytes again, and reports the damage.
             return None
         if not add(base_timestamp, fields.timestamp_delta, log_append_time, &timestamp):
             return None
@@ -215,9 +215,9 @@ cdef list read_all(const uint8_t *first, Py_ssize_t size, Slice *part, RecordMak
 
 
 cdef inline bint add(int64_t base, int64_t delta, bint log_append_time, int64_t *timestamp) noexcept nogil:
-    """Return false if the sum overflows, which is damage even if LogAppendTime replaces the timestamp."""
+    """Add, and return false if the sum overflows, which is damage even if LogAppendTime replaces the timestamp."""
     cdef int64_t total = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
+    # The sum has overflowed if two numbers with the same sign have a sum with the other sign.
     if ((base ^ total) & (delta ^ total)) < 0:
         return False
     if not log_append_time:
@@ -233,7 +233,8 @@ cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, 
     """Return the headers that fill the bytes.
 
     Return None if they don't fill them, if the record of ``size`` bytes exceeds the limit, or if it belongs to the next
-    slice. The garbage collector doesn't track the tuples: it would untrack tuples of such content by itself later.
+    slice. The tuples are untracked at once; the garbage collector would otherwise do that later, because of their
+    content.
     """
     cdef uint64_t raw_count
     cdef Bytes field
@@ -261,7 +262,7 @@ cdef tuple read_headers(const uint8_t *at, const uint8_t *end, Py_ssize_t size, 
             return None
         header = (key, content(&field))
         PyObject_GC_UnTrack(header)
-        # PyTuple_SET_ITEM takes a reference over, which Cython doesn't know.
+        # PyTuple_SET_ITEM steals a reference, but Cython doesn't know that.
         Py_INCREF(header)
         PyTuple_SET_ITEM(headers, index, header)
     PyObject_GC_UnTrack(headers)

@@ -15,7 +15,7 @@ from aiokproto.accelerator import pure_form
 
 
 def append_rows(writer, rows, indexes):
-    """Write rows in order until the batch is full, and return the number of rows written."""
+    """Write rows in order until the batch is full. Return the number of rows written."""
     cdef int64_t written = 0
     cdef bint full = False
     if isinstance(writer, RecordWriter):
@@ -27,7 +27,7 @@ def append_rows(writer, rows, indexes):
 
 
 cdef int64_t append_all(RecordWriter writer, rows, indexes, bint *full) except -1:
-    """Return the number of rows written before the batch was full, which sets the flag, or before an invalid row."""
+    """Return the number of rows written before an invalid row, or before the batch was full, which sets the flag."""
     from numpy import ascontiguousarray, int64
 
     cdef View chosen = readable_view(ascontiguousarray(indexes, int64))
@@ -39,7 +39,7 @@ cdef int64_t append_all(RecordWriter writer, rows, indexes, bint *full) except -
     cdef Bytes key, value
     cdef Bytes headers = NO_HEADERS
     cdef int64_t written, row, timestamp
-    # As in `RecordWriter.append`, two threads must not write at once.
+    # As in `RecordWriter.append`, two threads must not write at the same time.
     with cython.critical_section(writer):
         for written in range(chosen.size // 8):
             row = (<int64_t *> chosen.ptr)[written]
@@ -51,7 +51,7 @@ cdef int64_t append_all(RecordWriter writer, rows, indexes, bint *full) except -
                 if headers.size < 1:
                     headers = NO_HEADERS
             timestamp = (<int64_t *> times.ptr)[row]
-            # The pure form raises the error.
+            # Let the pure form raise the error.
             if timestamp < -1:
                 return written
             if writer.put(timestamp, key, value, headers) < 0:
@@ -61,13 +61,13 @@ cdef int64_t append_all(RecordWriter writer, rows, indexes, bint *full) except -
 
 
 def encode_lists(start, end, keys, values):
-    """Return headers in wire format, their count first."""
+    """Return headers in wire format, starting with their count."""
     encoded = encode_all(start, end, keys, values)
     return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if encoded is None else encoded
 
 
 cdef encode_all(start, end, keys, values):
-    """Return None if a row refers to a header that doesn't exist, or if another thread changes the arrays meanwhile."""
+    """Return None if a row refers to a header that doesn't exist, or if another thread is changing the arrays."""
     from numpy import ascontiguousarray, bool_, empty, int64, ones
 
     from aiokproto.records.columns import BytesColumn
@@ -111,7 +111,7 @@ cdef int64_t measure(
     int64_t count,
     int64_t *edges,
 ) noexcept:
-    """Fill in where each row's headers start and end. Return the size of all headers; -1 if one is invalid."""
+    """Fill in where each row's headers start and end. Return the size of all headers, or -1 if one is invalid."""
     cdef int64_t row, index, first, last
     cdef int64_t size = 0
     cdef Bytes key, value
@@ -134,7 +134,7 @@ cdef bint write(
 ) noexcept:
     """Write the measured headers into ``room`` bytes. Return false if they don't fill them.
 
-    It measures them again, header by header: without a global lock, another thread may have changed the arrays.
+    It measures each header again: without a global lock, another thread may have changed the arrays.
     """
     cdef int64_t row, index, first, last
     cdef Bytes key, value

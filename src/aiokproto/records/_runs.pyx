@@ -9,15 +9,15 @@ from aiokproto.accelerator.views cimport View, readable_view, writable_view
 
 cdef Py_ssize_t HEADER_SIZE = 61
 cdef Py_ssize_t LOG_OVERHEAD = 12
-# The checksum covers the header from its attributes on.
+# The checksum covers the batch starting at the header's attributes. This is how many bytes of the header it covers.
 cdef Py_ssize_t CHECKED = 40
 cdef uint32_t TIMESTAMP_TYPE = 8
-# How many fields a span has.
+# The number of fields of a span.
 cdef Py_ssize_t SPAN = 7
 
 
 def plain_batches(data):
-    """Return the spans and checksums of the plain batches that a record set starts with."""
+    """Return the spans and checksums of the plain batches at the start of a record set."""
     from numpy import empty, int64, uint32
 
     cdef View view = readable_view(data)
@@ -36,7 +36,7 @@ def plain_batches(data):
     cdef uint32_t *checksum = <uint32_t *> column.ptr
     cdef Py_ssize_t filled = 0
     position = 0
-    # The second pass checks again: if another thread has changed the data, it would read positions outside of it.
+    # The second pass checks again. If another thread has changed the data, it would otherwise read outside of the data.
     while filled < count and (stop := end_of_plain(view, position)) > 0:
         at = view.ptr + position
         span[0] = position + HEADER_SIZE
@@ -55,7 +55,7 @@ def plain_batches(data):
 
 
 cdef Py_ssize_t end_of_plain(View view, Py_ssize_t position) noexcept:
-    """Return where the plain batch at a position ends; 0 if there is none."""
+    """Return where the plain batch at a position ends, or 0 if there's none."""
     if view.size - position < HEADER_SIZE:
         return 0
     cdef const uint8_t *at = view.ptr + position
@@ -63,7 +63,7 @@ cdef Py_ssize_t end_of_plain(View view, Py_ssize_t position) noexcept:
     cdef uint32_t flags = <uint32_t> read_uint(at + 21, 2)
     if at[16] != 2 or flags & ~TIMESTAMP_TYPE or <int32_t> read_uint(at + 57, 4) <= 0 or at[23] & 128:
         return 0
-    # Such a batch is damaged, because there is no offset after it. It's read by itself, for the error.
+    # Such a batch is damaged: no offset can follow it. It's read on its own, to raise the error.
     if <int64_t> read_uint(at, 8) >= INT64_MAX - <int64_t> read_uint(at + 23, 4):
         return 0
     if not HEADER_SIZE - LOG_OVERHEAD <= length <= view.size - position - LOG_OVERHEAD:
@@ -72,7 +72,7 @@ cdef Py_ssize_t end_of_plain(View view, Py_ssize_t position) noexcept:
 
 
 def first_damaged(data, spans, checksums):
-    """Return the index of the first of adjacent batches whose checksum doesn't match; None if all match."""
+    """Return the index of the first of adjacent batches whose checksum doesn't match, or None if all match."""
     from aiokproto.records.crc import crc32c
 
     cdef View view = readable_view(data)

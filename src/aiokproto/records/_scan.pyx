@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.scan`.
 
-The loops over records use no Python objects, and release the GIL.
+The loops over records don't use Python objects, and release the GIL.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
@@ -12,13 +12,13 @@ from aiokproto.accelerator.views cimport View, readable_view, writable_view
 
 from aiokproto.accelerator import pure_form
 
-# Length, attributes, timestamp, offset, two lengths and the header count take at least a byte each.
+# Length, attributes, timestamp, offset, two lengths and the header count take at least one byte each.
 cdef int64_t SMALLEST_RECORD = 7
-# The longest varint of 32 bits.
+# The maximum size of a 32-bit varint, in bytes.
 cdef int64_t LONGEST_LENGTH = 5
 
 
-# How many fields a span has.
+# The number of fields of a span.
 cdef Py_ssize_t SPAN = 7
 
 
@@ -38,7 +38,7 @@ cdef struct Rows:
 
 
 def whole_records(data, pos, size, most):
-    """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
+    """Count the whole records in ``size`` bytes of ``data``, starting at ``pos``; at most ``most``."""
     result = None
     cdef View view = readable_view(data)
     if 0 <= pos <= view.size and 0 <= size <= INT64_MAX and 0 <= most <= INT64_MAX:
@@ -47,7 +47,7 @@ def whole_records(data, pos, size, most):
 
 
 cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
-    """Return the result of `whole_records`; None if a length is invalid or incomplete."""
+    """Return the result of `whole_records`, or None if a length is invalid or incomplete."""
     cdef int64_t count = 0
     cdef int64_t end = 0
     cdef int64_t stop = pos + min(size, view.size - pos)
@@ -78,7 +78,7 @@ def scan(data, spans):
 
 
 cdef scan_all(data, spans):
-    """Return the result of `scan`; None if the bytes at a span aren't its records."""
+    """Return the result of `scan`, or None if the bytes at a span aren't its records."""
     from numpy import bool_, empty, int64
 
     from aiokproto.records.scan import Fields as FieldArrays
@@ -109,13 +109,13 @@ cdef scan_all(data, spans):
 
 
 cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexcept:
-    """Return the number of records in all spans; -1 if the bytes can't hold that many.
+    """Return the number of records in all spans, or -1 if the bytes can't hold that many.
 
-    This also keeps the allocations in proportion to the input.
+    This also keeps allocations in proportion to the input.
     """
     cdef int64_t total = 0
     while count:
-        # The fields are start, stop and the number of records.
+        # These fields are the start, the end and the number of records.
         if not 0 <= span[0] <= span[1] <= view.size or not 0 <= span[2] <= (span[1] - span[0]) // SMALLEST_RECORD:
             return -1
         total += span[2]
@@ -125,7 +125,7 @@ cdef int64_t records_of(View view, const int64_t *span, Py_ssize_t count) noexce
 
 
 cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
-    """Point to the columns' first rows. The pointers outlive the views, because numpy doesn't move its arrays."""
+    """Return pointers to the columns' first rows. They outlive the views, since numpy doesn't move its arrays."""
     cdef int64_t *first = <int64_t *> numbers.ptr
     cdef Rows rows
     rows.offset = first
@@ -147,7 +147,7 @@ cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows
     cdef int64_t start = span[0]
     cdef int64_t end = span[1]
     cdef int64_t count = span[2]
-    # They are checked again, because they may have changed since the rows were counted.
+    # Check again: they may have changed since the rows were counted.
     if not 0 <= start <= end <= size or not 0 <= count <= rows.left:
         return False
     cdef const uint8_t *at = data + start
@@ -189,7 +189,7 @@ cdef bint scan_span(const uint8_t *data, int64_t size, const int64_t *span, Rows
 cdef inline bint add(int64_t base, int64_t delta, int64_t *total) noexcept nogil:
     """Return false if the sum overflows."""
     total[0] = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
+    # The sum has overflowed if two numbers with the same sign have a sum with the other sign.
     return ((base ^ total[0]) & (delta ^ total[0])) >= 0
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The open batch, to which other compiled modules append without a Python call."""
+"""The open batch, which other compiled modules append to without a Python call."""
 
 from libc.stdint cimport int64_t
 
@@ -15,12 +15,12 @@ cdef class RecordWriter:
     cdef public int64_t max_timestamp
     cdef public int64_t max_bytes
 
-    # Writes a record whose headers are encoded, their count first. Returns its index in the batch; -1 if it doesn't
-    # fit, and then nothing was written.
+    # Writes a record. Its headers are already encoded, starting with their count. Returns the record's index in the
+    # batch, or -1 without writing anything if it doesn't fit.
     cdef Py_ssize_t put(self, int64_t timestamp, Bytes key, Bytes value, Bytes headers) except -2
     cdef int64_t base_for(self, int64_t timestamp) except -2
     cdef int reserve(self, Py_ssize_t size) except -1
 
 
-# The encoding of no headers is their number, zero.
+# Empty headers are encoded as their count, zero.
 cdef Bytes NO_HEADERS

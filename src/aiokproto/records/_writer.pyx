@@ -15,7 +15,7 @@ from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsign
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import InvalidRecordError
 
-# The batch's header is written when the batch is complete.
+# The batch's header is written once the batch is complete.
 cdef Py_ssize_t HEADER_SIZE = 61
 cdef Py_ssize_t FIRST_RESERVATION = 1024
 
@@ -47,7 +47,7 @@ cdef class RecordWriter:
         raise TypeError("an open batch can be neither copied nor pickled")
 
     def append(self, timestamp, key, value, headers=()):
-        """Write a record. Return its index in the batch; None if it doesn't fit."""
+        """Write a record. Return its index in the batch, or None if it doesn't fit."""
         cdef Bytes encoded = NO_HEADERS
         cdef Py_ssize_t index
         cdef int64_t when
@@ -55,7 +55,7 @@ cdef class RecordWriter:
             when = timestamp
         except OverflowError:
             raise invalid_timestamp(timestamp) from None
-        # It's checked before key and value are converted, as in the pure form, so that the same error is raised.
+        # Check it before converting key and value, like the pure form, so the same error is raised.
         self.base_for(when)
         if key is not None and type(key) is not bytes:
             key = plain(key)
@@ -64,7 +64,7 @@ cdef class RecordWriter:
         if headers:
             headers = encode_headers(headers)
             encoded = bytes_of(headers)
-        # Two threads at once would write to the same bytes, or to memory that the other has just freed.
+        # Two threads at once would write to the same bytes, or to memory that the other thread has just freed.
         with cython.critical_section(self):
             index = self.put(when, bytes_of(key), bytes_of(value), encoded)
         return None if index < 0 else index
@@ -79,7 +79,7 @@ cdef class RecordWriter:
             1 + unsigned_size(delta) + unsigned_size(unsigned(index)) + size_of(key) + size_of(value) + headers.size
         )
         size = self.size + unsigned_size(unsigned(length)) + length
-        # The size is known before anything is written, because the sizes of all parts are known.
+        # The sizes of all parts are known before anything is written.
         if index and size > self.max_bytes:
             return -1
         self.reserve(size)
@@ -101,13 +101,13 @@ cdef class RecordWriter:
     cdef int64_t base_for(self, int64_t timestamp) except -2:
         """Return the base of the timestamp delta."""
         cdef int64_t base = self.base_timestamp if self.count or self._based else timestamp
-        # Neither is less than -1, so only one difference can overflow.
+        # Neither is less than -1, so only this difference can overflow.
         if timestamp < -1 or (base < 0 and timestamp == INT64_MAX):
             raise invalid_timestamp(timestamp)
         return base
 
     cdef int reserve(self, Py_ssize_t size) except -1:
-        """Grow the buffer for a batch of ``size`` bytes and more, up to the batch's limit."""
+        """Grow the buffer for a batch of at least ``size`` bytes, up to the batch's limit."""
         cdef Py_ssize_t room = PyByteArray_GET_SIZE(self._buffer)
         if size <= room:
             return 0
@@ -125,7 +125,7 @@ cdef class RecordWriter:
             raise InvalidRecordError("the batch has no records")
         if not self.size:
             raise InvalidRecordError("the batch was closed before")
-        # The buffer was reserved in steps, so its tail isn't part of the batch.
+        # The buffer grows in steps, so its tail isn't part of the batch.
         PyByteArray_Resize(batch, self.size)
         self._buffer = bytearray()
         self.size = 0
@@ -134,7 +134,7 @@ cdef class RecordWriter:
 
 
 def encode_headers(headers):
-    """Return headers in wire format, their count first."""
+    """Return headers in wire format, starting with their count."""
     cdef tuple pairs
     cdef Py_ssize_t length
     cdef Py_ssize_t size
@@ -145,7 +145,7 @@ def encode_headers(headers):
         return pure_form("aiokproto.records.writer", "encode_headers")(headers)
     size = unsigned_size(unsigned(len(pairs)))
     for key, value in pairs:
-        # The string keeps its UTF-8 form, so the second pass finds it ready.
+        # The string caches its UTF-8 form, so the second pass doesn't encode it again.
         PyUnicode_AsUTF8AndSize(key, &length)
         size += unsigned_size(unsigned(length)) + length + size_of(bytes_of(value))
     encoded = PyBytes_FromStringAndSize(NULL, size)

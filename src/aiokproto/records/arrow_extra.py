@@ -1,4 +1,4 @@
-"""The ``arrow`` extra: what turns records into columns, and tables into records."""
+"""The ``arrow`` extra: the libraries that convert records to columns, and tables to records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def require_arrow() -> None:
     """Check that numpy and pyarrow are installed.
 
     Raises:
-        ImportError: One is missing. The text says how to install it.
+        ImportError: One of them is missing. The message says how to install it.
     """
     for name in ("numpy", "pyarrow"):
         try:

@@ -1,4 +1,4 @@
-"""A record batch of magic 2, as stored in a log and carried by Produce and Fetch; the interface of all formats."""
+"""A record batch of magic 2, as stored in a log and sent in Produce and Fetch, and the interface of all formats."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ T = TypeVar("T")
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
-producer epoch, base sequence, record count: 61 bytes, the same for every batch of magic 2."""
+producer epoch, base sequence, record count: 61 bytes in every batch of magic 2."""
 
 LOG_OVERHEAD = 12
-"""Bytes of base offset and length, which the length doesn't count; the same in every magic."""
+"""Size of base offset and length (bytes), which the length field doesn't include; the same in every magic."""
 
 MAGIC_AT = 16
 """Position of the magic byte; the same in every magic."""
 
 CRC_FROM = 21
-"""Position of the first byte that the checksum covers: a broker may set base offset and leader epoch before it."""
+"""Position of the first byte that the checksum covers. Brokers set the base offset and leader epoch before it."""
 
 CODEC = 0x07
 TIMESTAMP_TYPE = 0x08
@@ -38,7 +38,7 @@ DELETE_HORIZON = 0x40
 
 
 class RecordBatch:
-    """A view of one batch. The constructor reads the header, and each iteration reads the records again.
+    """A view of one batch. The constructor reads the header. Each iteration reads the records again.
 
     Iterating gives :class:`~aiokproto.records.record.BatchRecord` objects; ``len()`` is the number of records. Control
     batches (``is_control``) iterate like any other, and :mod:`aiokproto.records.control` decodes their records.
@@ -46,21 +46,22 @@ class RecordBatch:
     Attributes:
         raw: The whole batch, a view of the buffer that holds it.
         base_offset: Offset of the first record when the batch was written. Compaction may have removed that record.
-        length: The batch's length field: the bytes after it.
+        length: The batch's length field: the number of bytes after that field.
         partition_leader_epoch: Set by the broker; -1 in a Produce request.
-        magic: The format: 2; 0 or 1 for a :class:`~aiokproto.records.legacy.LegacyBatch`.
+        magic: The format: 2; or 0 or 1 for a :class:`~aiokproto.records.legacy.LegacyBatch`.
         crc: The checksum in the header.
         attributes: Codec and flags as one number.
         last_offset_delta: Offset of the last record when the batch was written, minus ``base_offset``.
         base_timestamp: The records' timestamps are relative to it; see ``has_delete_horizon``.
-        max_timestamp: The greatest timestamp (ms); with LogAppendTime the timestamp of every record.
-        producer_id: The idempotent producer's id; -1: none.
-        producer_epoch: The producer's epoch; -1: none.
-        base_sequence: Sequence number of the first record; -1: none.
+        max_timestamp: The greatest timestamp (ms). With LogAppendTime, the timestamp of every record.
+        producer_id: The idempotent producer's id, or -1.
+        producer_epoch: The producer's epoch, or -1.
+        base_sequence: Sequence number of the first record, or -1.
         count: Number of records.
-        max_decompressed: Largest number of bytes that the records may decompress to.
-        max_record: Largest number of bytes of one record, each header counted with
-            :data:`~aiokproto.records.record.HEADER_WEIGHT`; and of a block of snappy, which is decompressed as a whole.
+        max_decompressed: Maximum number of bytes that the records may decompress to.
+        max_record: Maximum size of a record (bytes), where each header adds
+            :data:`~aiokproto.records.record.HEADER_WEIGHT`. It also limits a snappy block, which can only be
+            decompressed as a whole.
         source: The record set that ``decode`` found the batch in; otherwise the same as ``raw``.
         position: Position of the batch in ``source``.
     """
@@ -101,12 +102,12 @@ class RecordBatch:
     count: int
 
     def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD) -> None:
-        """View ``raw``, which must be exactly one batch. The checksum isn't compared: see :meth:`validate`.
+        """View ``raw``, which must be exactly one batch. The checksum isn't verified: see :meth:`validate`.
 
         Raises:
             CorruptRecordError: ``raw`` is not one complete batch of magic 2, or its header is invalid.
         """
-        # This is a view and not a copy, because the batches of a Fetch response share its buffer.
+        # A view, not a copy: the batches of a Fetch response share its buffer.
         self.raw = self.source = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
@@ -132,10 +133,10 @@ class RecordBatch:
             raise self.damage(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
             raise self.damage(f"by its length field it has {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
-        # count may be less than last_offset_delta + 1, or 0, since compaction removes records and keeps the header.
+        # count may be less than last_offset_delta + 1, or 0: compaction removes records and keeps the header.
         if self.count < 0 or self.last_offset_delta < 0:
             raise self.damage(f"{self.count} records, last offset delta {self.last_offset_delta}")
-        # The position after it has to be an offset, too. The checksum doesn't cover the base.
+        # The next offset has to be valid too. The checksum doesn't cover the base offset.
         if self.base_offset + self.last_offset_delta >= INT64_MAX:
             raise self.damage(f"its last offset, {self.last_offset}, has none behind it in 64 bits")
 
@@ -163,17 +164,17 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records, which are not delivered to users."""
+        """Whether the batch contains control records, which are not delivered to users."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether ``base_timestamp`` is the time (ms) from which compaction may drop tombstones (KIP-534)."""
+        """Whether ``base_timestamp`` is the time (ms) after which compaction may drop tombstones (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
     def delete_horizon(self) -> int | None:
-        """The time (ms) from which compaction may drop tombstones and markers (KIP-534); None if not set."""
+        """The time (ms) after which compaction may drop tombstones and markers (KIP-534); None if not set."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
@@ -183,12 +184,12 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch, to read from next, even if compaction has removed its last records."""
+        """The offset after this batch, to continue reading from, even if compaction has removed its last records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; -1 without a producer id. Sequences wrap from 2**31 - 1 to 0."""
+        """Sequence number of the last record; -1 without a producer id. Sequence numbers wrap from 2**31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -199,20 +200,20 @@ class RecordBatch:
         return len(self.raw)
 
     def validate(self) -> None:
-        """Compare the checksum.
+        """Verify the checksum.
 
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
-        # The checksum covers the compressed bytes, so a damaged batch is found without decompressing it.
+        # The checksum covers the compressed bytes, so a damaged batch is detected without decompressing it.
         actual = crc32c(self.raw[CRC_FROM:])
         if actual != self.crc:
             raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     @property
     def records_header(self) -> RecordsHeader:
-        """What the header says about the records."""
-        # The records still hold the producer's timestamps with LogAppendTime, but these don't count.
+        """What the header says about the records: base offset, base timestamp, append time and count."""
+        # If there's LogAppendTime, the records still contain the producer's timestamps, but these don't count.
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         return self.base_offset, self.base_timestamp, append_time, self.count
 
@@ -226,8 +227,7 @@ class RecordBatch:
         packed = self.raw[HEADER.size :]
         if not self.attributes & CODEC:
             return iter((packed,))
-        # Kafka's cleaner keeps the header of a batch that has lost all of its records, with its codec and an empty
-        # body.
+        # If a batch has lost all its records, Kafka's cleaner keeps its header, with the codec and an empty body.
         if not self.count:
             return iter(())
         return chunks(self.compression, packed, self.max_record, self.max_decompressed)
@@ -245,17 +245,17 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Read a batch that is one slice in any case, as most are. For others, return an object that reads slices.
+        """Read a batch that is certain to be one slice, as most are. Otherwise return an object that reads slices.
 
         Args:
             make: Builds each record.
-            check_crc: Whether to compare the checksum first: at once, or when the slices are read.
+            check_crc: Whether to verify the checksum first: now, or when the slices are read.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As :meth:`records`.
+            CorruptRecordError, UnsupportedCompressionError: For the same reasons as :meth:`records`.
         """
         raw, packed = self.raw, self.attributes & CODEC
-        # Most compressed batches of half the size decompress to more.
+        # Most compressed batches of half that size decompress to more than the limit.
         if len(raw) > (SMALL_BYTES // 2 if packed else SMALL_BYTES) or self.max_record < SMALL_RECORD:
             return self.slices(make, check_crc=check_crc)
         if check_crc:
@@ -267,8 +267,8 @@ class RecordBatch:
                 unpacked = self.unpacked()
                 parts: list[Bytes] = []
                 if _taken(unpacked, parts) > SMALL_BYTES:
-                    # The slices take over what is decompressed. The batch doesn't keep it, because others may read it
-                    # meanwhile.
+                    # The slices take over what has been decompressed. The batch doesn't keep it, since other callers
+                    # may read the batch concurrently.
                     return Slices(self, make, first_chunks=parts, unpacked=unpacked)
                 body = joined(parts)
             return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
@@ -276,14 +276,14 @@ class RecordBatch:
             raise named(self, error) from error.__cause__
 
     def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:
-        """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
-        headers)``. With ``check_crc`` the first use of them compares the checksum."""
+        """Return the records in slices that use limited memory, each built by ``make(offset, timestamp, key, value,
+        headers)``. With ``check_crc``, the first use of the slices verifies the checksum."""
         return Slices(self, make, check_crc=check_crc)
 
     def records(self, make: Make[T]) -> list[T]:
         """Read all records, each built by ``make(offset, timestamp, key, value, headers)``.
 
-        It reads any number of them; see :meth:`slices`, which iterating uses, too.
+        It reads all of them, however many there are. See :meth:`slices`, which iteration uses.
 
         Raises:
             CorruptRecordError: The records are damaged.
@@ -314,12 +314,12 @@ class RecordBatch:
         )
 
     def damage(self, why: object) -> CorruptRecordError:
-        """Return an error that names the batch."""
+        """Return an error that mentions the batch."""
         return CorruptRecordError(f"record batch at offset {self.base_offset}: {why}")
 
 
 def _taken(unpacked: Iterator[Bytes], parts: list[Bytes]) -> int:
-    """Take the chunks of a small batch, or until there are too many bytes for one; return their size."""
+    """Take the chunks of a small batch, or stop once there are too many bytes for one. Return their size."""
     size = 0
     for part in unpacked:
         parts.append(part)

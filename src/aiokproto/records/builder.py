@@ -15,7 +15,7 @@ from aiokproto.records.writer import RecordWriter
 from aiokproto.types import Header
 
 RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
-"""Upper bound, in bytes, of a record's length, attributes, timestamp, offset, key and value length, header count."""
+"""Maximum size, in bytes, of a record's length, attributes, timestamp, offset, key and value length, header count."""
 
 
 class RecordLike(Protocol):
@@ -54,16 +54,16 @@ class BatchBuilder(RecordWriter):
 
         Args:
             compression: The codec or its name (see :func:`encode`), applied when the batch is closed.
-            level: The codec's level; None for its default.
-            max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
+            level: The codec's level, or None for its default.
+            max_bytes: Maximum size before compression, which only the first record may exceed. None means no limit.
             magic: The format; only 2 is supported.
-            producer_id: The idempotent producer's id; -1 for none. :meth:`close` can replace this and the next two.
+            producer_id: The idempotent producer's id, or -1. :meth:`close` can replace this and the next two.
             producer_epoch: The producer's epoch.
             base_sequence: Sequence number of the first record.
             is_transactional: Whether the records belong to a transaction.
             is_control: Whether this is a control batch.
-            delete_horizon: The time (ms) from which compaction may drop tombstones and markers (KIP-534); None for
-                none. It is stored as the base timestamp, in place of the first record's timestamp.
+            delete_horizon: The time (ms) after which compaction may drop tombstones and markers (KIP-534), if any. It
+                is stored as the base timestamp, in place of the first record's timestamp.
 
         Raises:
             UnsupportedCompressionError: The codec is unknown.
@@ -102,17 +102,17 @@ class BatchBuilder(RecordWriter):
         This is the expensive part. It uses only the builder's own state, so it can run in a thread.
 
         Args:
-            base_offset: Offset of the first record; brokers assign their own.
-            producer_id: Replaces the builder's producer id if given; likewise epoch and sequence.
+            base_offset: Offset of the first record. Brokers assign their own.
+            producer_id: Replaces the builder's producer id if given; likewise epoch and sequence number.
             producer_epoch: The producer's epoch.
             base_sequence: Sequence number of the first record.
-            compressed: Whether the builder's codec is used.
+            compressed: Whether to use the builder's codec.
 
         Raises:
-            InvalidRecordError: The builder has no records, or is closed already.
+            InvalidRecordError: The builder has no records, or is already closed.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        # The builder gives its buffer away, because copying it would copy megabytes.
+        # The builder gives its buffer away: copying it would copy megabytes.
         batch = self.take()
         flags = self._flags
         if not compressed:
@@ -120,7 +120,7 @@ class BatchBuilder(RecordWriter):
         elif self._compression:
             with memoryview(batch) as view:
                 packed = compress(self._compression, view[HEADER.size :], self._level)
-            # The view is released by now, since a bytearray with exports can't change its size.
+            # The view is released by now: a bytearray with exports can't change its size.
             del batch[HEADER.size :]
             batch += packed
         fields = (
@@ -135,14 +135,14 @@ class BatchBuilder(RecordWriter):
             self.count,
         )
         length = len(batch) - LOG_OVERHEAD
-        # The leader sets the epoch, which is -1 here, and update_crc sets the checksum, which is 0 here.
+        # The epoch is -1 because the leader sets it, and the checksum is 0 until update_crc sets it.
         HEADER.pack_into(batch, 0, base_offset, length, -1, 2, 0, *fields)
         update_crc(batch)
         return batch
 
 
 def estimate_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """Return an upper bound of the bytes that a record adds to a batch, before compression."""
+    """Return an upper bound on the number of bytes that a record adds to a batch, before compression."""
     size = RECORD_OVERHEAD
     if key is not None:
         size += len(key)
@@ -166,25 +166,25 @@ def encode(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> bytes:
-    """Write ``records`` as one batch, numbered from ``base_offset``; their own offsets are ignored.
+    """Write ``records`` as one batch, with offsets starting at ``base_offset``; their own offsets are ignored.
 
     Args:
-        records: At least one.
-        magic: The format: 2, or 0 or 1 for a message set of Kafka before 0.11. Those have no headers and no
-            producers, and magic 0 has no timestamps.
+        records: At least one record.
+        magic: The format: 2, or 0 or 1 for a message set of Kafka before 0.11. Message sets don't support headers or
+            producer ids, and magic 0 doesn't support timestamps.
         compression: none, gzip, snappy, lz4 or (magic 2 only) zstd.
-        level: The codec's level; None for its default.
+        level: The codec's level, or None for its default.
         base_offset: Offset of the first record; brokers set their own.
-        producer_id: The idempotent producer's id; -1 for none.
+        producer_id: The idempotent producer's id, or -1.
         producer_epoch: The producer's epoch.
         base_sequence: Sequence number of the first record.
         is_transactional: Whether the records belong to a transaction.
 
     Raises:
-        InvalidRecordError: There are no records; one is not a record, or has an invalid timestamp; or it has headers in
-            magic 0 or 1.
+        InvalidRecordError: There are no records; or one of them is not a record, has an invalid timestamp, or has
+            headers in magic 0 or 1.
         UnsupportedCompressionError: The codec is unknown, not available in this magic, or its library is missing.
-        ValueError: The magic is not 0, 1 or 2, or has no producer ids and transactions.
+        ValueError: The magic is not 0, 1 or 2, or it doesn't support producer ids and transactions.
     """
     if magic not in (0, 1, 2):
         raise ValueError(f"magic={magic!r}: encode() writes 0, 1 and 2")
@@ -208,7 +208,7 @@ def encode(
         for record in records:
             builder.append(record.timestamp, record.key, record.value, record.headers)
     except AttributeError as error:
-        # The records may come from a generator, and its own errors are the caller's.
+        # The records may come from a generator, and an error in the generator itself is the caller's.
         if getattr(error, "obj", None) is not record:
             raise
         raise InvalidRecordError(

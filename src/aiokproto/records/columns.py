@@ -1,6 +1,6 @@
-"""Batches as columns, without a Python object per record. Needs numpy, and for Arrow pyarrow: the ``arrow`` extra.
+"""Batches as columns, without a Python object per record. Needs numpy, and pyarrow for Arrow: the ``arrow`` extra.
 
-All given batches, for example a partition's batches in one Fetch response, are read in a single pass.
+All batches, for example a partition's batches in one Fetch response, are read in a single pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 MAX_DATA = (1 << 31) - 1
-"""Most bytes that columns can refer to, because the offsets of Arrow's binary type are int32."""
+"""Maximum number of bytes that columns can refer to: the offsets of Arrow's binary type are int32."""
 _MICROS = 1000
 _HEADERS_AT_ONCE = 64 * 1024
 
@@ -53,17 +53,17 @@ class BytesColumn:
         return bytes(self.data[self.start[index] : self.end[index]]) if self.valid[index] else None
 
     def take(self, keep: Bools) -> BytesColumn:
-        """Return the items for which ``keep`` is true."""
+        """Return the items where ``keep`` is true."""
         return BytesColumn(self.data, self.start[keep], self.end[keep], self.valid[keep])
 
     def to_arrow(self) -> Any:
-        """Return the column as a ``pyarrow.BinaryArray``; its bytes are copied once."""
+        """Return the column as a ``pyarrow.BinaryArray``. Its bytes are copied once."""
         return binary_array(self.data, self.start, self.end, self.valid)
 
 
 @has_compiled_form
 def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
-    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once.
+    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false. Items are copied once.
 
     Raises:
         IndexError: An item exceeds the data, which Arrow would not notice.
@@ -72,14 +72,14 @@ def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     import pyarrow as pa
 
     count = len(start)
-    # pa.nulls needs no buffers, and the start and end of null items mean nothing.
+    # pa.nulls doesn't need buffers. The start and end of a null item are meaningless.
     if not valid.any():
         return pa.nulls(count, pa.binary())
     if outside := (valid & ((start < 0) | (end < start) | (end > len(data)))).nonzero()[0].tolist():
         row = outside[0]
         raise IndexError(f"item {row} spans {start[row]} to {end[row]} of {len(data)} bytes")
-    # Together, starts and ends are the offsets of an array in which the gaps between items are items, too. Taking every
-    # second item is a single copy in C++.
+    # Interleave starts and ends, which gives the offsets of an array where the gaps between items are items too. Then
+    # take every second item, which is a single copy in C++.
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = np.where(valid, start, 0)
     offsets[1::2] = np.where(valid, end, 0)
@@ -94,13 +94,13 @@ class Columns:
 
     Attributes:
         offset: Offsets, int64.
-        timestamp: Milliseconds since the epoch, int64; -1 for none.
-        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 for none (magic 0), int32.
+        timestamp: Milliseconds since the epoch, int64; -1 if unset.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 if there are no timestamps (magic 0), int32.
         key: The keys.
         value: The values.
         header_start: Position of the headers in ``value.data``, int64; only :meth:`headers` parses them.
         header_end: The position where they must end.
-        max_record: Most bytes of a record with headers, each counted with ``HEADER_WEIGHT``.
+        max_record: Maximum size of a record with headers (bytes), where each header adds ``HEADER_WEIGHT``.
     """
 
     offset: Int64s
@@ -116,7 +116,7 @@ class Columns:
         return len(self.offset)
 
     def between(self, start: int, end: int) -> Columns:
-        """Return the records from offset ``start`` up to, but excluding, ``end``. Fetch returns whole batches."""
+        """Return the records with ``start <= offset < end``. Fetch returns whole batches."""
         keep = (self.offset >= start) & (self.offset < end)
         if keep.all():
             return self
@@ -132,7 +132,7 @@ class Columns:
         )
 
     def headers(self) -> list[tuple[Header, ...]]:
-        """Return the headers of every record; an empty tuple for none.
+        """Return the headers of every record, or an empty tuple if a record has none.
 
         Raises:
             CorruptRecordError: Headers are damaged, which no other method detects.
@@ -143,7 +143,7 @@ class Columns:
         return found
 
     def _with_headers(self) -> list[int]:
-        # One byte is a count of 0: most records have no headers.
+        # A single byte means that the count is 0: most records have no headers.
         rows: list[int] = (self.header_end - self.header_start > 1).nonzero()[0].tolist()
         return rows
 
@@ -159,15 +159,16 @@ class Columns:
         return found
 
     def _headers_to_arrow(self) -> Any:
-        """Convert some kilobytes at a time: as an object, two bytes of a header become a hundred, but few in Arrow."""
+        """Convert some kilobytes at a time: two bytes of a header become a hundred as objects, but only a few in
+        Arrow."""
         import pyarrow as pa
 
         parts: list[Any] = []
         found: list[tuple[Header, ...] | None] = []
         taken = done = 0
-        # The end is a row too, so that everything after the last row with headers is converted.
+        # Treat the end as a row, so everything after the last row with headers is converted.
         for row in (*self._with_headers(), len(self)):
-            # Spark has null, not an empty list, for a record without headers.
+            # Spark's column contains null, not an empty list, for a record without headers.
             found += [None] * (row - done - len(found))
             if row == len(self) or taken > _HEADERS_AT_ONCE:
                 parts.append(pa.array(found, _headers_type()))
@@ -180,18 +181,18 @@ class Columns:
     def to_arrow(
         self, topic: str, partition: int, *, headers: bool = False, columns: Sequence[str] | None = None
     ) -> Any:
-        """Return a ``pyarrow.RecordBatch`` with the schema of Spark's Kafka source, see :func:`arrow_schema`.
+        """Return a ``pyarrow.RecordBatch`` with the schema of Spark's Kafka source: see :func:`arrow_schema`.
 
-        A timestamp after the year 294247, which microseconds in 64 bits cannot express, becomes null.
+        A timestamp after the year 294247, which can't be expressed as microseconds in 64 bits, becomes null.
 
         Args:
             topic: The value of the topic column.
             partition: The value of the partition column.
             headers: Whether to include the headers column.
-            columns: The columns to include, by name, in this order; None for all. Others cost nothing.
+            columns: The columns to include, by name, in this order; None for all. Other columns aren't converted.
 
         Raises:
-            CorruptRecordError: The headers are included and damaged.
+            CorruptRecordError: The headers are included, and are damaged.
             ValueError: A column is unknown, or the topic column would take 2 GiB.
         """
         import numpy as np
@@ -210,7 +211,7 @@ class Columns:
             "headers": self._headers_to_arrow,
         }
         if not schema.names:
-            # Arrow gives a batch without columns no rows, but its row count must be the number of records.
+            # An Arrow batch without columns has no rows, but its row count must be the number of records.
             return pa.RecordBatch.from_arrays([make["offset"]()], ["offset"]).select([])
         return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)
 
@@ -218,17 +219,17 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
-        # This is tested before the multiplication, which would wrap silently.
+        # Test this before the multiplication, which would overflow silently.
         limit = np.iinfo(np.int64).max // _MICROS
         if len(self) and not -limit <= self.timestamp.min() <= self.timestamp.max() <= limit:
             far = (self.timestamp > limit) | (self.timestamp < -limit)
             return pa.array(self.timestamp * _MICROS, pa.int64(), mask=far).cast(_micros_type())
-        # Arrow's cast would cost as much as all other columns of numbers together.
+        # Arrow's cast would cost as much as all other numeric columns together.
         return pa.Array.from_buffers(_micros_type(), len(self), [None, pa.py_buffer(self.timestamp * _MICROS)])
 
 
 def _repeated(text: str, count: int) -> Any:
-    """Return a ``pyarrow.StringArray`` of ``count`` copies of a text."""
+    """Return a ``pyarrow.StringArray`` of ``count`` copies of a string."""
     import numpy as np
     import pyarrow as pa
 
@@ -240,10 +241,10 @@ def _repeated(text: str, count: int) -> Any:
 
 
 def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
-    """Return the ``pyarrow.Schema`` of :meth:`Columns.to_arrow`, which Spark's own Kafka source has, too.
+    """Return the ``pyarrow.Schema`` of :meth:`Columns.to_arrow`, which is also the schema of Spark's own Kafka source.
 
     Raises:
-        ValueError: ``columns`` has an unknown name, or one twice.
+        ValueError: ``columns`` contains an unknown name, or a name twice.
     """
     return _schema(headers, None if columns is None else tuple(columns))
 
@@ -291,7 +292,7 @@ def joined_arrow(
     """Return Arrow batches with the schema of :func:`arrow_schema` as one batch of at most ``most`` bytes.
 
     Raises:
-        CorruptRecordError: They take more.
+        CorruptRecordError: They take more than that.
     """
     import pyarrow as pa
 
@@ -299,8 +300,8 @@ def joined_arrow(
     size = 0
     for batch in batches:
         found.append(batch)
-        # The size of a single batch isn't taken, and most are alone: pyarrow takes as long for it as for making a small
-        # batch.
+        # Don't compute the size of the first batch: most batches are alone, and computing the size takes pyarrow as
+        # long as creating a small batch.
         if len(found) > 1:
             size += batch.nbytes if size else sum(batch.nbytes for batch in found)
         if size > most:
@@ -321,15 +322,15 @@ def joined_arrow(
 def to_columns(batches: Iterable[RecordBatch]) -> Columns:
     """Return the records of all ``batches`` as columns, including control records.
 
-    If a batch has magic 0 or 1, all records are read one by one, which takes many times as long.
+    If any batch has magic 0 or 1, all records are read one at a time, which is many times slower.
 
     Raises:
-        CorruptRecordError: A batch is damaged. Damaged headers are only detected by :meth:`Columns.headers`.
+        CorruptRecordError: A batch is damaged. Only :meth:`Columns.headers` detects damaged headers.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
-        ValueError: The records take 2 GiB or more, which Arrow's binary columns cannot hold: give fewer batches.
+        ValueError: The records take 2 GiB or more, the limit of Arrow's binary columns: pass fewer batches.
     """
-    # Legacy batches are never empty, and counting them may need decompression. Batches that compaction has emptied are
-    # left out; bytes after the last record are an error of the scan.
+    # Legacy batches are never empty, and counting them may need decompression. Leave out batches that compaction has
+    # emptied; bytes after the last record are an error of the scan.
     chosen = [batch for batch in batches if batch.magic < 2 or batch.count or len(batch.body())]
     if any(batch.magic < 2 for batch in chosen):
         return _read_each(chosen)
@@ -341,7 +342,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
 
     Args:
         batches: The batches.
-        bodies: Their decompressed records sections, if the caller has them.
+        bodies: Their decompressed records sections, if the caller already has them.
 
     Raises:
         CorruptRecordError: A batch is damaged.
@@ -351,7 +352,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
     try:
         return read_spans(*_gather(batches, bodies), batches[0].max_record if batches else MAX_RECORD)
     except (DecodeError, IndexError) as error:
-        # Reading one by one finds the damaged record, for the error's text.
+        # This reads the records one at a time to find the damaged one, for the error message.
         for batch in batches:
             for _ in batch:
                 pass
@@ -359,7 +360,7 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
 
 
 def read_spans(data: Bytes, spans: Spans, max_record: int = MAX_RECORD) -> Columns:
-    """Return the records of ``data`` at ``spans``; ``max_record`` as in :class:`Columns`.
+    """Return the records of ``data`` at ``spans``. ``max_record`` is as in :class:`Columns`.
 
     Raises:
         CorruptRecordError, DecodeError, IndexError: The bytes at a span are not the records that it describes.
@@ -398,8 +399,8 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
     """Return records as columns, stored by column: all keys, all values, then the headers.
 
     Args:
-        rows: The records, one or more.
-        kinds: The timestamp type of each.
+        rows: The records, at least one.
+        kinds: The timestamp type of each record.
 
     Raises:
         ValueError: The records take 2 GiB or more.
@@ -424,7 +425,7 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
 
 
 def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
-    """Return a column with a buffer of its own, its items adjacent."""
+    """Return a column with its own buffer and adjacent items."""
     import numpy as np
 
     sizes = np.array([len(item) if item else 0 for item in items], np.int64)
@@ -436,10 +437,10 @@ def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
 def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> tuple[Bytes, Spans]:
     """Return one buffer with the records of all batches, and the span of each batch.
 
-    Uncompressed batches of one record set share a buffer already; then nothing is copied.
+    If uncompressed batches of one record set already share a buffer, nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
-    # Identities are compared, because these are mostly batches of one Fetch response for a partition.
+    # Compare identities: these are usually a partition's batches in one Fetch response.
     if len(source) <= MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
         size = HEADER.size
         return source, spans_of([span_of(batch, batch.position + size, len(batch.raw) - size) for batch in batches])
@@ -451,7 +452,7 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
 
 
 def span_of(batch: RecordBatch, start: int, size: int) -> Span:
-    """Return the span of a batch whose records take ``size`` bytes from ``start`` on."""
+    """Return the span of a batch whose records take ``size`` bytes, starting at ``start``."""
     appended = int(batch.attributes & TIMESTAMP_TYPE != 0)
     offset, timestamp = batch.base_offset, batch.base_timestamp
     return Span(start, start + size, batch.count, offset, timestamp, appended, batch.max_timestamp)

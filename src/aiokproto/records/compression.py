@@ -1,7 +1,7 @@
 """The compression codecs of record batches. Each library is imported when its codec is first used.
 
-From Python 3.14 on zstd comes with the standard library. The package `zstandard` relies on the global interpreter lock:
-importing it turns the lock on again in free-threaded Python, for the whole process.
+Since Python 3.14 zstd is part of the standard library. The package `zstandard` relies on the global interpreter lock:
+in free-threaded Python, importing it turns the lock on again for the whole process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ MAX_DECOMPRESSED = 1 << 30
 """Default limit, in bytes, for the decompressed records of one batch: 1 GiB."""
 
 MAX_FRAMES = 256
-"""Most gzip members, or zstd frames, of one batch. Writers make one, and each costs as much as some kilobytes."""
+"""Maximum number of gzip members or zstd frames in a batch. Writers create one; each costs as much as some
+kilobytes."""
 
 Bytes = bytes | bytearray | memoryview
 
 
 class TooLargeError(CorruptRecordError):
-    """Data decompresses to more than a limit; otherwise it may be intact."""
+    """Data decompresses to more than a limit. Apart from that, it may be intact."""
 
 
 _CHUNK = 1 << 20
 _NO_LIMIT = 1 << 63
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-# The version and the lowest compatible version follow the magic. Both are 1 in every writer, and readers ignore them.
+# The magic is followed by the version and the lowest compatible version. Every writer sets both to 1, and readers
+# ignore them.
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
@@ -41,7 +43,7 @@ _SMALLEST_GZIP = 17
 _LZ4_HAS_SIZE = 8
 
 
-# Comparing numbers takes a tenth of the time that making a `Compression` of each batch takes.
+# Comparing numbers takes a tenth of the time of creating a `Compression` for each batch.
 _GZIP, _SNAPPY, _LZ4, _ZSTD = range(1, 5)
 
 
@@ -56,7 +58,7 @@ class Compression(IntEnum):
 
     @classmethod
     def parse(cls, name: str | Compression) -> Compression:
-        """Return the codec with this ``compression_type``: none, gzip, snappy, lz4 or zstd; a codec is returned as is.
+        """Return the codec for a ``compression_type``: none, gzip, snappy, lz4 or zstd. A codec is returned unchanged.
 
         Raises:
             UnsupportedCompressionError: There is no such codec.
@@ -91,24 +93,24 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
     Args:
         codec: The codec.
         data: The bytes to compress.
-        level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None: the library's default. snappy has no levels.
+        level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None for the library's default. snappy has no levels.
 
     Raises:
         UnsupportedCompressionError: The codec's library is not installed.
     """
     if codec is Compression.GZIP:
-        # 31 puts a gzip header and trailer around the deflate stream, as java.util.zip expects.
+        # 31 wraps the deflate stream in a gzip header and trailer, as java.util.zip expects.
         packer = zlib.compressobj(-1 if level is None else level, wbits=31)
         return packer.compress(data) + packer.flush()
     if codec is Compression.SNAPPY:
         return _compress_snappy(data)
     if codec is Compression.LZ4:
-        # Kafka's Java reader rejects linked blocks and, in old versions, blocks over 64 KiB.
+        # Kafka's Java reader rejects linked blocks and, in old versions, blocks larger than 64 KiB.
         lz4 = _library("lz4.frame", "lz4", codec)
         options = {"block_size": lz4.BLOCKSIZE_MAX64KB, "block_linked": False, "store_size": False}
         return bytes(lz4.compress(data, compression_level=level or 0, **options))
     if codec is Compression.ZSTD:
-        # 3 is the library's own default, and Kafka's (KIP-390).
+        # 3 is the library's default, and Kafka's (KIP-390).
         level = 3 if level is None else level
         standard = _standard_zstd()
         if standard is not None:
@@ -118,7 +120,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
 
 
 def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED) -> Bytes:
-    """Decompress ``data`` in steps, so that at most about ``max_size`` bytes are allocated.
+    """Decompress ``data`` in steps, so no more than about ``max_size`` bytes are allocated.
 
     Raises:
         CorruptRecordError: The data is damaged or cut short, or decompresses to more than ``max_size`` bytes.
@@ -130,10 +132,10 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
 
 
 def chunks(codec: Compression, data: Bytes, max_block: int = _NO_LIMIT, max_size: int = _NO_LIMIT) -> Iterator[Bytes]:
-    """Decompress ``data`` one chunk at a time, so that no more than a chunk is held in memory.
+    """Decompress ``data`` one chunk at a time, so no more than one chunk is held in memory.
 
-    A chunk has at most 1 MiB. With snappy it's a block, which can't be decompressed in part; and without compression
-    it's the data itself.
+    A chunk is at most 1 MiB. With snappy it's a block, which can't be decompressed in parts. Without compression it's
+    the data itself.
 
     Raises:
         CorruptRecordError: The data is damaged or cut short, a snappy block exceeds ``max_block`` bytes, or all chunks
@@ -146,13 +148,13 @@ def chunks(codec: Compression, data: Bytes, max_block: int = _NO_LIMIT, max_size
 
 
 def declared_size(codec: int, data: Bytes) -> int:
-    """Return what ``data`` says it decompresses to, without decompressing it; 0 if it says nothing.
+    """Return the decompressed size that ``data`` declares, without decompressing it, or 0 if it declares none.
 
-    This is only a hint: it can be false, and gzip has the size of its last member only, modulo 2**32.
+    This is only a hint: it can be wrong, and gzip stores only the size of its last member, modulo 2**32.
     """
     if codec == _ZSTD and len(data) > 4:
-        # RFC 8878, 3.1.1.1: the size of the window, unless it's the size of the content, and a dictionary follow the
-        # magic and the descriptor.
+        # RFC 8878, 3.1.1.1: the magic and the descriptor are followed by the size of the window (unless that is the
+        # size of the content) and a dictionary.
         descriptor = data[4]
         single = descriptor >> 5 & 1
         size = (single, 2, 4, 8)[descriptor >> 6]
@@ -189,7 +191,7 @@ class Budget:
         """Subtract bytes that were decompressed in pieces.
 
         Raises:
-            CorruptRecordError: They are more than are left.
+            CorruptRecordError: More bytes were decompressed than are left.
         """
         self.left -= size
         if self.left < 0:
@@ -206,7 +208,7 @@ def _library(module: str, package: str, codec: Compression) -> Any:
 
 
 def _standard_zstd() -> Any:
-    """Return the standard library's zstd; None before Python 3.14, or if CPython was built without it."""
+    """Return the standard library's zstd, or None before Python 3.14 or if CPython was built without it."""
     # `compression` would be a package of the application before 3.14.
     if sys.version_info < (3, 14):
         return None
@@ -242,7 +244,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
         unpacker = zlib.decompressobj(wbits=31)
         while not unpacker.eof:
             try:
-                # It asks for one byte more than is allowed, which tells "exactly at the limit" from "over it".
+                # Request one byte more than is allowed, to distinguish "exactly at the limit" from "over it".
                 chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
@@ -250,7 +252,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
             # guard: what decompresses beyond the limit is rejected
             if len(chunk) > room:
                 raise _too_large(Compression.GZIP, max_size, declared_size(Compression.GZIP, data))
-            # The library may hold output back after the last input. It has none left once it returns nothing.
+            # The library may hold output back after the last input. Once it returns nothing, it has none left.
             if not (chunk or rest or unpacker.eof or (rest := next(slices, b""))):
                 raise _corrupt(Compression.GZIP, "it ends early")
             yield chunk
@@ -282,7 +284,7 @@ def _unpack_by_standard_library(standard: Any, data: Bytes, max_size: int, _max_
     rest = next(slices, b"")
     if not rest:
         raise _corrupt(Compression.ZSTD, "it is empty")
-    # The data may have several frames, one after the other.
+    # The data may consist of several frames, one after another.
     frames = 0
     while rest:
         frames = _counted(Compression.ZSTD, frames)
@@ -300,16 +302,16 @@ def _unpack_frame(
     room: int,
     max_size: int,
 ) -> Generator[Bytes, None, int]:
-    """Unpack a frame with a decompressor that works like the standard library's; return the room that is left.
+    """Unpack a frame with a decompressor that works like the standard library's. Return the room that is left.
 
     Args:
         codec: For errors.
-        unpacker: The decompressor, which keeps what it has not used.
+        unpacker: The decompressor, which keeps what it hasn't used.
         rest: The first input.
-        slices: The input after it.
-        errors: What the decompressor raises for damaged data.
-        room: The most bytes to unpack.
-        max_size: The same for all frames together, for the error.
+        slices: The input after that.
+        errors: The exceptions that the decompressor raises for damaged data.
+        room: The maximum number of bytes to unpack.
+        max_size: The maximum for all frames together, for the error.
     """
     while not unpacker.eof:
         try:
@@ -330,7 +332,7 @@ def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[
     zstandard = _library("zstandard", "zstandard", Compression.ZSTD)
     room = max_size
     try:
-        # This is -1 if the frame declares no size. A false size is found below.
+        # This is -1 if the frame doesn't declare a size. A wrong size is detected below.
         declared = zstandard.frame_content_size(data)
         if declared > max_size:
             raise _too_large(Compression.ZSTD, max_size, declared)
@@ -342,8 +344,8 @@ def _unpack_by_package(data: Bytes, max_size: int, _max_block: int) -> Iterator[
             yield chunk
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from None
-    # The reader takes the end of its input for the end of the frame. Without a declared size, the batch's record count
-    # detects a truncated frame, and this doesn't.
+    # The reader takes the end of its input for the end of the frame. If no size is declared, this doesn't detect a
+    # truncated frame; the batch's record count does.
     if max_size - room < declared:
         raise _corrupt(Compression.ZSTD, "it ends early")
 
@@ -382,10 +384,10 @@ def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes
 
 def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> bytes:
     snappy = _library("snappy", "python-snappy", Compression.SNAPPY)
-    # A block starts with its decompressed length, which the library allocates before it reads on. So a false length has
-    # to be found here: three bytes of snappy never decompress to more than 64.
+    # A block starts with its decompressed length, which the library allocates before it reads further. So a wrong
+    # length has to be detected here: three bytes of snappy never decompress to more than 64.
     declared = _snappy_size(block)
-    # The limit is checked before the library allocates the memory.
+    # Check the limit before the library allocates the memory.
     if declared > room:
         raise _too_large(Compression.SNAPPY, max_size, declared)
     if declared > 22 * len(block):

@@ -1,7 +1,7 @@
 """Control records: transaction markers (KIP-98), and KRaft's records about its quorum and snapshots (KIP-595).
 
-The key is an int16 version and an int16 type, and the type decides the value's format. Clients use only the two markers
-that end a transaction; the other types appear only in ``__cluster_metadata``.
+The key is an int16 version and an int16 type, and the type determines the value's format. Clients use only the two
+markers that end a transaction; the other types appear only in ``__cluster_metadata``.
 
 :func:`encode_control` writes a control batch, :func:`control_records` reads one.
 """
@@ -103,7 +103,7 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
 
 
 def parse(record: RecordLike) -> ControlRecord:
-    """Decode a record of a control batch. Fields that later versions add at the end of the value are ignored.
+    """Decode a record of a control batch. Ignores fields that later versions append to the value.
 
     Raises:
         CorruptRecordError: The record is damaged.
@@ -122,10 +122,10 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
     if kind is ControlType.UNKNOWN:
         return ControlRecord(kind, version, None)
     message = _VALUES[kind]
-    # The version is the first field of the message in KRaft's records; in a transaction marker it precedes the message.
+    # The version is the message's first field in KRaft's records. It precedes the message in a transaction marker.
     start = _VERSION.size if message is EndTxnMarker else 0
     try:
-        # decode_from ignores further fields, which a later version may have.
+        # decode_from ignores additional fields, which a later version may append.
         content, _ = message.decode_from(bytes(value), start, min(version, message.versions.highest))
     except DecodeError as error:
         raise CorruptRecordError(f"a control record of type {kind.name}: {error}") from None
@@ -133,7 +133,7 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """Return the type in a control record's key. Types of later Kafka versions are ``UNKNOWN``, and can be skipped.
+    """Return the type in a control record's key. Types from later Kafka versions are ``UNKNOWN``, and can be skipped.
 
     Raises:
         CorruptRecordError: The key is not a control record's.
@@ -143,12 +143,12 @@ def control_type(key: bytes | None) -> ControlType:
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise CorruptRecordError(f"control record key has version {version}")
-    # Unknown types are skipped and aren't an error, because a newer broker may write them.
+    # Skip unknown types instead of raising an error: a newer broker may write them.
     return ControlType(number) if 0 <= number <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
 
 
 def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransaction | None:
-    """Decode a transaction marker; None if the record has another type.
+    """Decode a transaction marker. Returns None if the record has another type.
 
     Raises:
         CorruptRecordError: The record is damaged.
@@ -160,7 +160,7 @@ def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransact
         raise CorruptRecordError(
             f"an end-transaction marker has a value of {_END_TRANSACTION.size} bytes, not {value!r}"
         )
-    # Later versions may only add to the end.
+    # Later versions may only append fields.
     _version, epoch = _END_TRANSACTION.unpack_from(value)
     return EndTransaction(kind is ControlType.COMMIT, epoch)
 
@@ -168,7 +168,7 @@ def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransact
 def batch_control_type(batch: RecordBatch) -> ControlType:
     """Return the type of a control batch, which is the type of its first record.
 
-    The other records aren't read, because a control batch can be compressed and have any number of them.
+    Only the first record is read, since a control batch can be compressed and contain any number of records.
 
     Raises:
         CorruptRecordError: The batch has no records, or the first one is damaged.
@@ -198,15 +198,15 @@ def encode_control(
 
     Args:
         records: One transaction marker, or any number of KRaft records, as at the start of a snapshot.
-        timestamp: Timestamp of every record, in milliseconds since the epoch; -1 for none.
+        timestamp: Timestamp of every record, in milliseconds since the epoch; -1 if unset.
         base_offset: Offset of the first record.
-        leader_epoch: Epoch of the leader that writes the batch; -1 for none.
+        leader_epoch: Epoch of the leader that writes the batch; -1 if unset.
         producer_id: The producer whose transaction the marker ends; -1 for KRaft records.
         producer_epoch: The producer's epoch.
 
     Raises:
         EncodeError: A value does not fit its message.
-        InvalidRecordError: There are no records; type, version and value of a record do not match; a marker is not
+        InvalidRecordError: There are no records; a record's type, version and value do not match; a marker is not
             alone, or has no producer; a KRaft record has a producer; or the timestamp is invalid.
     """
     ends = any(record.type in (ControlType.ABORT, ControlType.COMMIT) for record in records)

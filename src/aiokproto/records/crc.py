@@ -15,7 +15,7 @@ Compute = Callable[["bytes | bytearray | memoryview"], int]
 _compute: Compute | None = None
 _loading = Lock()
 
-# The bits of a checksum are the coefficients of a polynomial; the highest bit belongs to x^0.
+# The bits of a checksum are the coefficients of a polynomial. The highest bit belongs to x^0.
 _POLYNOMIAL = 0x82F63B78
 _ONE = 1 << 31
 _X = 1 << 30
@@ -24,18 +24,18 @@ _X = 1 << 30
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32C of ``data``. The GIL is released for long data."""
     global _compute
-    # The library is loaded on first use, because a client that reads and writes nothing doesn't need it.
+    # Load the library on first use: a client that reads and writes nothing doesn't need it.
     if _compute is None:
-        # Like `import`, this loads the module once, whichever threads ask for it.
+        # Like `import`, this loads the module once, even if several threads get here.
         with _loading:
             _compute = _compute or _load()
     return _compute(data)
 
 
 def _load() -> Compute:
-    """Return the library's compiled function without importing its package, which loads a command line.
+    """Return the library's compiled function without importing its package, which would load a command line.
 
-    That import takes tens of milliseconds, which the first produced batch would spend in the event loop.
+    Importing the package takes tens of milliseconds, and the first produced batch would spend them in the event loop.
     """
     package = PathFinder.find_spec("crc32c")
     if package is not None:
@@ -45,7 +45,7 @@ def _load() -> Compute:
             extension.loader.exec_module(module)
             direct: Compute = module.crc32c
             return direct
-    # The package has another layout, or is missing. The plain import then works, or raises the proper error.
+    # The package is laid out differently, or is missing. A plain import then works, or raises the proper error.
     from crc32c import crc32c as compute
 
     return compute
@@ -60,7 +60,7 @@ def join(first: int, second: int, length: int) -> int:
         second: The checksum of the second piece.
         length: Size of the second piece in bytes, up to 2**60.
     """
-    # Appending `length` zero bytes multiplies the first checksum by x^(8·length); then the second is added.
+    # Appending `length` zero bytes multiplies the first checksum by x^(8·length). Then add the second one.
     power = _ONE
     for bit in range(length.bit_length()):
         if length >> bit & 1:
@@ -72,7 +72,7 @@ def join(first: int, second: int, length: int) -> int:
 def _multiply(a: int, b: int) -> int:
     """Return the product of two polynomials, modulo the polynomial of the checksum."""
     product = 0
-    # This is a long division bit by bit, in the reflected order of this CRC.
+    # Long division bit by bit, in the reflected order of this CRC.
     while a:
         if a & _ONE:
             product ^= b

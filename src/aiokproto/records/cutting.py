@@ -17,12 +17,12 @@ def cut(
 ) -> Iterator[tuple[Bytes, int]]:
     """Yield pieces of whole records, each with its record count.
 
-    A piece has at most ``size`` bytes and ``most`` records, or is a single larger record. It is a view of the memory
-    held at that time, which is about ``size`` bytes and one chunk, or the single record.
+    A piece has at most ``size`` bytes and ``most`` records, or consists of one larger record. It's a view of the memory
+    held at that time: about ``size`` bytes and one chunk, or the larger record.
 
     Raises:
         CorruptRecordError: The chunks do not end with a whole record, or a record has more than ``largest`` bytes. The
-            pieces before have been yielded.
+            pieces before that have been yielded.
     """
     size = min(size, largest)
     data: Bytes = b""
@@ -30,21 +30,21 @@ def cut(
     ended = False
     while True:
         count, end, following = find_whole(data, pos, size, most)
-        # The size is checked before the bytes are collected, because a megabyte can be gigabytes of zeros.
+        # Check the size before collecting the bytes: a megabyte can decompress to gigabytes of zeros.
         # guard: a record that is too large is not collected
         if not count and following - end > largest:
             raise CorruptRecordError(
                 f"a record has {following - end} bytes, more than the limit of {largest} (max_record_bytes)"
             )
-        # The next record alone exceeds `size` but is complete, so it's a piece by itself.
+        # The next record alone exceeds `size` but is complete, so it becomes a piece of its own.
         if not count and following <= len(data):
             count, end = 1, following
-        # A piece is yielded when nothing could be added to it. Otherwise more data may fill it up.
+        # Yield a piece once nothing can be added to it. Otherwise more data may fill it up.
         if count and (ended or count == most or following <= len(data) or following - pos > size):
             yield memoryview(data)[pos:end], count
             pos = end
         elif not ended:
-            # The remainder is copied, so that its chunk is freed before the next one is read.
+            # Copy the rest, so its chunk is freed before the next chunk is read.
             rest = bytes(memoryview(data)[pos:])
             data = b""
             data, ended = _more(rest, chunks, max(size, following - pos))
@@ -56,14 +56,14 @@ def cut(
 
 
 def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, bool]:
-    """Extend ``rest`` with chunks to at least ``wanted`` bytes; also return whether the chunks have ended."""
+    """Extend ``rest`` with chunks to at least ``wanted`` bytes. Also return whether the chunks have ended."""
     data: Bytes = rest
     for chunk in chunks:
         if not data:
-            # This chunk isn't copied, since most records end within the chunk that they start in.
+            # Don't copy this chunk: most records end within the chunk that they start in.
             data = chunk
         else:
-            # The chunks aren't collected and joined at the end, because a large record would be in memory twice.
+            # Append each chunk instead of joining them at the end: a large record would be in memory twice.
             if not isinstance(data, bytearray):
                 data = bytearray(data)
             data += chunk
@@ -73,7 +73,7 @@ def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, boo
 
 
 def joined(parts: list[Bytes]) -> Bytes:
-    """Join the parts and clear the list. A single part isn't copied, because it may be large."""
+    """Join the parts and clear the list. If there's only one part, it isn't copied, since it may be large."""
     whole = parts[0] if len(parts) == 1 else b"".join(parts)
     parts.clear()
     return whole

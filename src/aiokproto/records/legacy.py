@@ -1,9 +1,9 @@
 """Messages of magic 0 and 1, as Kafka stored and sent them before 0.11.
 
 A *message set* is a sequence of messages, each with its own offset and checksum. Compressed messages form an inner set,
-which is the value of another message, the wrapper; the wrapper's offset is the offset of the last inner message. Inner
-offsets are absolute in magic 0, and relative to the first inner message in magic 1. Magic 1 added timestamps (KIP-32);
-if the broker sets them (LogAppendTime), the wrapper's timestamp applies to all inner messages.
+which is the value of another message, the wrapper. The wrapper's offset is the offset of the last inner message. Inner
+offsets are absolute in magic 0, and relative to the first inner message in magic 1. Magic 1 added timestamps (KIP-32).
+If the broker sets them (LogAppendTime), the wrapper's timestamp applies to all inner messages.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from aiokproto.types import TimestampType
 T = TypeVar("T")
 
 SMALLEST = (14, 22)
-"""Smallest ``length`` of a message of magic 0 and 1: one without key and value."""
+"""Minimum ``length`` of a message of magic 0 and 1: a message without key and value."""
 
 _HEAD = struct.Struct(">qiIBBq")
-"""Offset, length, checksum, magic, attributes and, in magic 1, the timestamp. The smallest magic 0 message has this
-size too, so all of it can be read before the magic is known."""
+"""Offset, length, checksum, magic, attributes and, in magic 1, the timestamp. The smallest magic 0 message is as large
+as this, so all of it can be read before the magic is known."""
 
 _SIZES_AT = (18, 26)
 _SIZES = struct.Struct(">ii")
@@ -42,23 +42,23 @@ _LENGTH_AT = 8
 _EMPTY = "there is no message in the compressed set"
 _CODEC = 0x07
 
-# Kafka 0.8 wrote one level, but read any number of them.
+# Kafka 0.8 wrote one level, but read any number of levels.
 _DEEPEST = 8
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
-"""Offset, magic, attributes, timestamp, key, value. The value is a message set if the attributes have a codec."""
+"""Offset, magic, attributes, timestamp, key, value. If the attributes contain a codec, the value is a message set."""
 
 
 class LegacyBatch(RecordBatch):
     """An outer message of magic 0 or 1: one record, or a compressed set of records.
 
-    It has the interface of :class:`~aiokproto.records.batch.RecordBatch`. Fields that these formats lack have their
-    value for "none": producer, transaction, control flag, leader epoch. The header of a compressed set has no
+    It has the interface of :class:`~aiokproto.records.batch.RecordBatch`. Fields that these formats don't have
+    (producer, transaction, control flag, leader epoch) are unset. The header of a compressed set doesn't contain
     ``base_offset``, ``last_offset_delta`` and ``count``, so the first use of one of them decompresses the set.
 
     Attributes:
         offset: The offset in the message: of its only record, or of the last record in the set.
-        check_crc: Whether the checksums of inner messages are compared when they are read.
+        check_crc: Whether to verify the checksums of inner messages when they are read.
     """
 
     __slots__ = ("check_crc", "offset")
@@ -77,7 +77,7 @@ class LegacyBatch(RecordBatch):
         max_record: int = MAX_RECORD,
         check_crc: bool = True,
     ) -> None:
-        """View ``raw``, which must be exactly one message. Its checksum isn't compared: see :meth:`validate`.
+        """View ``raw``, which must be exactly one message. Its checksum isn't verified: see :meth:`validate`.
 
         Raises:
             CorruptRecordError: ``raw`` is not one complete message of magic 0 or 1.
@@ -101,10 +101,10 @@ class LegacyBatch(RecordBatch):
             raise self.damage(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self.damage(f"length {length} is too small for magic {magic}")
-        # The position after it has to be an offset, too. The checksum doesn't cover it.
+        # The next offset has to be valid too. The checksum doesn't cover the offset.
         if offset == INT64_MAX:
             raise self.damage("there is no offset behind it in 64 bits")
-        # These eight bytes are the key's size and more in magic 0.
+        # These eight bytes are the key's size and other data in magic 0.
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1
         # A compressed set leaves these slots unset, and __getattr__ fills them on first use.
         if not attributes & _CODEC:
@@ -112,11 +112,11 @@ class LegacyBatch(RecordBatch):
             self.last_offset_delta = 0
             self.count = 1
 
-    # It's hidden from type checkers, for which every attribute would exist otherwise.
+    # Hide this from type checkers. Otherwise every attribute would exist for them.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> int:
-            """Decompress the set when a slot is read that the constructor has left empty."""
+            """Decompress the set when a slot that the constructor has left empty is read."""
             if name not in ("base_offset", "count", "last_offset_delta"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             slices = self.slices(lambda offset, *_: offset)
@@ -138,44 +138,43 @@ class LegacyBatch(RecordBatch):
 
     @property
     def is_transactional(self) -> bool:
-        """False, because the format has no transactions."""
+        """False: the format has no transactions."""
         return False
 
     @property
     def is_control(self) -> bool:
-        """False, because the format has no control records."""
+        """False: the format has no control records."""
         return False
 
     @property
     def has_delete_horizon(self) -> bool:
-        """False, because the format has no delete horizon."""
+        """False: the format has no delete horizon."""
         return False
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record; known without opening a compressed set."""
+        """Offset of the last record. It's known without decompressing the set."""
         return self.offset
 
     @property
     def next_offset(self) -> int:
-        """The offset after this message, to read from next; known without opening a compressed set."""
+        """The offset after this message, to continue reading from. It's known without decompressing the set."""
         return self.offset + 1
 
     def validate(self) -> None:
-        """Compare the checksum. From now on the checksums of inner messages are also compared when they are read.
+        """Verify the checksum. From then on, checksums of inner messages are also verified when they are read.
 
         Raises:
             CorruptRecordError: The checksum does not match the bytes.
         """
-        # The set remembers it, because inner messages have checksums of their own, which are known only after
-        # decompressing.
+        # Remember this: inner messages have their own checksums, which are known only after decompressing.
         self.check_crc = True
         actual = crc32(self.raw[MAGIC_AT:])
         if actual != self.crc:
             raise self.damage(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     def body(self) -> Bytes:
-        """Return the inner message set, decompressed; without compression, the message itself.
+        """Return the inner message set, decompressed. If there's no compression, return the message itself.
 
         Raises:
             CorruptRecordError: The set cannot be decompressed, or exceeds ``max_decompressed`` bytes.
@@ -189,16 +188,16 @@ class LegacyBatch(RecordBatch):
             raise self.damage(error) from error.__cause__
 
     def read_or_slice(self, make: Make[T], *, check_crc: bool = False) -> list[T] | Slices[T]:
-        """Return an object that reads slices: only reading the set shows how many records it has, and their sizes."""
+        """Return an object that reads slices: the number and sizes of records are known only once the set is read."""
         return self.slices(make, check_crc=check_crc)
 
     def slices(self, make: Make[T], *, check_crc: bool = False) -> Slices[T]:
-        """Return the records in slices of bounded memory, each built by ``make(offset, timestamp, key, value,
+        """Return the records in slices that use limited memory, each built by ``make(offset, timestamp, key, value,
         headers)`` with empty headers."""
         return LegacySlices(self, make, check_crc=check_crc)
 
     def records_within(self, size: int, make: Make[T]) -> list[T] | None:
-        """Return all records, or None if they, and all sets that hold them, decompress to more than ``size`` bytes.
+        """Return all records, or None if they and the sets that contain them decompress to more than ``size`` bytes.
 
         Raises:
             CorruptRecordError: The message, or an inner message, is damaged.
@@ -217,12 +216,11 @@ class LegacyBatch(RecordBatch):
         return [make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
 
     def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
-        """Yield what :meth:`records` returns in lists of at most ``size`` bytes and ``most`` records.
+        """Yield the records, as in :meth:`records`, in lists of at most ``size`` bytes and ``most`` records.
 
-        A larger record is a list of its own. About one list is in memory at a time, or one per level if sets are
-        nested. ``max_decompressed`` applies to the set, and to all sets inside of it together, because at each level a
-        few kilobytes can become a thousand times as many. ``max_record`` also applies to all that is held of an outer
-        level.
+        A larger record is in a list of its own. About one list is in memory at a time, or one per level if sets are
+        nested. ``max_decompressed`` applies to the set, and to all inner sets together: at each level a few kilobytes
+        can grow a thousandfold. ``max_record`` also limits everything that is held of an outer level.
         """
         try:
             message = self._message()
@@ -231,12 +229,12 @@ class LegacyBatch(RecordBatch):
                 return
             base = 0
             if self.magic:
-                # The absolute offsets follow from the last inner offset, so a set of several lists is decompressed
-                # twice.
+                # The absolute offsets follow from the last inner offset, so a set that doesn't fit in one list is
+                # decompressed twice.
                 once, base = _survey(message, self._cutting(size, most))
             else:
                 once = None
-            # It needs a budget of its own, since the survey has decompressed everything once.
+            # Use a separate budget: the survey has already decompressed everything once.
             for messages in [once] if once else _in_pieces(message, self._cutting(size, most)):
                 yield [
                     make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
@@ -260,20 +258,20 @@ class LegacyBatch(RecordBatch):
         )
 
     def damage(self, why: object) -> CorruptRecordError:
-        """Return an error that names the batch."""
+        """Return an error that mentions the batch."""
         return CorruptRecordError(f"message at offset {self.offset}: {why}")
 
 
 class _Cutting(NamedTuple):
-    """How a compressed set is read in lists.
+    """How to read a compressed set in lists.
 
     Attributes:
-        size: Most bytes of a list, unless it is one message.
-        most: Most messages of a list.
-        check_crc: Whether checksums are compared.
-        largest: Most bytes of a message.
-        room: Most bytes that the set decompresses to.
-        inner: The same limit for all sets inside of it together.
+        size: Maximum bytes in a list, unless it consists of one message.
+        most: Maximum messages in a list.
+        check_crc: Whether to verify checksums.
+        largest: Maximum bytes of a message.
+        room: Maximum bytes that the set decompresses to.
+        inner: The same limit for all inner sets together.
     """
 
     size: int
@@ -303,7 +301,7 @@ def _read_set(data: bytes, check_crc: bool) -> list[Message]:
         key, value = _key_and_value(data, pos + _SIZES_AT[magic], end)
         found.append((offset, magic, attributes, timestamp if magic else -1, key, value))
         pos = end
-        # Two messages of one size in a row: more will probably follow, because producers repeat themselves.
+        # Two consecutive messages have the same size. More will probably follow, since producers repeat themselves.
         if length == before:
             pos = _read_alike(data, pos, check_crc, found)
         before = length
@@ -311,9 +309,9 @@ def _read_set(data: bytes, check_crc: bool) -> list[Message]:
 
 
 def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) -> int:
-    """Append the messages at ``pos`` that have the magic and sizes of the last one; return the position after them.
+    """Append the messages at ``pos`` with the same magic and sizes as the last one. Return the position after them.
 
-    One struct reads such a message whole, in half the time of reading it field by field.
+    One struct reads the whole message, in half the time of reading it field by field.
     """
     _, last_magic, _, _, last_key, last_value = found[-1]
     last_key_size = -1 if last_key is None else len(last_key)
@@ -328,7 +326,7 @@ def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) ->
             break
         if check_crc and (actual := crc32(data[pos + MAGIC_AT : pos + size])) != crc:
             raise _mismatch(pos, actual, crc)
-        # The sizes are equal, so this message has None or empty bytes exactly where the last one has.
+        # The sizes are equal, so this message has None or empty bytes exactly where the last message has them.
         found.append((offset, magic, attributes, timestamp if magic else -1, last_key and key, last_value and value))
         pos += size
     return pos
@@ -336,7 +334,7 @@ def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) ->
 
 @lru_cache(maxsize=64)
 def _shape(magic: int, key_size: int, value_size: int) -> struct.Struct:
-    """Return the struct of a message with these sizes; a missing timestamp, key or value is read as empty bytes."""
+    """Return the struct for a message with these sizes. A missing timestamp, key or value is read as empty bytes."""
     return struct.Struct(f">qiIBB{'q' if magic else '0s'}i{max(key_size, 0)}si{max(value_size, 0)}s")
 
 
@@ -345,7 +343,7 @@ def _mismatch(pos: int, actual: int, crc: int) -> CorruptRecordError:
 
 
 def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes | None]:
-    """Read key and value, which reach from ``pos`` to ``end``. The caller has checked that both sizes fit."""
+    """Read key and value, which extend from ``pos`` to ``end``. The caller has checked that both sizes fit."""
     key_size, value_size = _SIZES.unpack_from(data, pos)
     pos += 8
     key = value = None
@@ -359,7 +357,7 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
         pos += 4
     if value_size >= 0:
         value = data[pos : (pos := pos + value_size)]
-    # A wrong size leads to another position than the end, so the sizes need no check of their own.
+    # With a wrong size, the final position isn't the end, so the sizes don't have to be checked separately.
     if pos != end:
         raise CorruptRecordError(f"its key and value end at byte {pos} but should end at {end}")
     return key, value
@@ -398,13 +396,13 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
 
 
 def _check_depth(magic: int, depth: int) -> None:
-    # Magic 0 has absolute offsets at every depth. The relative offsets of magic 1 aren't defined for nested sets.
+    # Magic 0 has absolute offsets at every depth. For nested sets, the relative offsets of magic 1 aren't defined.
     if magic or depth == _DEEPEST:
         raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
 
 
 def _highest(inside: list[Message]) -> int:
-    """Return the greatest offset in a compressed set of magic 1, which cannot contain another set."""
+    """Return the greatest offset in a compressed set of magic 1, which can't contain another set."""
     if any(message[2] & _CODEC for message in inside):
         raise CorruptRecordError("a compressed set of magic 1 has another inside")
     return max(message[0] for message in inside)
@@ -412,8 +410,8 @@ def _highest(inside: list[Message]) -> int:
 
 def _base_offset(wrapper: Message, last: int, highest: int) -> int:
     """Return the offset that the inner offsets of a compressed set of magic 1 are relative to."""
-    # Old versions of librdkafka produce sets with offset 0, since the broker assigns the offsets. The wrapper has the
-    # offset of its last inner message.
+    # Old versions of librdkafka produce sets with offset 0, since the broker assigns the offsets. Normally the
+    # wrapper's offset is the offset of its last inner message.
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
@@ -433,7 +431,7 @@ def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
 
 
 def _in_pieces(wrapper: Message, how: _Cutting, depth: int = 1) -> Iterator[list[Message]]:
-    """Yield what `_open` returns in lists; offsets of magic 1 stay relative."""
+    """Yield in lists what `_open` returns. Offsets of magic 1 stay relative."""
     empty = True
     unpacked = chunks(*_packed(wrapper), how.largest, how.room)
     for data, _ in cut(unpacked, how.size, how.most, _whole_messages, how.largest):
@@ -454,8 +452,8 @@ def _in_pieces(wrapper: Message, how: _Cutting, depth: int = 1) -> Iterator[list
             if flat:
                 yield flat
                 flat = []
-            # All levels together hold at most twice what the first one does, since each has half the size. A message
-            # that is larger than that is held while its content is read.
+            # All levels together hold at most twice what the first level does, since each level is limited to half the
+            # size of the one above. A message that is larger than that is held while its content is read.
             inner = how._replace(size=how.size // 2, largest=max(how.largest - len(message[5] or b""), 0))
             yield from _in_pieces(message, inner, depth + 1)
         if flat:
@@ -465,7 +463,7 @@ def _in_pieces(wrapper: Message, how: _Cutting, depth: int = 1) -> Iterator[list
 
 
 def _survey(wrapper: Message, how: _Cutting) -> tuple[list[Message] | None, int]:
-    """Return the messages of a compressed set of magic 1 if they fit one list, and what to add to their offsets."""
+    """Return the messages of a compressed set of magic 1 if they fit in one list, and what to add to their offsets."""
     lists = last = highest = 0
     inside: list[Message] = []
     for inside in _in_pieces(wrapper, how):
@@ -477,7 +475,7 @@ def _survey(wrapper: Message, how: _Cutting) -> tuple[list[Message] | None, int]
 
 
 def _whole_messages(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
-    """Find whole messages, as `scan.whole_records` finds whole records."""
+    """Find whole messages, like `scan.whole_records` finds whole records."""
     count = 0
     stop = min(len(data), pos + size)
     while True:

@@ -22,10 +22,10 @@ _WRAPPER = tuple(_ENTRY.size + head.size + 2 * _INT32.size for head in (_HEAD_V0
 
 
 class LegacyBuilder:
-    """A message set being filled, with the interface of :class:`~aiokproto.records.builder.BatchBuilder`.
+    """A message set being filled. It has the interface of :class:`~aiokproto.records.builder.BatchBuilder`.
 
     Attributes:
-        count: Records so far.
+        count: Number of records so far.
     """
 
     __slots__ = (
@@ -54,10 +54,10 @@ class LegacyBuilder:
         Args:
             magic: The format: 0 or 1. Magic 0 has no timestamps.
             compression: The codec or its name, applied when the set is closed.
-            level: The codec's level; None for its default.
-            max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
-            log_append_time: In magic 1, the timestamp (ms) for every record, as a broker with LogAppendTime sets it;
-                None keeps the records' own.
+            level: The codec's level, or None for its default.
+            max_bytes: Maximum size before compression, which only the first record may exceed. None means no limit.
+            log_append_time: In magic 1, the timestamp (ms) for every record, as set by a broker with LogAppendTime.
+                None keeps the records' own timestamps.
 
         Raises:
             UnsupportedCompressionError: The codec is unknown, or zstd, which requires magic 2 (KIP-110).
@@ -82,7 +82,7 @@ class LegacyBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of the message set so far, before compression, including the wrapper if it will be compressed."""
+        """Size of the message set so far (bytes before compression), including the wrapper if it will be compressed."""
         return len(self._buffer)
 
     def append(
@@ -91,18 +91,18 @@ class LegacyBuilder:
         """Write a record.
 
         Args:
-            timestamp: Milliseconds since the epoch; -1 for none. Magic 0 drops it.
-            key: The key; any bytes-like.
-            value: The value; any bytes-like.
-            headers: Must be empty: these formats have no headers.
+            timestamp: Milliseconds since the epoch; -1 if unset. Magic 0 drops it.
+            key: The key; any bytes-like object.
+            value: The value; any bytes-like object.
+            headers: Must be empty: these formats don't have headers.
 
         Returns:
-            The record's index in the set, from 0; None if it does not fit or the set is closed: then nothing is
-            written. The first record always fits.
+            The record's index in the set, starting at 0, or None without writing anything if it does not fit or the set
+            is closed. The first record always fits.
 
         Raises:
             InvalidRecordError: There are headers; or the timestamp is negative (and not -1), or has more than 64 bits.
-            TypeError: The key or the value has a wrong type; nothing is written.
+            TypeError: The key or the value has the wrong type; nothing is written.
         """
         if headers:
             raise InvalidRecordError(f"records of magic {self._magic} cannot have headers")
@@ -125,10 +125,10 @@ class LegacyBuilder:
         This is the expensive part. It uses only the builder's own state, so it can run in a thread.
 
         Args:
-            base_offset: Offset of the first record; brokers assign their own.
+            base_offset: Offset of the first record. Brokers assign their own.
 
         Raises:
-            InvalidRecordError: The builder has no records, or is closed already.
+            InvalidRecordError: The builder has no records, or is already closed.
             UnsupportedCompressionError: The codec's library is not installed.
         """
         data = self._buffer
@@ -137,7 +137,7 @@ class LegacyBuilder:
         if not data:
             raise InvalidRecordError("the message set was closed before")
         self._buffer = bytearray()
-        # Nothing is appended to a closed set, because the first record, which always fits, is in it.
+        # Nothing more is appended to a closed set: only the first record always fits, and it's already in the set.
         self._max_bytes = 0
         start = _WRAPPER[self._magic] if self._compression else 0
         # The messages of a compressed set are numbered from 0 in magic 1.
@@ -150,7 +150,7 @@ class LegacyBuilder:
         if self._compression is Compression.LZ4 and not self._magic:
             packed = to_v0(packed)
         attributes = self._attributes | self._compression
-        # The wrapper has the offset of its last message, and in magic 1 the greatest timestamp.
+        # The wrapper has the offset of its last message and, in magic 1, the greatest timestamp.
         return bytearray(self._message(base_offset + self.count - 1, attributes, self._max_timestamp, None, packed))
 
     def _message(
@@ -164,13 +164,13 @@ class LegacyBuilder:
         head = _HEAD_V1.pack(1, attributes, timestamp) if self._magic else _HEAD_V0.pack(0, attributes)
         key_size = _INT32.pack(-1 if key is None else len(key))
         value_size = _INT32.pack(-1 if value is None else len(value))
-        # The parts are joined before anything is written, so that a wrong type raises without side effects.
+        # Join the parts before writing anything, so a wrong type raises without side effects.
         message = b"".join((head, key_size, key or b"", value_size, value or b""))
         return _ENTRY.pack(offset, len(message) + 4, zlib.crc32(message)) + message
 
 
 def check_limit(max_bytes: int | None) -> None:
-    """Raise ValueError unless a builder can have this limit."""
+    """Raise ValueError unless this is a valid limit for a builder."""
     if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 0):
         raise ValueError(f"max_bytes={max_bytes!r}: expected a number of bytes, or None for no limit")
 

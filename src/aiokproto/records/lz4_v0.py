@@ -1,8 +1,8 @@
-"""The LZ4 frames of magic 0, whose headers carry a wrong checksum (KAFKA-3160).
+"""The LZ4 frames of magic 0, whose headers contain a wrong checksum (KAFKA-3160).
 
-Kafka's first writers computed it over the whole header with its magic number, but the LZ4 frame format computes it over
-the descriptor only. Readers of that time reject the correct value, so magic 0 is written with the wrong one. As in
-Java, reading accepts both. From magic 1 on, frames are standard.
+Kafka's first writers computed the checksum over the whole header including its magic number, but the LZ4 frame format
+computes it over the descriptor only. Readers of that time reject the correct value, so magic 0 is written with the
+wrong one. Like Java, this client accepts both when reading. Since magic 1, frames are standard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
 
 
 def to_v0(frame: Bytes) -> bytearray:
-    """Copy a standard frame with the header checksum that magic 0 requires."""
+    """Copy a standard frame, with the header checksum that magic 0 requires."""
     changed = bytearray(frame)
     end = _descriptor_end(changed)
     changed[end] = _header_checksum(changed[:end])
@@ -27,7 +27,7 @@ def to_v0(frame: Bytes) -> bytearray:
 
 
 def from_v0(frame: Bytes) -> bytearray:
-    """Copy a frame of magic 0 with the standard header checksum.
+    """Copy a frame of magic 0, with the standard header checksum.
 
     Raises:
         CorruptRecordError: The frame is too short to have a header.
@@ -51,7 +51,7 @@ def _header_checksum(header: bytearray) -> int:
 
 
 def xxh32_short(data: Bytes) -> int:
-    """Return the XXH32 (seed 0) of less than 16 bytes; a header without content size is never longer."""
+    """Return the XXH32 (seed 0) of fewer than 16 bytes. A header without content size is never longer."""
     if len(data) >= 16:
         raise ValueError(f"{len(data)} bytes are not less than 16")
     hashed = _PRIME5 + len(data)

@@ -1,10 +1,10 @@
 """Change the header of an encoded batch in place, as brokers do when they append and producers when they retry.
 
 The checksum doesn't cover base offset and leader epoch, so a broker can set them without touching a compressed batch.
-Every other change updates the checksum by the difference that the header's change makes, which is possible because CRCs
-are linear. So the records aren't read, and damage to them is still detected afterwards.
+Every other change of the header also updates the checksum by the resulting difference, which is possible because CRCs
+are linear. So the records aren't read, and damage to them is still detected later.
 
-Each function takes the buffer that holds the batch and the position where the batch starts.
+Each function takes the buffer that contains the batch, and the position where the batch starts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def restamp(
     max_timestamp: int,
     timestamp_type: TimestampType = TimestampType.LOG_APPEND_TIME,
 ) -> None:
-    """Set timestamp type and greatest timestamp (ms); with LogAppendTime this is the timestamp of every record."""
+    """Set timestamp type and greatest timestamp (ms). With LogAppendTime this is the timestamp of every record."""
     (attributes,) = _INT16.unpack_from(buffer, pos + _ATTRIBUTES_AT)
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE
@@ -69,16 +69,17 @@ def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int
 def clear_producer(buffer: Buffer, pos: int, *, transactional: bool = False) -> None:
     """Turn a stored batch into one that any producer can send: clear offset, epoch and producer.
 
-    With ``transactional`` it becomes part of the transaction of the producer that sends it, and otherwise of none.
+    With ``transactional`` it becomes part of the sending producer's transaction; otherwise it isn't part of a
+    transaction.
 
-    The records and their timestamps stay. A delete horizon (KIP-534) remains as the base timestamp, without its
-    meaning. Don't use it for a batch with LogAppendTime, whose greatest timestamp isn't a timestamp of its records.
+    The records and their timestamps stay. A delete horizon (KIP-534) remains as the base timestamp, but loses its
+    meaning. Don't use this for a batch with LogAppendTime: its greatest timestamp isn't a timestamp of its records.
     """
     (attributes,) = _INT16.unpack_from(buffer, pos + _ATTRIBUTES_AT)
     set_base_offset(buffer, pos, 0)
     set_leader_epoch(buffer, pos, -1)
     with _checksum_follows(buffer, pos):
-        # The codec stays. A broker sets timestamp type, control flag and delete horizon.
+        # Keep the codec. Timestamp type, control flag and delete horizon are set by brokers.
         _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes & CODEC | (TRANSACTIONAL if transactional else 0))
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, -1, -1, -1)
 
@@ -97,7 +98,7 @@ def _checksum_follows(buffer: Buffer, pos: int) -> Iterator[None]:
     (length,) = _INT32.unpack_from(buffer, pos + _LENGTH_AT)
     (crc,) = _UINT32.unpack_from(buffer, pos + _CRC_AT)
     with memoryview(buffer) as view, view[pos + CRC_FROM : pos + HEADER.size] as covered:
-        # This is the checksum of the header alone. join() shifts the difference past the records without reading them.
+        # The checksum of the header alone. join() shifts the difference past the records without reading them.
         before = crc32c(covered)
         yield
         change = before ^ crc32c(covered)

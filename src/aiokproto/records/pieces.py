@@ -1,7 +1,7 @@
-"""Batches as columns, one piece at a time, so that memory doesn't depend on how much decompressing a batch gives.
+"""Batches as columns, one piece at a time, so memory doesn't depend on the decompressed size of a batch.
 
 Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as in
-:func:`~aiokproto.records.columns.to_columns`, and a batch that is larger than a piece becomes several pieces.
+:func:`~aiokproto.records.columns.to_columns`. A batch larger than a piece becomes several pieces.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from aiokproto.records.scan import Span, spans_of, whole_records
 from aiokproto.records.slices import named, popped
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
-"""Bytes of the header that a batch's length field counts."""
+"""Bytes of the header that a batch's length field includes."""
 
-# How many bytes of a piece each byte of a compressed batch counts for, at least.
+# Each byte of a compressed batch counts as at least this many bytes of a piece.
 _PACKED_WEIGHT = 8
 
 
@@ -33,8 +33,8 @@ def in_pieces(
 ) -> Iterator[Columns]:
     """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
-    A record larger than ``size`` is a piece by itself. Reading takes memory of about four times ``size``, or three
-    times such a record, plus the codec's: a snappy block, or a zstd window, of up to 128 MiB.
+    A record larger than ``size`` becomes a piece of its own. Reading takes about four times ``size`` of memory, or
+    three times the size of such a record, plus the codec's memory: up to 128 MiB for a snappy block or a zstd window.
 
     Raises:
         CorruptRecordError: A batch is damaged. The batches before it, and its own pieces before the damage, have been
@@ -64,17 +64,16 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
             count = batch.count
             packed = batch.attributes & CODEC
             taken = batch.length - _BEFORE_RECORDS
-            # A batch that compaction has emptied keeps its codec but has nothing to decompress.
+            # A batch that compaction has emptied keeps its codec, but there's nothing to decompress.
             if not count and (packed or not taken):
                 continue
             if packed:
                 unpacked = batch.unpacked()
                 first_chunks, taken = _first_chunks(batch, unpacked, size)
-            # Fewer compressed batches are read together, because decompressed data should still be in the processor's
-            # cache.
+            # This reads fewer compressed batches together, so decompressed data is still in the processor's cache.
             weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
             alone = taken > min(size, batch.max_record) or count > most
-            # The group is full, so it's read before this batch joins the next one.
+            # If the group is full, read it before this batch joins the next group.
             if alone or weight > room or count > records:
                 yield from _read_group(group, bodies)
                 room, records = size, most
@@ -87,14 +86,14 @@ def _together(batches: Iterable[RecordBatch | Run], size: int, most: int, check_
             room -= weight
             records -= count
     except KafkaError:
-        # The records before the damage are good.
+        # The records before the damage are intact.
         yield from _read_group(group, bodies)
         raise
     yield from _read_group(group, bodies)
 
 
 def _read_group(group: list[RecordBatch], bodies: list[Bytes | None]) -> Iterator[Columns]:
-    """Read batches together, and empty the lists. If one is damaged, read those before it one by one."""
+    """Read batches together, and empty the lists. If one is damaged, read the batches before it one at a time."""
     batches, opened = group[:], bodies[:]
     group.clear()
     bodies.clear()
@@ -117,7 +116,7 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
                 part.validate()
             found = None if alone else part.columns()
         except CodecError:
-            # The records before the damaged batch are good.
+            # The records before the damaged batch are intact.
             yield from _together(part.batches(), size, most, check_crc)
             raise
         if found is None:
@@ -125,12 +124,12 @@ def _run(run: Run, size: int, most: int, check_crc: bool) -> Iterator[Columns]:
             yield from _read_alone(batch, iter((batch.body(),)), size, most)
         else:
             yield found
-        # The piece is released before the next one is made, or two would be in memory at once.
+        # Release the piece before the next one is created, or two would be in memory at once.
         del found
 
 
 def _first_chunks(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
-    """Take chunks until they have more than ``size`` bytes or end; return them and their size."""
+    """Take chunks until they have more than ``size`` bytes or end. Return them and their size."""
     first_chunks: list[Bytes] = []
     taken = 0
     try:
@@ -153,7 +152,7 @@ def _read_alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: 
             span = span_of(batch, 0, len(data))._replace(records=count)
             yield _read_piece(data, span, done, batch.max_record)
             done += count
-            # The piece is released before the next one is made, or two would be in memory at once.
+            # Release the piece before the next one is created, or two would be in memory at once.
             del data
         if done < batch.count:
             raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")
@@ -169,7 +168,7 @@ def _read_piece(data: Bytes, span: Span, done: int, max_record: int) -> Columns:
 
 
 def _fault(data: Bytes, span: Span) -> CodecError | None:
-    """Find the damaged record by reading one by one, for the error's text."""
+    """Find the damaged record by reading the records one at a time, for the error message."""
     try:
         append_time = span.append_time if span.timestamp_type else None
         read_records(data, span.records, span.base_offset, span.base_timestamp, append_time, lambda *_: None)
@@ -179,7 +178,7 @@ def _fault(data: Bytes, span: Span) -> CodecError | None:
 
 
 def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    """Decode records one by one, and join the records of several message sets in one piece."""
+    """Decode records one at a time, and join the records of several message sets in one piece."""
     rows: list[Row] = []
     kinds: list[int] = []
     room = size
@@ -197,7 +196,7 @@ def _legacy(batches: Iterable[RecordBatch | Run], size: int, most: int, check_cr
                 kinds += [batch.timestamp_type] * len(found)
                 room -= taken
     except KafkaError:
-        # The records before the damage are good.
+        # The records before the damage are intact.
         if rows:
             yield columns_of(rows, kinds)
         raise

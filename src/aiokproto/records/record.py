@@ -16,21 +16,20 @@ Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
 """Builds a record: called with offset, timestamp, key, value and headers."""
 
 MAX_RECORD = 50 * 1024 * 1024
-"""Default limit, in bytes, for one record, each header counted with :data:`HEADER_WEIGHT`: 50 MiB.
+"""Default limit, in bytes, for one record, where each header adds :data:`HEADER_WEIGHT`: 50 MiB.
 
-It's as much as a broker sends in one response by default (``fetch.max.bytes``), and fifty times what it stores
-(``message.max.bytes``).
+That's as much as a broker sends in one response by default (``fetch.max.bytes``), and fifty times the default limit of
+what it stores (``message.max.bytes``).
 """
 
 RecordsHeader = tuple[int, int, int | None, int]
-"""What the header of a batch says about its records: the base of the offset deltas, the base of the timestamp deltas
-(ms), the timestamp of every record if the broker sets it (LogAppendTime) and None otherwise, and the number of
-records."""
+"""What the header of a batch says about its records: the base of the offset deltas; the base of the timestamp deltas
+(ms); the timestamp of every record if the broker sets it (LogAppendTime), or None; and the number of records."""
 
 HEADER_WEIGHT = 192
-"""Most bytes of memory that the objects of a header take beside its content. In a batch it can take two bytes."""
+"""Maximum bytes of memory that a header's objects take, not counting its content. In a batch it can take two bytes."""
 
-# No two-byte timestamp delta or 32-bit offset delta can overflow int64 within these bounds.
+# Within these limits, no two-byte timestamp delta or 32-bit offset delta can overflow int64.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
 _NO_LIMIT = 1 << 62
@@ -42,7 +41,7 @@ class BatchRecord:
 
     Attributes:
         offset: The offset in the partition.
-        timestamp: Milliseconds since the epoch; -1 for none.
+        timestamp: Milliseconds since the epoch; -1 if unset.
         key: The key, or None.
         value: The value, or None (a tombstone).
         headers: The headers in order, with repeated keys; empty if there are none.
@@ -86,7 +85,7 @@ class BatchRecord:
 
 @has_compiled_form
 class RecordMaker:
-    """A `Make` for :func:`read_records` that builds :class:`~aiokproto.types.Record` objects of one batch."""
+    """A `Make` for :func:`read_records` that creates :class:`~aiokproto.types.Record` objects for one batch."""
 
     __slots__ = ("_leader_epoch", "_ownership", "_partition", "_timestamp_type", "_topic")
 
@@ -98,7 +97,7 @@ class RecordMaker:
         leader_epoch: int,
         ownership: Ownership | None = None,
     ) -> None:
-        """Take the attributes that all records of the batch share, see :class:`~aiokproto.types.Record`."""
+        """Set the attributes that all records of the batch share: see :class:`~aiokproto.types.Record`."""
         self._topic = topic
         self._partition = partition
         self._timestamp_type = timestamp_type
@@ -138,11 +137,11 @@ def read_records(
     It reads all records at once; :mod:`~aiokproto.records.slices` reads sections of any size.
 
     Args:
-        data: The records; any bytes-like.
+        data: The records; any bytes-like object.
         count: The number of records.
         base_offset: The base of the offset deltas.
         base_timestamp: The base of the timestamp deltas (ms).
-        append_time: The timestamp of every record if the broker sets it (LogAppendTime), else None.
+        append_time: The timestamp of every record if the broker sets it (LogAppendTime), or None.
         make: Builds each returned record.
 
     Raises:
@@ -165,25 +164,25 @@ def read_slice(
     most_headers: int,
     largest: int,
 ) -> tuple[list[T], int]:
-    """Read some of the records of a batch: ``data`` starts with one, and has ``most`` of them.
+    """Read some of the records of a batch. ``data`` starts with a record, and contains ``most`` of them.
 
-    It stops before a record if there would be more than ``most_headers`` headers with it. The first record is read in
-    any case.
+    It stops before a record that would bring the number of headers above ``most_headers``. The first record is always
+    read.
 
     Args:
-        data: The records; any bytes-like.
-        header: What the header of the batch says.
-        done: How many records of the batch come before.
+        data: The records; any bytes-like object.
+        header: What the header of the batch says about its records.
+        done: How many of the batch's records come before these.
         most: How many records to read.
         make: Builds each returned record.
-        most_headers: How many headers to read, unless the first record has more.
-        largest: The limit of a record that has headers: its bytes, and :data:`HEADER_WEIGHT` for each header.
+        most_headers: Maximum number of headers to read, unless the first record has more.
+        largest: Maximum size of a record with headers: its bytes, plus :data:`HEADER_WEIGHT` for each header.
 
     Returns:
         The records, and the position after the last one.
 
     Raises:
-        CorruptRecordError: The bytes are not such records, or one exceeds the limit.
+        CorruptRecordError: The bytes are not such records, or a record exceeds the limit.
     """
     return _read_slice(data, header, done, most, make, most_headers, largest)
 
@@ -197,17 +196,17 @@ def _read_slice(
     most_headers: int,
     largest: int,
 ) -> tuple[list[T], int]:
-    # Indexing and slicing bytes is fastest, and gives keys and values as bytes.
+    # Indexing and slicing bytes is fastest, and gives the keys and values as bytes.
     if not isinstance(data, bytes):
         data = bytes(data)
     base_offset, base_timestamp, append_time, total = header
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
-        # Other batches don't need it: the check of every record would slow them down.
+        # Don't do this for other batches: checking every record would slow them down.
         make, append_time = _checked(make, append_time), None
     records: list[T] = []
     try:
         pos = _read_fields(data, most, base_offset, base_timestamp, append_time, make, records, most_headers, largest)
-    # The loop doesn't compare positions: it finds a truncated record because it runs off the end.
+    # The loop doesn't compare positions: if a record is truncated, it runs off the end.
     except IndexError:
         raise CorruptRecordError(f"the bytes end within record {done + len(records)} of {total}") from None
     except DecodeError as error:
@@ -228,8 +227,8 @@ def _read_fields(
 ) -> int:
     """Append up to ``count`` records, and return the position after the last one.
 
-    Varints of one and two bytes are read inline, because nearly all are that short and a call would cost more than the
-    rest.
+    Varints of one and two bytes are read inline: nearly all are that short, and a call would cost more than everything
+    else.
     """
     pos = 0
     for _ in range(count):
@@ -240,7 +239,7 @@ def _read_fields(
             raw, pos = raw + (high << 7) - 128, pos + 2
         else:
             raw, pos = read_unsigned(data, pos)
-        # An odd number is a negative length, with which the record can't end at the right position.
+        # An odd number is a negative length, so the record can't end at the right position.
         end = -1 if raw & 1 else pos + (raw >> 1)
 
         pos += 1  # the record's attributes, in which no bit is defined yet
@@ -266,7 +265,7 @@ def _read_fields(
         else:
             raw, pos = read_unsigned(data, pos)
         if not raw & 1:
-            # A slice beyond the end is short and raises nothing. The position then differs from `end`.
+            # If the end is out of range, the slice is short but doesn't raise. The position then differs from `end`.
             key = data[pos : (pos := pos + (raw >> 1))]
         if (raw := data[pos]) < 128:
             pos += 1
@@ -279,7 +278,7 @@ def _read_fields(
 
         headers: tuple[Header, ...] = ()
         if data[pos]:
-            # They are counted before they are read, since two bytes of a header become a hundred.
+            # Count them before reading them: two bytes of a header become a hundred.
             many = raw >> 1 if (raw := data[pos]) < 128 and not raw & 1 else read_varint(data, pos)[0]
             if (size := end - start + many * HEADER_WEIGHT) > largest:
                 raise _too_large(size, many, largest)
@@ -289,7 +288,7 @@ def _read_fields(
             headers, pos = read_headers(data, pos)
         else:
             pos += 1
-        # Lengths inside the record need no check of their own, because a wrong one leads to another end.
+        # Lengths inside the record don't have to be checked: a wrong length leads to a different end.
         if pos != end:
             raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
         records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))
@@ -297,7 +296,7 @@ def _read_fields(
 
 
 def check_headers(data: bytes, largest: int) -> None:
-    """Raise CorruptRecordError if a record with these headers, their count first, exceeds a limit."""
+    """Raise CorruptRecordError if a record with these headers (in wire format, count first) exceeds a limit."""
     many, _ = read_varint(data, 0)
     if (size := len(data) + many * HEADER_WEIGHT) > largest:
         raise _too_large(size, many, largest)
@@ -318,13 +317,13 @@ def _read_far_timestamp(data: bytes, pos: int, base_timestamp: int) -> tuple[int
 
 
 def _checked(make: Make[T], append_time: int | None) -> Make[T]:
-    """Wrap ``make`` for a batch so near to the bounds of int64 that a short delta may overflow.
+    """Wrap ``make`` for a batch so close to the limits of int64 that a short delta may overflow.
 
     An overflow is damage even if LogAppendTime replaces the timestamp, as in every other batch.
     """
 
     def checked(offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> T:
-        # The position after a record has to be an offset, too.
+        # The next offset has to be valid too.
         if not (-INT64_MAX - 1 <= offset < INT64_MAX and -INT64_MAX - 1 <= timestamp <= INT64_MAX):
             raise CorruptRecordError(f"offset {offset} or timestamp {timestamp} does not fit 64 bits")
         return make(offset, timestamp if append_time is None else append_time, key, value, headers)
@@ -333,7 +332,7 @@ def _checked(make: Make[T], append_time: int | None) -> Make[T]:
 
 
 def read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
-    """Read a record's headers at ``pos``; returns them and the position after them, which may exceed ``data``.
+    """Read a record's headers at ``pos``. Return them and the position after them, which may exceed ``data``.
 
     Invalid UTF-8 in keys becomes the replacement character, as in the Java client.
     """
@@ -343,7 +342,7 @@ def read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
         if count < 0:
             raise CorruptRecordError(f"header count {count}")
         for _ in range(count):
-            # Nearly all sizes take one byte, which is read inline.
+            # Nearly all sizes take one byte, so read that inline.
             if (raw := data[pos]) < 128 and not raw & 1:
                 key = data[pos + 1 : (pos := pos + 1 + (raw >> 1))].decode("utf-8", "replace")
             else:

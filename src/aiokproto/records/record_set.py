@@ -21,17 +21,17 @@ def decode(
 ) -> Iterator[RecordBatch]:
     """Yield the batches of a record set, such as a Fetch response's ``records`` or a log segment.
 
-    Formats may be mixed. A message of magic 0 or 1 is a batch as well: a
-    :class:`~aiokproto.records.legacy.LegacyBatch` of one record, or of the compressed set in it.
+    Formats may be mixed. A message of magic 0 or 1 is a batch as well: a :class:`~aiokproto.records.legacy.LegacyBatch`
+    with one record, or with the records of a compressed set.
 
-    A broker may truncate the last batch to keep to a size limit; a truncated batch is ignored. If it is the only one,
-    there is no batch at all, and :func:`first_batch_size` returns the number of bytes to fetch.
+    A broker may truncate the last batch to stay within a size limit; a truncated batch is ignored. If it is the only
+    batch, no batch is yielded, and :func:`first_batch_size` returns the number of bytes to fetch.
 
     Args:
         data: The record set. The batches are views of it.
-        check_crc: Whether to compare each batch's checksum; :meth:`RecordBatch.validate` can do so later, in a thread.
-        max_decompressed: Largest decompressed size, in bytes, of a single batch's records.
-        max_record: Largest size, in bytes, of a single record: see :attr:`RecordBatch.max_record`.
+        check_crc: Whether to verify each batch's checksum. :meth:`RecordBatch.validate` can do that later, in a thread.
+        max_decompressed: Maximum decompressed size, in bytes, of one batch's records.
+        max_record: Maximum size, in bytes, of a record: see :attr:`RecordBatch.max_record`.
 
     Raises:
         CorruptRecordError: A batch is damaged. The batches before it have been yielded.
@@ -43,7 +43,7 @@ def decode(
         base_offset, length = _START.unpack_from(view, pos)
         if length < _SMALLEST[0]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
-        # The magic byte isn't there, since the broker has truncated the set, as below.
+        # There's no magic byte, because the broker has truncated the set, as below.
         if end - pos <= MAGIC_AT:
             return
         magic = view[pos + MAGIC_AT]
@@ -52,7 +52,7 @@ def decode(
         if length < _SMALLEST[magic]:
             raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
         stop = pos + LOG_OVERHEAD + length
-        # The batch is truncated because it didn't fit the limit. That isn't an error: the next Fetch starts with it.
+        # The batch is truncated because it didn't fit in the limit. That isn't an error: the next Fetch starts with it.
         if stop > end:
             return
         raw = view[pos:stop]
@@ -61,7 +61,7 @@ def decode(
             if magic == 2
             else LegacyBatch(raw, max_decompressed=max_decompressed, max_record=max_record, check_crc=check_crc)
         )
-        # The source is the whole set, since columns.py reads batches of one source without copying them together.
+        # The source is the whole set, since columns.py reads batches with the same source without copying them.
         batch.source = view
         batch.position = pos
         if check_crc:
@@ -71,10 +71,10 @@ def decode(
 
 
 def first_batch_size(data: Bytes) -> int | None:
-    """Return the full size, in bytes, of the first batch of a record set; None if its length field is incomplete.
+    """Return the full size, in bytes, of the first batch of a record set, or None if its length field is incomplete.
 
-    If that is more than the record set has, the Fetch must be repeated with at least that limit: brokers before 0.10.1
-    (KIP-74) truncate even the first batch.
+    If the size is larger than the record set, repeat the Fetch with at least that limit: brokers before 0.10.1 (KIP-74)
+    truncate even the first batch.
 
     Raises:
         CorruptRecordError: The size in the batch is invalid.

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
-"""The columns that a table to be written may have; ``value`` is required."""
+"""The columns that a table may have when it's written. Only ``value`` is required."""
 
 NO_PARTITION = -1
-"""Represents null in :attr:`Rows.partition`."""
+"""Stands for null in :attr:`Rows.partition`."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Records to be written, as columns that view Arrow's memory; nothing is copied until it is written.
+    """Records to write, as columns that view Arrow's memory. Nothing is copied until it's written.
 
     Attributes:
-        timestamp: Milliseconds since the epoch, int64; -1 for none.
+        timestamp: Milliseconds since the epoch, int64; -1 if unset.
         key: The keys.
         value: The values.
-        headers: Each record's headers in wire format, their count first; None if no record has any.
-        partition: The partition column, int64, with ``NO_PARTITION`` for null; None if there is no such column.
+        headers: Each record's headers in wire format, starting with their count; None if no record has any.
+        partition: The partition column, int64, with ``NO_PARTITION`` for null; None if there's no such column.
     """
 
     timestamp: Int64s
@@ -55,13 +55,13 @@ class Rows:
         return len(self.timestamp)
 
     def indexes(self) -> Int64s:
-        """Return the number of every row, in order."""
+        """Return the row numbers, in order."""
         import numpy as np
 
         return np.arange(len(self), dtype=np.int64)
 
     def sizes(self) -> Int64s:
-        """Return an upper bound of the bytes that each row adds to a batch, before compression: see `estimate_size`."""
+        """Return an upper bound on the bytes that each row adds to a batch, before compression: see `estimate_size`."""
         import numpy as np
 
         size: Int64s = np.full(len(self), RECORD_OVERHEAD, np.int64)
@@ -73,10 +73,10 @@ class Rows:
 
 @has_compiled_form
 def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
-    """Write rows in order, until the batch is full.
+    """Write rows in order until the batch is full.
 
     Args:
-        writer: The open batch. Its first record always fits, so check :meth:`Rows.sizes` first if it has a limit.
+        writer: The open batch. Its first record always fits, so if it has a limit, check :meth:`Rows.sizes` first.
         rows: The rows.
         indexes: The numbers of the rows to write, int64.
 
@@ -84,11 +84,10 @@ def append_rows(writer: RecordWriter, rows: Rows, indexes: Int64s) -> int:
         The number of rows written.
 
     Raises:
-        IndexError: There is no row of that number, or its content exceeds the column's data. The rows before it are
-            written.
+        IndexError: A row with that number does not exist, or its content exceeds the column's data. The rows before it
+            are written.
     """
-    # It stops at the first row that doesn't fit and never skips one, because the order of the rows is the order of the
-    # records.
+    # Stop at the first row that doesn't fit, and never skip one: the order of the rows is the order of the records.
     for written, row in enumerate(map(int, indexes)):
         if not 0 <= row < len(rows):
             raise IndexError(f"row {row} of {len(rows)} does not exist")
@@ -111,15 +110,15 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
 
     Its columns are ``value`` and optionally ``key`` (each binary or string, or their large forms), ``headers`` (a list
     of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since the epoch) and
-    ``partition`` (an integer). Null means no key, no value, no headers, ``now``, any partition.
+    ``partition`` (an integer). Null means no key, no value, no headers, ``now``, or any partition.
 
     Args:
         table: The table.
-        now: The timestamp (ms) of rows without one.
+        now: The timestamp (ms) for rows without a timestamp.
 
     Raises:
-        InvalidRecordError: A column has a wrong type or name, ``value`` is missing, or a timestamp, partition or
-            header is invalid. Nothing is returned then.
+        InvalidRecordError: A column has the wrong type or name, ``value`` is missing, or a timestamp, partition or
+            header is invalid. In this case nothing is returned.
     """
     import pyarrow as pa
 
@@ -134,13 +133,12 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
     for piece in pieces:
         found.append(_rows(piece, first, now))
         first += len(piece)
-    # All pieces are converted before the first is returned, so that an error in the last one leaves nothing half
-    # written.
+    # Convert all pieces before returning the first, so an error in the last one doesn't leave the table half written.
     return iter(found)
 
 
 def _rows(piece: Any, first: int, now: int) -> Rows:
-    """Return the rows of a record batch, whose first row has the number ``first`` in the table."""
+    """Return the rows of a record batch. Its first row has the number ``first`` in the table."""
     import numpy as np
 
     column = dict(zip(piece.schema.names, piece.columns, strict=True))
@@ -183,19 +181,19 @@ def _bytes_column(name: str, column: Any) -> BytesColumn:
     # A slice of a table shares the buffers of the whole table, and starts at `offset`.
     edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
     edges = edges.astype(np.int64)
-    # A column without any bytes may also lack the buffer.
+    # If a column contains no bytes, the buffer may be missing too.
     content = b"" if data is None else memoryview(data)
     return BytesColumn(content, edges[:-1], edges[1:], column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _milliseconds(column: Any) -> Any:
-    """Return a timestamp column as integers, rounded down; any other column unchanged."""
+    """Return a timestamp column as integers, rounded down. Any other column is returned unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
         return column
     try:
-        # Digits below a millisecond are dropped. A timestamp that milliseconds in 64 bits can't express is an error.
+        # Digits below a millisecond are dropped. A timestamp that doesn't fit in 64 bits of milliseconds is an error.
         times = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(f"column timestamp: {error}") from None
@@ -243,11 +241,11 @@ def _headers(column: Any, first: int) -> BytesColumn | None:
 
 @has_compiled_form
 def encode_lists(start: Int64s, end: Int64s, keys: BytesColumn, values: BytesColumn) -> BytesColumn:
-    """Return headers in wire format, their count first.
+    """Return headers in wire format, starting with their count.
 
     Args:
-        start: The number of the first header of each row.
-        end: The number after its last header.
+        start: The number of each row's first header.
+        end: The number after each row's last header.
         keys: All keys, in UTF-8.
         values: All values.
 

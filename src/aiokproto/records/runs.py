@@ -1,7 +1,7 @@
-"""Adjacent batches that are read together without an object for each: small batches cost more than their records.
+"""Adjacent batches that are read together without an object for each batch: small batches cost more than their records.
 
-A run has plain batches only: magic 2, not compressed, no control batch, not transactional, not empty. Whether users see
-one of the other batches, and how its records are found, depends on the batch.
+A run contains only plain batches: magic 2, not compressed, not control batches, not transactional, not empty. For other
+batches, whether users see them, and how their records are found, depends on the batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHECKED = HEADER.size - CRC_FROM
 
 @has_compiled_form
 def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
-    """Return the spans and checksums of the plain batches that a record set starts with."""
+    """Return the spans and checksums of the plain batches at the start of a record set."""
     import numpy as np
 
     spans: list[Span] = []
@@ -47,7 +47,7 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
         start = pos + HEADER.size
         if magic != 2 or flags & ~TIMESTAMP_TYPE or count <= 0 or last < 0 or not start <= stop <= len(data):
             break
-        # Such a batch is damaged, and is read by itself for the error.
+        # Such a batch is damaged. It's read on its own, to raise the error.
         if base >= INT64_MAX - last:
             break
         spans.append(Span(start, stop, count, base, first_time, int(flags != 0), newest))
@@ -58,7 +58,7 @@ def plain_batches(data: Bytes) -> tuple[Spans, Checksums]:
 
 @has_compiled_form
 def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None:
-    """Return the index of the first of adjacent batches whose checksum doesn't match; None if all match.
+    """Return the index of the first of adjacent batches whose checksum doesn't match, or None if all match.
 
     Raises:
         IndexError: A span exceeds the data.
@@ -76,12 +76,12 @@ def first_damaged(data: Bytes, spans: Spans, checksums: Checksums) -> int | None
 
 
 class Run:
-    """One or more plain batches, one after the other in a record set. Their checksums aren't compared.
+    """One or more consecutive plain batches in a record set. Their checksums aren't verified.
 
     Attributes:
         source: The record set.
-        spans: Where the records of each batch are in it.
-        max_record: Most bytes of a record.
+        spans: Where each batch's records are in the record set.
+        max_record: Maximum bytes of a record.
     """
 
     __slots__ = ("_checksums", "max_record", "source", "spans")
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """Size of the records in bytes."""
         return int(self._sizes().sum())
 
     @property
@@ -120,7 +120,7 @@ class Run:
         return self._span(-1).stop
 
     def before(self, offset: int) -> Run | None:
-        """Return the run without the batches from ``offset`` on; None if none is left."""
+        """Return the run without batches at or after ``offset``, or None if no batch is left."""
         behind = self.spans[:, Span._fields.index("base_offset")] >= offset
         if not behind[-1]:
             return self
@@ -128,7 +128,7 @@ class Run:
         return self._part(0, count) if count else None
 
     def parts(self, size: int, most: int) -> Iterator[Run]:
-        """Yield runs of at most ``size`` bytes and ``most`` records; a larger batch is a run by itself."""
+        """Yield runs of at most ``size`` bytes and ``most`` records. A larger batch is a run of its own."""
         sizes, records = self._sizes().cumsum(), self._counts().cumsum()
         start, taken, passed = 0, 0, 0
         while start < len(self.spans):
@@ -138,14 +138,14 @@ class Run:
             start, taken, passed = end, int(sizes[end - 1]), int(records[end - 1])
 
     def batches(self) -> list[RecordBatch]:
-        """Return the batches, each as an object."""
+        """Return the batches as objects."""
         return [self._batch(index) for index in range(len(self.spans))]
 
     def validate(self) -> None:
-        """Compare the checksums.
+        """Verify the checksums.
 
         Raises:
-            CorruptRecordError: One does not match.
+            CorruptRecordError: A checksum does not match.
         """
         index = first_damaged(self.source, self.spans, self._checksums)
         if index is not None:
@@ -160,7 +160,7 @@ class Run:
         try:
             return read_spans(self.source, self.spans, self.max_record)
         except (DecodeError, IndexError):
-            # The error is raised again by reading each batch, so that it names the batch.
+            # Read each batch to raise the error again, so it mentions the batch.
             return read_together(self.batches())
 
     def _sizes(self) -> Int64s:
@@ -187,9 +187,9 @@ class Run:
 def decode_run(
     data: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, max_record: int = MAX_RECORD
 ) -> tuple[Run | None, Iterator[RecordBatch]]:
-    """Return the run of plain batches that a record set starts with, and the batches after it; no checksum is compared.
+    """Return the run of plain batches at the start of a record set, and the later batches. Doesn't verify checksums.
 
-    A truncated batch at the end is ignored. The iterator raises CorruptRecordError at a damaged header, see
+    A truncated batch at the end is ignored. At a damaged header the iterator raises CorruptRecordError: see
     :func:`~aiokproto.records.record_set.decode`.
     """
     view = memoryview(data)

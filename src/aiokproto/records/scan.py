@@ -1,6 +1,6 @@
 """Positions of the fields of many records, found in one pass without Python objects per record. Needs numpy.
 
-A walk finds the start of each record, then each field is read for all records at once. Positions aren't trusted: numpy
+A walk finds the start of each record; then each field is read for all records at once. Positions aren't trusted: numpy
 checks each index, and every record has to end where the next one starts.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     Bytes8 = npt.NDArray[np.uint8]
     Bools = npt.NDArray[np.bool_]
     Spans = npt.NDArray[np.int64]
-    """A row for each batch, whose columns are the fields of :class:`Span`."""
+    """A row for each batch. The columns are the fields of :class:`Span`."""
 
-# Attributes, timestamp and offset delta, two lengths and the header count take at least a byte each.
+# Attributes, timestamp and offset delta, two lengths and the header count take at least one byte each.
 _SMALLEST_RECORD = 6
-# The longest varint of 32 bits.
+# The maximum size of a 32-bit varint, in bytes.
 _LONGEST_LENGTH = 5
-# It pays to search for more records of one size with numpy after this many of them.
+# After this many records of one size, it pays to search for more with numpy.
 _STREAK = 16
 
 
@@ -43,7 +43,7 @@ class Span(NamedTuple):
         base_offset: The base of the offset deltas.
         base_timestamp: The base of the timestamp deltas (ms).
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
-        append_time: The timestamp (ms) of every record, with LogAppendTime.
+        append_time: The timestamp (ms) of every record if the broker sets it (LogAppendTime).
     """
 
     start: int
@@ -74,7 +74,7 @@ class Fields(NamedTuple):
         value_start: Start of each value.
         value_end: End of each value.
         value_valid: Whether the record has a value.
-        header_start: Start of each record's headers, their count first; they are not parsed.
+        header_start: Start of each record's headers, which begin with their count; they are not parsed.
         header_end: The position where they must end.
     """
 
@@ -92,11 +92,11 @@ class Fields(NamedTuple):
 
 @has_compiled_form
 def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
-    """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
+    """Count the whole records in ``size`` bytes of ``data``, starting at ``pos``; at most ``most``.
 
     Returns:
-        Their number; the position after them; and the end of the next record, which may be beyond the data. If even its
-        length is incomplete, this is the position one byte after the data.
+        The number of records; the position after them; and the end of the next record, which may be beyond the data. If
+        even its length is incomplete, this is the position one byte after the data.
 
     Raises:
         CorruptRecordError: The length of a record is invalid.
@@ -130,11 +130,11 @@ def scan(data: Bytes, spans: Spans) -> Fields:
 
     buffer = np.frombuffer(data, np.uint8)
     _, _, counts, base_offset, base_timestamp, appended, append_time = spans.T
-    # This part is sequential: where a record starts follows from the one before.
+    # This part is sequential: each record starts where the one before ends.
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
     raw, pos = _varints(buffer, starts)
-    # The walk has rejected negative lengths.
+    # The walk has already rejected negative lengths.
     ends = pos + (raw >> np.uint64(1)).view(np.int64)
     delta, pos = _varints(buffer, pos + 1, 64)
     timestamp = _add(base_timestamp.repeat(counts), _zigzag(delta))
@@ -142,7 +142,7 @@ def scan(data: Bytes, spans: Spans) -> Fields:
     offset = _add(base_offset.repeat(counts), _zigzag(delta))
     key_start, key_end, key_valid = _bytes(buffer, pos)
     value_start, value_end, value_valid = _bytes(buffer, key_end)
-    # A record without headers ends with their count, a single zero.
+    # A record without headers ends with their count, which is one zero byte.
     if ((buffer[value_end] == 0) != (value_end + 1 == ends)).any() or (value_end >= ends).any():
         raise CorruptRecordError("records do not end with their headers")
 
@@ -154,7 +154,7 @@ def scan(data: Bytes, spans: Spans) -> Fields:
 
 
 def _walk(data: Bytes, buffer: Bytes8, spans: Spans) -> array[int]:
-    """Return the start of each record of each batch. Check that the count is right, and that they fill the batch."""
+    """Return the start of each record of each batch. Check that the count is right and the records fill the batch."""
     starts = array("q")
     add = starts.append
     for pos, stop, count in spans[:, :3].tolist():
@@ -187,9 +187,9 @@ def _walk(data: Bytes, buffer: Bytes8, spans: Spans) -> array[int]:
 
 
 def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) -> int:
-    """Add the records from ``pos`` on that have the size of the one at ``at``; return where they end.
+    """Add the records, starting at ``pos``, that have the same size as the one at ``at``. Return where they end.
 
-    If the same length is found one record's size later, a record of that size starts there too.
+    If the same length appears one record's size later, a record of that size starts there too.
     """
     import numpy as np
 
@@ -197,7 +197,7 @@ def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) 
     width = 1
     while buffer[at + width - 1] > 127:
         width += 1
-    # It's small at first, because a run may end soon, and then four times as large each time while the run lasts.
+    # Start small, since a run may end soon, and quadruple each time while the run lasts.
     rows = 64
     while (rows := min(rows, (stop - pos) // size)) > 0:
         table = buffer[pos : pos + rows * size].reshape(rows, size)
@@ -220,11 +220,11 @@ def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[n
     byte = buffer[pos]
     more = byte > 127
     pos = pos + 1
-    # If all take one byte, which is usual for lengths, no loop is needed.
+    # If all take one byte, as lengths usually do, the loop isn't needed.
     if not more.any():
         return byte.astype(np.uint64), pos
-    # The second byte is read for all, which is faster than choosing those that have one. A varint is never the last
-    # byte of a record, so there always is one more.
+    # Read the second byte for all, which is faster than selecting the varints that have one. A varint is never the last
+    # byte of a record, so there's always another byte.
     second = buffer[pos]
     raw = ((byte & 127) | (((second & 127) * more).astype(np.uint16) << 7)).astype(np.uint64)
     pos += more
@@ -234,7 +234,7 @@ def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[n
         if shift >= bits:
             raise CorruptRecordError(f"varint of more than {bits} bits")
         byte = buffer[pos[rows]]
-        # The last byte carries few bits: four of 32, one of 64.
+        # The last byte has only a few bits: four of 32, one of 64.
         if bits - shift < 7 and (byte >> (bits - shift)).any():
             raise CorruptRecordError(f"varint of more than {bits} bits")
         raw[rows] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
@@ -253,7 +253,7 @@ def _zigzag(raw: npt.NDArray[np.uint64]) -> Int64s:
 
 
 def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """Return start and end of the keys or values whose lengths are at each position, and which of them aren't null."""
+    """Return start and end of the keys or values whose lengths are at the positions, and which of them aren't null."""
     import numpy as np
 
     raw, start = _varints(buffer, pos)
@@ -263,7 +263,7 @@ def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
 
 def _add(base: Int64s, delta: Int64s) -> Int64s:
     total = base + delta
-    # The sum has overflowed if two numbers of one sign have a sum of the other sign.
+    # The sum has overflowed if two numbers with the same sign have a sum with the other sign.
     if (((base ^ total) & (delta ^ total)) < 0).any():
         raise CorruptRecordError("an offset or timestamp does not fit 64 bits")
     return total

@@ -1,8 +1,8 @@
-"""The records of a batch, decoded a slice at a time, so that memory depends neither on their number nor on their size.
+"""The records of a batch, decoded one slice at a time, so memory depends neither on their number nor on their size.
 
-A batch of a few kilobytes can have a hundred million records or headers, and become gigabytes. A slice is bounded by
-what its records become as objects, because small ones take a hundred times as much memory as in the batch. Batches of
-usual sizes are one slice.
+A batch of a few kilobytes can contain a hundred million records or headers, and become gigabytes. A slice is limited by
+the size of its records as objects, since small records take a hundred times as much memory as in the batch. Batches of
+normal size are one slice.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _CODEC = 0x07
 _HEADER = 61
 
 SLICE_BYTES = 2 << 20
-"""Most decompressed bytes of a slice, unless it is a single larger record."""
+"""Maximum decompressed bytes of a slice, unless it consists of one larger record."""
 
 SLICE_RECORDS = 32 * 1024
-"""Most records of a slice: 8 MiB of objects, a few milliseconds of decoding."""
+"""Maximum records of a slice: 8 MiB of objects, a few milliseconds of decoding."""
 
 SLICE_HEADERS = 64 * 1024
-"""Most headers of a slice, unless it is a single record that has more: at most 12 MiB of objects."""
+"""Maximum headers of a slice, unless it consists of one record that has more: at most 12 MiB of objects."""
 
 SMALL_BYTES = 128 * 1024
-"""Most decompressed bytes of a batch that is one slice whatever is in it, because a header has two bytes at least."""
+"""Maximum decompressed bytes of a batch that is certain to be one slice: a header takes at least two bytes."""
 
 SMALL_RECORD = SMALL_BYTES + SMALL_BYTES // 2 * HEADER_WEIGHT
-"""As much as a record in such a batch can take."""
+"""Maximum size of a record in such a batch, including the weight of its headers."""
 
 QUICK_BYTES = 256 * 1024
-"""Most decompressed bytes that are decoded in one step of an event loop: about a millisecond."""
+"""Maximum decompressed bytes to decode in one step of an event loop: about a millisecond."""
 
 QUICK_RECORDS = 16 * 1024
-"""Most records that are decoded in one step of an event loop: some milliseconds."""
+"""Maximum records to decode in one step of an event loop: a few milliseconds."""
 
 
 class Slices(Generic[T]):
@@ -55,7 +55,7 @@ class Slices(Generic[T]):
     After an error nothing more can be read, and each call raises the error again.
 
     Attributes:
-        ended: Whether the last slice was read.
+        ended: Whether the last slice has been read.
     """
 
     __slots__ = (
@@ -81,14 +81,14 @@ class Slices(Generic[T]):
         first_chunks: list[Bytes] | None = None,
         unpacked: Iterator[Bytes] | None = None,
     ) -> None:
-        """Read a batch from its first record on.
+        """Read a batch, starting at its first record.
 
         Args:
             batch: The batch.
-            make: Builds each record, see :data:`~aiokproto.records.record.Make`.
-            check_crc: Whether to compare the checksum before anything is read.
-            first_chunks: The first chunks, if the caller has decompressed them.
-            unpacked: The chunks behind these.
+            make: Builds each record: see :data:`~aiokproto.records.record.Make`.
+            check_crc: Whether to verify the checksum before reading anything.
+            first_chunks: The first chunks, if the caller has already decompressed them.
+            unpacked: The chunks after these.
         """
         self.ended = False
         self._batch = batch
@@ -97,45 +97,45 @@ class Slices(Generic[T]):
         self._unpacked = unpacked
         self._first_chunks = first_chunks or []
         self._taken = sum(map(len, self._first_chunks))
-        # True if `_first_chunks` has everything that was decompressed.
+        # True once everything has been decompressed into `_first_chunks`.
         self._whole = False
         self._pieces: Iterator[tuple[list[T], bool]] | None = None
         self._quick: bool | None = None
         self._failure: tuple[type[Exception], str] | None = None
 
     def is_quick(self) -> bool:
-        """Return whether reading it takes one short step. This decompresses up to a megabyte to find out, and keeps it.
+        """Return whether reading takes one short step. To find out, this decompresses up to a megabyte, and keeps it.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As :meth:`read`.
+            CorruptRecordError, UnsupportedCompressionError: For the same reasons as :meth:`read`.
         """
         if self._quick is None:
             self._quick = self._guarded(self._find_quick)
         return self._quick
 
     def read(self) -> list[T]:
-        """Return the records of the next slice. The last one may be empty.
+        """Return the records of the next slice. The last slice may be empty.
 
         Raises:
-            CorruptRecordError: The batch is damaged, or exceeds a limit. The slices before are right.
+            CorruptRecordError: The batch is damaged, or exceeds a limit. The slices before that are valid.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         return self._guarded(self._read_next)
 
     def _guarded(self, work: Callable[[], R]) -> R:
-        """Return what ``work`` returns. Raise the error again that it, or work before it, has raised."""
+        """Return what ``work`` returns. If this or an earlier call has failed, raise the error (again)."""
         if self._failure is not None:
             kind, text = self._failure
             raise kind(text)
         try:
             if self._check_crc:
                 self._batch.validate()
-                # The checksum is compared once, not for each slice.
+                # Verify the checksum once, not for each slice.
                 self._check_crc = False
             return work()
         except BaseException as error:
-            # The error itself isn't kept, because its frames refer to this object: the cycle would keep what was
-            # decompressed.
+            # Don't keep the error itself: its frames refer to this object, and the cycle would keep the decompressed
+            # data alive.
             if isinstance(error, KafkaError):
                 self._failure = type(error), str(error)
             else:
@@ -146,7 +146,7 @@ class Slices(Generic[T]):
         batch = self._batch
         if batch.count > QUICK_RECORDS:
             return False
-        # The size is known without decompressing anything in the usual case.
+        # The size is usually known without decompressing anything.
         if not batch.attributes & _CODEC:
             return len(batch.raw) <= QUICK_BYTES
         try:
@@ -158,7 +158,8 @@ class Slices(Generic[T]):
         batch = self._batch
         try:
             if self._pieces is None:
-                # One record can be larger than a slice. It's left to the cutter, which knows its size before it has it.
+                # One record can be larger than a slice. Leave it to the cutter, which knows a record's size before
+                # reading it.
                 largest = batch.max_record
                 if batch.count <= SLICE_RECORDS:
                     if not batch.attributes & _CODEC and (size := len(batch.raw)) <= SLICE_BYTES and size <= largest:
@@ -172,7 +173,7 @@ class Slices(Generic[T]):
         return records
 
     def _decompress(self, size: int) -> int:
-        """Decompress until there are more than ``size`` bytes, or the end; return how many there are."""
+        """Decompress until there are more than ``size`` bytes, or until the end. Return how many bytes there are."""
         if self._whole:
             return self._taken
         if self._unpacked is None:
@@ -222,11 +223,11 @@ class Slices(Generic[T]):
                 done += len(records)
                 count -= len(records)
                 data = data[pos:]
-                # Bytes after the last record are damage of the batch, too, and found before that record is delivered.
+                # Bytes after the last record are also damage. Detect them before that record is delivered.
                 if done == total and (len(data) or next(pieces, None)):
                     raise CorruptRecordError(f"more bytes than its {total} records")
                 yield records, done == total
-                # The slice is released before the next one is made, or two would be in memory at once.
+                # Release the slice before the next one is created, or two would be in memory at once.
                 del records
             del piece, data
         if done < total:
@@ -241,7 +242,7 @@ class LegacySlices(Slices[T]):
     def __init__(self, batch: LegacyBatch, make: Make[T], *, check_crc: bool = False) -> None:
         super().__init__(batch, make, check_crc=check_crc)
         self._set = batch
-        # Everything in the set, if reading it is quick.
+        # All records of the set, if reading it is quick.
         self._whole_set: list[T] | None = None
 
     def _find_quick(self) -> bool:
@@ -255,22 +256,22 @@ class LegacySlices(Slices[T]):
             return self._whole_set
         if self._pieces is None:
             found = self._set.records_in_pieces(self._make, SLICE_BYTES, SLICE_RECORDS)
-            # It's known that a piece was the last one only after it.
+            # It's known that a piece was the last one only once there are no more.
             self._pieces = chain(((records, False) for records in found), iter((([], True),)))
         records, self.ended = next(self._pieces)
         return records
 
 
 def named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
-    """Return an error that names its batch, and the option if it is a limit."""
-    # Its frames hold what was decompressed, and the error is kept as the context of the one that is returned.
+    """Return an error that mentions its batch, and the option if it's about a limit."""
+    # The error becomes the context of the returned one, and its frames hold the decompressed data. So drop them.
     error.__traceback__ = None
     option = " (max_decompressed_bytes)" if isinstance(error, TooLargeError) else ""
     return batch.damage(f"{error}{option}")
 
 
 def popped(first_chunks: list[Bytes]) -> Iterator[Bytes]:
-    """Yield the chunks and drop each from the list, so that it can be freed."""
+    """Yield the chunks and drop each from the list, so it can be freed."""
     first_chunks.reverse()
     while first_chunks:
         yield first_chunks.pop()

@@ -1,7 +1,7 @@
 """The log format of Kafka 0.7 and earlier, for reading old log segments.
 
-A message consists of its length, a magic byte, an attributes byte (from magic 1 on), the CRC-32 of the payload, and the
-payload. There are no keys and no timestamps. An offset is a byte position in the partition's log; a segment file is
+A message consists of its length, a magic byte, an attributes byte (since magic 1), the CRC-32 of the payload, and the
+payload. There are no keys and no timestamps. An offset is a byte position in the partition's log. A segment file is
 named after the position of its first byte. The payload of a compressed message is a sequence of messages.
 """
 
@@ -26,9 +26,9 @@ class MessageV07(NamedTuple):
     """A message of a 0.7 log.
 
     Attributes:
-        offset: Position of the message; messages that were compressed together have the position of the outermost
+        offset: Position of the message. Messages that were compressed together have the position of the outermost
             message.
-        next_offset: Position of the message after that, which a consumer of 0.7 would fetch or commit next.
+        next_offset: Position of the message after that, which a 0.7 consumer would fetch or commit next.
         payload: The content.
     """
 
@@ -45,8 +45,8 @@ def decode_v07(
     Args:
         data: The messages.
         base_offset: Position of the first byte, which is in the segment's file name.
-        check_crc: Whether to compare the messages' checksums.
-        max_decompressed: Largest decompressed size, in bytes, of a compressed message and all messages nested in it.
+        check_crc: Whether to verify the messages' checksums.
+        max_decompressed: Maximum decompressed size, in bytes, of a compressed message and all messages nested in it.
 
     Raises:
         CorruptRecordError: A message is damaged. The messages before it have been yielded.
@@ -58,7 +58,7 @@ def decode_v07(
         offset = base_offset + pos
         try:
             end = _end(view, pos)
-            # The broker, or the end of the segment, has truncated the message.
+            # The message is truncated, by the broker or at the end of the segment.
             if end > len(view):
                 return
             codec, payload = _read(view, pos, end, check_crc)
@@ -93,7 +93,7 @@ def _read(data: Bytes, pos: int, end: int, check_crc: bool) -> tuple[Compression
 
 
 def _open(codec: Compression, packed: bytes, budget: Budget, check_crc: bool, depth: int = 1) -> list[bytes]:
-    """Return the payloads of the messages in a compressed message, at any depth."""
+    """Return the payloads of the messages inside a compressed message, at any depth."""
     if codec is Compression.LZ4:
         raise CorruptRecordError("its codec is 3, which Kafka 0.7 does not have")
     if depth > _DEEPEST:

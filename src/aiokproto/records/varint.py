@@ -1,6 +1,6 @@
-"""Variable-length integers: seven bits a byte, low bits first; signed ones zig-zag encoded (0, -1, 1, -2 → 0, 1, 2, 3).
+"""Variable-length integers: seven bits per byte, low bits first. Signed ones are zig-zag encoded (0, -1, 1 → 0, 1, 2).
 
-Record batches use the signed forms: *varint* carries an int32 in up to 5 bytes, *varlong* an int64 in up to 10.
+Record batches use the signed forms: a *varint* is an int32 in up to 5 bytes, a *varlong* an int64 in up to 10.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARINTS: list[bytes] = [
 
 
 def encode_unsigned(value: int) -> bytes:
-    """Encode ``value``, which is not negative, as an unsigned varint."""
+    """Encode a non-negative ``value`` as an unsigned varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -32,20 +32,20 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def encode(value: int) -> bytes:
-    """Encode ``value`` as a signed varint or varlong; the two differ only in their range."""
+    """Encode ``value`` as a signed varint or varlong. The two differ only in their range."""
     if -64 <= value < SHORT:
         return VARINTS[value]
     return encode_unsigned(value << 1 if value >= 0 else ~(value << 1))
 
 
 def size(value: int) -> int:
-    """Return the number of bytes of :func:`encode` for ``value``."""
+    """Return the length of :func:`encode`'s result for ``value``, in bytes."""
     bits = (value if value >= 0 else ~value).bit_length() + 1
     return (bits + 6) // 7
 
 
 def read_unsigned(data: bytes | bytearray | memoryview, pos: int, bits: int = 32) -> tuple[int, int]:
-    """Read an unsigned varint of at most ``bits`` bits at ``pos``; return it and the position after it.
+    """Read an unsigned varint of at most ``bits`` bits at ``pos``. Return it and the position after it.
 
     Raises:
         DecodeError: The bytes end within the number, or it has more than ``bits`` bits.
@@ -59,12 +59,12 @@ def read_unsigned(data: bytes | bytearray | memoryview, pos: int, bits: int = 32
             if byte < 128:
                 break
             shift += 7
-            # A peer could send continuation bytes forever if there were no limit.
+            # Without a limit, a peer could send continuation bytes forever.
             if shift >= bits:
                 raise DecodeError(f"varint at position {pos - shift // 7} has more than {bits} bits")
     except IndexError:
         raise DecodeError(f"bytes end at position {pos}, within a varint") from None
-    # The last byte may carry more bits than the number has left.
+    # The last byte may have more bits than the number has left.
     if value >> bits:
         raise DecodeError(f"varint that ends at position {pos} has more than {bits} bits")
     return value, pos

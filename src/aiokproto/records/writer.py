@@ -21,16 +21,16 @@ class RecordWriter:
 
     Attributes:
         count: Number of records so far.
-        size: Bytes of the batch so far, including its header; 0 once :meth:`take` has returned them.
+        size: Size of the batch so far (bytes), including its header; 0 after :meth:`take`.
         base_timestamp: The base of the timestamp deltas (ms): the first record's timestamp by default.
-        max_timestamp: The greatest timestamp (ms); -1: none.
-        max_bytes: Largest size of the batch, which only the first record may exceed.
+        max_timestamp: The greatest timestamp (ms), or -1.
+        max_bytes: Maximum size of the batch, which only the first record may exceed.
     """
 
     __slots__ = ("_based", "_buffer", "base_timestamp", "count", "max_bytes", "max_timestamp")
 
     def __init__(self, max_bytes: int | None = None, base_timestamp: int | None = None) -> None:
-        """Start a batch; ``max_bytes`` None means no limit.
+        """Start a batch. If ``max_bytes`` is None, there's no limit.
 
         Raises:
             InvalidRecordError: The base timestamp is negative (and not -1), or has more than 64 bits.
@@ -41,7 +41,7 @@ class RecordWriter:
         self.base_timestamp = -1 if base_timestamp is None else base_timestamp
         _check_timestamp(self.base_timestamp)
         self._based = base_timestamp is not None
-        # The buffer has room for the header, so that records needn't move when it's written.
+        # The buffer has room for the header, so records don't have to move when it's written.
         self._buffer = bytearray(HEADER.size)
 
     @property
@@ -49,7 +49,7 @@ class RecordWriter:
         return len(self._buffer)
 
     def __reduce__(self) -> NoReturn:
-        # Two copies would continue one batch, and with the same producer id they would have the same sequence numbers.
+        # Two copies would continue the same batch. With the same producer id they would have the same sequence numbers.
         raise TypeError("an open batch can be neither copied nor pickled")
 
     def append(
@@ -58,21 +58,21 @@ class RecordWriter:
         """Write a record.
 
         Args:
-            timestamp: Milliseconds since the epoch; -1 for none.
-            key: The key; any bytes-like.
-            value: The value; any bytes-like.
+            timestamp: Milliseconds since the epoch; -1 if unset.
+            key: The key; any bytes-like object.
+            value: The value; any bytes-like object.
             headers: Keys and values, in order; keys may repeat.
 
         Returns:
-            The record's index in the batch, from 0; None if it doesn't fit or the batch is closed: then nothing is
-            written. The first record always fits, so check its `estimate_size` first if it has a limit, too.
+            The record's index in the batch, starting at 0, or None without writing anything if it doesn't fit or the
+            batch is closed. The first record always fits, so if it must not exceed a limit, check its `estimate_size`.
 
         Raises:
             InvalidRecordError: The timestamp is negative (and not -1), or has more than 64 bits.
-            TypeError: The key, the value or a header has a wrong type; nothing is written.
+            TypeError: The key, the value or a header has the wrong type; nothing is written.
         """
         index = self.count
-        # The first record sets the base, unless a delete horizon has set it (KIP-534).
+        # The first record sets the base, unless a delete horizon has already set it (KIP-534).
         if index or self._based:
             base = self.base_timestamp
         else:
@@ -105,13 +105,13 @@ class RecordWriter:
         size = len(head) + len(value) + len(tail)
         length = _VARINTS[size] if size < _SHORT else varint.encode(size)
         buffer = self._buffer
-        # The first record (index 0) always fits, or one that is larger than the limit could never be written.
+        # The first record (index 0) always fits. Otherwise a record larger than the limit could never be written.
         if index and len(buffer) + len(length) + size > self.max_bytes:
             return None
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         self.base_timestamp = base
-        # This comes last, in one step, so that an error before it leaves the batch as it was.
+        # Append last, in one step, so an earlier error leaves the batch unchanged.
         buffer += b"".join((length, head, value, tail))
         self.count = index + 1
         return index
@@ -120,7 +120,7 @@ class RecordWriter:
         """Close the batch and return its bytes.
 
         Raises:
-            InvalidRecordError: There are no records, or the batch is closed already.
+            InvalidRecordError: There are no records, or the batch is already closed.
         """
         batch = self._buffer
         if not self.count:
@@ -128,17 +128,17 @@ class RecordWriter:
         if not batch:
             raise InvalidRecordError("the batch was closed before")
         self._buffer = bytearray()
-        # append() returns None from now on, without a test of its own.
+        # This makes append() return None, without needing a test for it.
         self.max_bytes = 0
         return batch
 
 
 @has_compiled_form
 def encode_headers(headers: Sequence[Header]) -> bytes:
-    """Return headers in wire format, their count first.
+    """Return headers in wire format, starting with their count.
 
     Raises:
-        TypeError: A key is not a string, or a value neither bytes-like nor None.
+        TypeError: A key is not a string, or a value is neither bytes-like nor None.
     """
     parts = [varint.encode(len(headers))]
     for key, value in headers:
