@@ -8,28 +8,28 @@ writer instead:
   application is processing.
 * :class:`~aiokproto.consumer.position_resolver.PositionResolver` looks up start positions: the committed offset first,
   then the log, as ``auto_offset_reset`` says. It alone writes a cursor's ``lookup``.
-* :class:`~aiokproto.consumer.position_validator.PositionValidator` finds out after each election whether the leader's
-  log still has what was fetched (KIP-320).
+* :class:`~aiokproto.consumer.position_validator.PositionValidator` checks after each election that the leader's log
+  still contains what was fetched (KIP-320).
 * :class:`~aiokproto.consumer.fetcher.Fetcher` decides which broker each partition is fetched from, and has a
   :class:`~aiokproto.consumer.broker_fetcher.BrokerFetcher` per broker, with one request in flight and a fetch session.
   They alone write a cursor's ``fetch``.
 * :class:`~aiokproto.consumer.reader.Reader` decodes buffered batches when the application requests records. It alone
   takes from a cursor's ``buffer``.
 * :class:`~aiokproto.consumer.deserializing.DeserializingReader` delivers records if there are deserializers, and
-  :class:`~aiokproto.consumer.undecodable.Undecodable` decides what becomes of records that can't be decoded.
-* :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
-  back.
-* :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
-* :mod:`~aiokproto.consumer.running` calls the application's handler for each record. Then the application doesn't read
-  the consumer.
+  :class:`~aiokproto.consumer.undecodable.Undecodable` decides what to do with records that cannot be decoded.
+* :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out the group's decisions, and calls the application's
+  callbacks.
+* :class:`~aiokproto.consumer.engine.Engine` owns the tasks and connects the parts.
+* :mod:`~aiokproto.consumer.running` calls the application's handler for each record, for applications that don't read
+  the consumer themselves.
 
 A fetch response becomes records in three steps: ``fetch_response`` cuts it into chunks of encoded batches (no
 decompression, no checksum), ``reader`` opens one batch of one chunk (checksum, decompression, records), and
-:class:`~aiokproto.consumer.delivery.RecordIterator` delivers one record after the other, with no other code in between.
+:class:`~aiokproto.consumer.delivery.RecordIterator` delivers the records one at a time, with no other code in between.
 
-What can never happen: a record that precedes a seek is delivered after it (each seek changes the cursor's version, and
-responses for another version are dropped); an offset is committed although the application hasn't finished its record;
-a record is delivered although the revocation callback of its partition has returned.
+Three things can never happen: a record from before a seek is delivered after it (each seek changes the cursor's
+version, and responses for another version are dropped); an offset is committed before the application has finished its
+record; a record is delivered after the revocation callback of its partition has returned.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ cdef class DeliveryState:
 
 
 cdef object take(DeliveryState delivery):
-    # A consumer belongs to its event loop. If another thread calls it all the same, that must not crash the process.
+    # A consumer belongs to its event loop. If another thread calls it anyway, the process must not crash.
     with cython.critical_section(delivery):
         record = delivery.open.pop()
         delivery.current = record
@@ -53,9 +53,9 @@ cdef class RecordIterator:
     @cython.critical_section
     def __anext__(self):
         cdef NextRecord coroutine = self.last
-        # A finished coroutine that nothing else refers to is used again. `last` and `coroutine` are the two references.
+        # Reuse a finished coroutine that nothing else refers to. `last` and `coroutine` are the two references.
         if coroutine is None or Py_REFCNT(coroutine) > 2 or not coroutine.is_finished():
-            # The last one is still awaited, or referenced elsewhere, so a second wait needs an object of its own.
+            # The previous coroutine is still awaited, or referenced elsewhere, so this wait needs its own.
             coroutine = self.last = NextRecord.__new__(NextRecord)
             coroutine.delivery = self._delivery
             coroutine.reader = self._reader
@@ -71,14 +71,14 @@ async def wait_and_take(DeliveryState delivery, reader):
 
 @cython.final
 cdef class NextRecord(DirectCoroutine):
-    """Takes a record when it's awaited and not before, so that no record is lost when it's cancelled."""
+    """Takes a record only when it's awaited, so cancelling it loses no record."""
     cdef DeliveryState delivery
     cdef object reader
 
     cdef object run(self):
         if self.delivery.open and self.delivery.thread == PyThread_get_thread_ident():
             return take(self.delivery)
-        # A coroutine is made only when there is something to wait for.
+        # Create a coroutine only when there is something to wait for.
         self.continuation = wait_and_take(self.delivery, self.reader)
 
 

@@ -1,9 +1,10 @@
 """The table of assigned partitions: which one delivers next, and what the application is processing. Pure.
 
-At-least-once delivery is decided here. A record is *being processed* from its delivery until the application requests
-the next one. Only then does it count as processed; automatic commits stop before it. Delivery takes two steps (see
-``delivery``): pop a record from :attr:`Assignment.open`, store it in :attr:`Assignment.current`. A pause, seek, hold or
-removal of the partition that is being delivered replaces the list, so the hot path doesn't have to check anything.
+This is where at-least-once delivery is decided. A record is *being processed* from its delivery until the application
+requests the next one. Only then does it count as processed; automatic commits stop before it. Delivery takes two steps
+(see ``delivery``): pop a record from :attr:`Assignment.open`, store it in :attr:`Assignment.current`. A pause, seek,
+hold or removal of the partition that is being delivered replaces the list, so the hot path doesn't have to check
+anything.
 
 Partitions with buffered records queue up and deliver in turn, one opened batch each, so no partition starves another.
 """
@@ -40,16 +41,16 @@ class Assignment(DeliveryState):
         cursors: The cursor of each partition.
         delivered: How many batches were delivered so far.
         runner: The call of :meth:`Consumer.run`; None while there is none.
-        last_runner: The last one, even if it has ended: some of its calls may still run.
-        losses: Partitions that were taken away before their records were committed, as long as the application may not
-            know.
+        last_runner: The latest call, even if it has ended: some of its handler calls may still be running.
+        losses: Partitions that were taken away before their records were committed. They stay here until the
+            application knows.
         observer: Counts what is fetched and delivered.
     """
 
     def __init__(self, engine: Engine, observer: ConsumerObserver | None = None) -> None:
         super().__init__()
         self.observer = observer or ConsumerObserver()
-        # How many records `open` had when serve() opened it, and the offset behind the last one.
+        # The number of records in `open` when serve() set it, and the offset after the last record.
         self._served = 0
         self._served_to = -1
         self.cursors: dict[TopicPartition, Cursor] = {}
@@ -57,10 +58,10 @@ class Assignment(DeliveryState):
         self.runner: ConsumerRunner | None = None
         self.last_runner: ConsumerRunner | None = None
         self.losses = Losses()
-        # The partition that `open` belongs to; None when no record is open.
+        # The partition that `open` belongs to; None if no records are open.
         self._serving: Cursor | None = None
-        # Partitions with something to deliver, in turn. An entry can be outdated because its partition was paused or
-        # removed; next_cursor() drops it.
+        # The queue of partitions with something to deliver. An entry is stale if its partition was paused or removed;
+        # next_cursor() drops it.
         self._turns: deque[Cursor] = deque()
         self._engine = engine
 
@@ -81,25 +82,24 @@ class Assignment(DeliveryState):
     def add(self, partitions: Iterable[TopicPartition], start: int, held: str = "") -> None:
         """Add partitions that aren't assigned yet. With ``held``, a reason, they are neither fetched nor delivered
         until :meth:`release`."""
-        # A partition that is assigned already keeps its cursor, and with it its position.
+        # A partition that is already assigned keeps its cursor and position.
         added = [Cursor(partition, start, held) for partition in partitions if partition not in self.cursors]
         self.cursors.update((cursor.partition, cursor) for cursor in added)
         self._engine.assignment_changed(added)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
-        """Remove partitions, so that none of their records is delivered any more. Return their cursors."""
+        """Remove partitions: none of their records are delivered any more. Return their cursors."""
         removed = [cursor for partition in partitions if (cursor := self.cursors.pop(partition, None)) is not None]
         for cursor in removed:
             self._interrupt(cursor)
             cursor.hold("not assigned")
-            # The seek gives it a new version, so that responses in flight for the removed partition are dropped when
-            # they arrive.
+            # The seek gives it a new version, so responses in flight for the removed partition are dropped on arrival.
             cursor.seek(cursor.lookup.start)
         self._engine.assignment_changed(removed)
         return removed
 
     def take_away(self, partitions: Iterable[TopicPartition], *, revoked: bool, known: bool) -> None:
-        """Like :meth:`remove`, for the group: it has ``revoked`` the partitions, or has continued without this member.
+        """Like :meth:`remove`, when the group has ``revoked`` the partitions or has continued without this member.
         ``known`` says whether the application knows about it."""
         self.losses.add(self.remove(partitions), revoked=revoked, known=known)
 
@@ -107,11 +107,11 @@ class Assignment(DeliveryState):
         """Note that the application knows that these partitions are lost."""
         if self.losses.offsets:
             self.losses.report(partitions)
-            # End the turn, so that the application has to request the next record and doesn't take an open one.
+            # End the turn. The application has to request the next record instead of taking an open one.
             self.end_turn()
 
     def hold(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """Deliver no records of these partitions until :meth:`release`."""
+        """Stop delivering records of these partitions until :meth:`release`."""
         held = self._present(partitions)
         for cursor in held:
             cursor.hold(why)
@@ -133,7 +133,7 @@ class Assignment(DeliveryState):
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume partitions; their buffered records stay."""
-        # Look up all of them before changing one. An unassigned partition raises and must leave nothing half done.
+        # Look up all partitions before changing any: if one isn't assigned, this raises, and none may have changed.
         cursors = [self.get(partition) for partition in partitions]
         for cursor in cursors:
             cursor.pause(paused)
@@ -145,7 +145,7 @@ class Assignment(DeliveryState):
         self._engine.assignment_changed(cursors)
 
     def fill(self, cursor: Cursor, full: bool) -> None:
-        """Stop taking records of a partition for :meth:`Consumer.run`, or continue."""
+        """Stop or continue taking a partition's records for :meth:`Consumer.run`."""
         cursor.fill(full)
         if full:
             self._interrupt(cursor)
@@ -156,7 +156,7 @@ class Assignment(DeliveryState):
     def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue from an offset; ``epoch`` is the leader epoch that was committed with it, -1 if unknown."""
         cursor = self.get(partition)
-        # Interrupt before the position changes. The open records precede the seek.
+        # Drop the open records before the position changes: they're from before the seek.
         self._interrupt(cursor)
         cursor.set_position(offset, epoch)
         self._engine.assignment_changed([cursor])
@@ -172,7 +172,7 @@ class Assignment(DeliveryState):
     # Events of fetching and lookups
 
     def resolved(self, cursor: Cursor, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
-        """Set the position that was looked up. The epochs mean the same as in :meth:`Cursor.set_position`."""
+        """Set the position that was looked up. For the epochs, see :meth:`Cursor.set_position`."""
         former = cursor.lookup.reset
         cursor.set_position(offset, epoch, leader_epoch)
         self._engine.assignment_changed([cursor])
@@ -186,12 +186,12 @@ class Assignment(DeliveryState):
         self._engine.assignment_changed([cursor])
 
     def refetch(self, cursor: Cursor, offset: int) -> None:
-        """Fetch again from this offset, because the last fetched records ended with damage."""
+        """Fetch again from this offset: the last fetched records ended with damage."""
         cursor.fetch.advance(offset)
         self._engine.assignment_changed([cursor])
 
     def rewind(self, cursor: Cursor, offset: int, epoch: int) -> None:
-        """Continue from an earlier offset, where the leader's log stops agreeing with the fetched records."""
+        """Continue from an earlier offset, where the leader's log diverges from the fetched records."""
         self._interrupt(cursor)
         cursor.rewind(offset, epoch)
         self._engine.assignment_changed([cursor])
@@ -201,7 +201,7 @@ class Assignment(DeliveryState):
         self._engine.assignment_changed([cursor])
 
     def reset_happened(self, cursor: Cursor, former: FormerPosition, offset: int) -> None:
-        """Report that the consumer has moved a position by itself. Every reset is reported here."""
+        """Report that the consumer has moved a position on its own. Every reset is reported here."""
         event = OffsetReset(cursor.partition, former.reason, former.offset, offset, former.leader_epoch)
         self.observer.reset(cursor.partition, former.reason.value, former.offset, offset, former.leader_epoch)
         log.warning("consumer: %s", event)
@@ -211,7 +211,7 @@ class Assignment(DeliveryState):
         """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)
         self._engine.assignment_changed([cursor])
-        # Queue the error like records, so that it's raised when it is the partition's turn.
+        # Queue the error like records. It's raised when it's the partition's turn.
         self.arrived(cursor)
 
     # Delivery
@@ -230,14 +230,14 @@ class Assignment(DeliveryState):
 
     def next_cursor(self, among: Collection[TopicPartition] | None = None) -> Cursor | None:
         """Return the partition to deliver next, None if there is none. It stays first until :meth:`serve` or
-        :meth:`yield_turn`. With ``among``, only these partitions are considered; the others keep their turns."""
+        :meth:`yield_turn`. With ``among``, only these partitions are considered; all others keep their turns."""
         # The application has taken all open records, or a seek has dropped them, so it's the next partition's turn.
         self.end_turn()
         if among is not None:
             self._turns = deque(sorted(self._turns, key=lambda cursor: cursor.partition not in among))
         while self._turns:
             cursor = self._turns[0]
-            # Compare cursors: a partition that was removed and assigned again has another one.
+            # Compare cursors: a partition that was removed and assigned again has a new cursor.
             if cursor.ready and self.cursors.get(cursor.partition) is cursor:
                 return cursor if among is None or cursor.partition in among else None
             cursor.queued = False
@@ -245,21 +245,21 @@ class Assignment(DeliveryState):
         return None
 
     def ready(self) -> list[Cursor]:
-        """Return the partitions that have something to deliver, in turn."""
+        """Return the partitions that have something to deliver, in the order of their turns."""
         self.end_turn()
         return [each for each in self._turns if each.ready and self.cursors.get(each.partition) is each]
 
     def opened(self, cursor: Cursor) -> None:
-        """Note that records were opened before it's their partition's turn, so there is room to fetch more."""
-        # Queue the partition again because its turn ended while a thread opened the records.
+        """Note that records were opened before their partition's turn, which makes room to fetch more."""
+        # Queue the partition again: its turn ended while a thread was opening the records.
         self.enqueue(cursor)
         self._engine.buffer_has_room()
 
     def serve(self, cursor: Cursor) -> None:
-        """Deliver the opened records of this partition from now on."""
+        """Start delivering the opened records of this partition."""
         self.yield_turn(cursor)
         self._serving = cursor
-        # The buffer's own list: popping a record from it moves the partition's position (RecordBuffer.position).
+        # Use the buffer's own list: popping a record from it advances the partition's position (RecordBuffer.position).
         self.open = cursor.buffer.records
         self.thread = thread_id()
         self._served = len(self.open)
@@ -278,7 +278,7 @@ class Assignment(DeliveryState):
         self._engine.buffer_has_room()
 
     def yield_turn(self, cursor: Cursor) -> None:
-        """Remove a partition from the head of the queue. If it has more to deliver, it queues behind the others."""
+        """Remove a partition from the head of the queue. If it has more to deliver, it goes to the end of the queue."""
         if self._turns and self._turns[0] is cursor:
             self._turns.popleft()
             cursor.queued = False
@@ -292,7 +292,7 @@ class Assignment(DeliveryState):
             cursor.retry()
             self._engine.assignment_changed([cursor])
         else:
-            # Queue it behind the others: at the head it would keep them from ever delivering again.
+            # Move it to the end of the queue: at the head it would keep the others from ever delivering again.
             self.enqueue(cursor)
         if isinstance(error, AuthorizationError):
             others = [each.error for each in self.cursors.values() if isinstance(each.error, AuthorizationError)]
@@ -308,7 +308,7 @@ class Assignment(DeliveryState):
         return taken
 
     def take_open(self, cursors: Iterable[Cursor], count: int) -> list[Record]:
-        """Take up to ``count`` of the opened records of these partitions, one after the other."""
+        """Take up to ``count`` of the opened records of these partitions, one partition at a time."""
         taken: list[Record] = []
         for cursor in cursors:
             if len(taken) == count:
@@ -319,12 +319,12 @@ class Assignment(DeliveryState):
         return taken
 
     def end_turn(self) -> None:
-        """Close the open records. If their partition has more, it queues behind the others."""
+        """Close the open records. If their partition has more, it goes to the end of the queue."""
         if self._serving is not None:
             self._report_delivered(self._serving)
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
-            # Do this once per turn. The hot path does nothing but pop a record.
+            # Do this once per turn, because the hot path only pops a record.
             cursor.buffer.delivered()
             self.enqueue(cursor)
 
@@ -334,32 +334,32 @@ class Assignment(DeliveryState):
         return self._serving
 
     def stop(self) -> None:
-        """Deliver no more records."""
+        """Stop delivering records."""
         if self._serving is not None:
             self._report_delivered(self._serving)
         self._serving = None
         self.open = []
 
     def forget_open(self) -> None:
-        """Forget the open records in a forked child, because they belong to the parent."""
+        """Forget the open records in a forked child: they belong to the parent."""
         self._serving = None
         self.open = []
 
     def mark_processed(self) -> None:
-        """Note that the application requests the next record, so it has processed what it has."""
+        """Note that the application has requested the next record, so it has processed the records it has."""
         self.current = None
         self.losses.requested()
 
     # Progress
 
     def delivered_by(self, what: Record[Any, Any] | FetchedBatch) -> Cursor | None:
-        """Return the cursor that has delivered a record or batch. It's None if the partition was taken away since then,
-        even if the partition is back, because other members may have processed the record."""
+        """Return the cursor that has delivered a record or batch. It's None if the partition has been taken away since,
+        even if it's back, because other members may have processed the record."""
         cursor = self.cursors.get(TopicPartition(what.topic, what.partition))
         # guard: a record from before a loss does not count after it -> True
         if cursor is None or what._ownership is cursor.ownership:
             return cursor
-        # The application, an interceptor or another process made the record, so only its offset can tell.
+        # The application, an interceptor or another process created the record, so only the offset can tell.
         offset = what.base_offset if isinstance(what, FetchedBatch) else what.offset
         return cursor if what._ownership is None and cursor.has_delivered(offset) else None
 
@@ -373,7 +373,7 @@ class Assignment(DeliveryState):
             mine = self.delivered_by(current) is not None
             return {TopicPartition(current.topic, current.partition): current.base_offset} if mine else {}
         first: dict[TopicPartition, int] = {}
-        # The records are in order of offsets, so setdefault keeps the first one of each partition.
+        # The records are in order of offsets, so setdefault keeps each partition's first.
         for record in [current] if isinstance(current, Record) else current:
             # guard: a lost record is not being processed -> True
             if self.delivered_by(record) is not None:
@@ -392,7 +392,7 @@ class Assignment(DeliveryState):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit: positions, or with ``processed`` offsets up to the last processed record.
 
-        While :meth:`Consumer.run` runs, both end before the first record that its handler hasn't finished. A partition
+        During :meth:`Consumer.run`, both stop before the first record that its handler hasn't finished. A partition
         whose start position is unknown has no offset to commit.
         """
         first: Mapping[TopicPartition, int] = {}
@@ -413,16 +413,16 @@ class Assignment(DeliveryState):
         if cursor is self._serving:
             self._report_delivered(cursor)
             self._serving = None
-            # Make a new list instead of clearing it. The buffer still owns the old one with its undelivered records.
+            # Make a new list instead of clearing the old one: the buffer still owns it, with its undelivered records.
             self.open = []
 
     @property
     def delivering(self) -> int:
-        """How many of the open records the application has taken and the observer doesn't know yet."""
+        """The number of open records that the application has taken and that aren't reported to the observer yet."""
         return self._served - len(self.open) if self._serving is not None else 0
 
     def _report_delivered(self, cursor: Cursor) -> None:
         if taken := self.delivering:
             self.observer.delivered(cursor.partition, taken, cursor.buffer.position)
-            # Report the last record's offset and not the position. Markers and gaps behind it aren't delivered.
+            # Report the last record's offset and not the position: the markers and gaps after it aren't delivered.
             cursor.delivered(self.open[-1].offset if self.open else self._served_to)

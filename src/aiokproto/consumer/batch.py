@@ -14,10 +14,10 @@ from aiokproto.records.batch import CODEC, CONTROL
 from aiokproto.types import Ownership, Record, TopicPartition, UndecodableRecord
 
 ARROW_BYTES = 4 * 1024 * 1024
-"""Most bytes of records in one batch of :meth:`FetchedBatch.to_arrow_batches`, unless a single record is larger."""
+"""Maximum bytes of records in one batch of :meth:`FetchedBatch.to_arrow_batches`, unless a single record is larger."""
 
 ARROW_RECORDS = 64 * 1024
-"""Most records in one such batch, because the columns of small records need more memory than their bytes."""
+"""Maximum number of records in such a batch: the columns of small records take more memory than their bytes."""
 
 
 class FetchedBatch:
@@ -29,17 +29,17 @@ class FetchedBatch:
     Attributes:
         topic: The topic's name.
         partition: The partition's number.
-        base_offset: The lowest offset of the batch.
-        next_offset: The offset at which the following batch continues.
+        base_offset: The lowest offset in the batch.
+        next_offset: The offset where the next batch continues.
         record_batches: The record batches as stored, with parsed headers; the records of large compressed ones are
-            decompressed unless ``decompress=False``. The first can start before ``base_offset``. They're views of the
-            whole fetch response, and keep it alive.
+            decompressed unless ``decompress=False``. The first record batch can start before ``base_offset``. The
+            batches are views of the whole fetch response, and keep it alive.
     """
 
     __slots__ = ("_ownership", "base_offset", "next_offset", "partition", "record_batches", "topic")
 
     error: CorruptBatchError | None = None
-    """Why the batch cannot be read; None for every good one. See ``on_undecodable="return"``."""
+    """Why the batch cannot be read; None if it can. See ``on_undecodable="return"``."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class FetchedBatch:
         """Decode the records. Deserializers are not applied: see :meth:`Consumer.deserialize`.
 
         Raises:
-            CorruptRecordError: A record is damaged although the checksum is right, or was not verified.
+            CorruptRecordError: A record is damaged even though the checksum is correct, or wasn't verified.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
-        # Decode lazily, so that only a slice of one batch is in memory at a time.
+        # Decode lazily: only a slice of one batch is in memory at a time.
         return chain.from_iterable(read_batches(self.record_batches, partition, self.base_offset, self._ownership))
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
@@ -74,7 +74,7 @@ class FetchedBatch:
 
         Args:
             headers: Whether to include a headers column.
-            columns: The columns to include, in this order; None for all. The others are not decoded.
+            columns: The columns to include, in this order; None for all. Other columns aren't decoded.
 
         Raises:
             CorruptRecordError, UnsupportedCompressionError: The same as for iteration. CorruptRecordError is also
@@ -86,7 +86,7 @@ class FetchedBatch:
         require_arrow()
         from aiokproto.records.columns import joined_arrow, to_columns
 
-        # Don't cut one piece. That would cost more than it saves.
+        # A batch that is already one piece isn't cut: that would cost more than it saves.
         if (batches := self._one_piece()) is not None:
             read = to_columns(batches).between(self.base_offset, self.next_offset)
             return read.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
@@ -95,8 +95,8 @@ class FetchedBatch:
         return joined_arrow(found, limit, headers=headers, columns=columns)
 
     def to_arrow_batches(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """Yield the records as one or more ``pyarrow.RecordBatch`` of at most some megabytes each, however large the
-        batch becomes when it's decompressed. Arguments and errors are the same as in :meth:`to_arrow`."""
+        """Yield the records as one or more ``pyarrow.RecordBatch`` of at most a few megabytes each, however large the
+        batch is after decompression. Arguments and errors are the same as in :meth:`to_arrow`."""
         require_arrow()
         from aiokproto.records.pieces import in_pieces
 
@@ -106,11 +106,11 @@ class FetchedBatch:
             found = piece.between(self.base_offset, self.next_offset)
             if len(found):
                 yield found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
-            # Both reference the bytes of their piece, which must be freed before the next one is decompressed.
+            # Both reference the bytes of their piece. Free these before the next piece is decompressed.
             del piece, found
 
     def _one_piece(self) -> list[RecordBatch] | None:
-        """Return the batches to read if they're one piece as stored, which is the usual case; else None."""
+        """Return the batches to read if they're stored as one piece, as they usually are; else None."""
         found: list[RecordBatch] = []
         size = count = 0
         for batch in self.record_batches:
@@ -126,7 +126,7 @@ class FetchedBatch:
 
     @property
     def size_in_bytes(self) -> int:
-        """Size as stored and sent, in bytes, compressed or not."""
+        """The size as stored and sent, in bytes, whether compressed or not."""
         return sum(batch.size_in_bytes for batch in self.record_batches)
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class FetchedBatch:
 
 
 class DamagedBatch(FetchedBatch):
-    """A batch that can't be read. ``error`` says why, and iterating it yields the one record that stands for it."""
+    """A batch that cannot be read. ``error`` says why, and iterating it yields one record that represents it."""
 
     __slots__ = ("_record", "error")
 

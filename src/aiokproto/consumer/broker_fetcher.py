@@ -1,12 +1,11 @@
-"""Fetching from one broker: one request at a time, in a fetch session, for all partitions that are read from it.
+"""Fetching from one broker: one request at a time, in a fetch session, for all partitions that are fetched from it.
 
-The next request is sent as soon as less than one partition's worth of the broker's records is undelivered, so that the
-response is on its way while the application works. Each request covers all partitions, even those with buffered
-records, because a partition that was left out would have to wait for the end of the others' long poll.
+The next request is sent as soon as less than one partition's worth of the broker's records is undelivered, so the
+response is on its way while the application is working. Each request covers all partitions, even those with buffered
+records: a partition that was left out would have to wait until the other partitions' long poll ends.
 
-The cost of a request depends on what has changed since the last one, not on the number of partitions: the session
-remembers what was requested, and the fetcher notes partitions whose offset, leader or topic changed until the next
-request.
+The cost of a request depends on what has changed since the previous request, not on the number of partitions. The
+session remembers what was requested, and the fetcher collects the partitions whose offset, leader or topic has changed.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.fetch")
 
 MAX_CHANGES = 500
-"""Most partitions that one request adds or changes. It takes one or two milliseconds to encode them and to handle their
-responses. The next request, which is sent at once, has the others."""
+"""Maximum number of partitions that one request adds or changes. Encoding that many and handling their responses takes
+one or two milliseconds. The rest go into the next request, which is sent immediately."""
 
 LATE = 2.0
-"""Seconds beyond ``fetch_max_wait_ms`` after which a broker is reported as not responding."""
+"""A broker is reported as not responding if it's this many seconds over ``fetch_max_wait_ms``."""
 
 _CHANNEL = "fetch"
-"""Fetches have a connection of their own, because a long poll would hold up all responses behind it."""
+"""Fetches use their own connection, because a long poll would hold up all responses queued behind it."""
 
 _FETCH = Situation(FetchRequest.api_key)
 
 
 class BrokerFetcher:
-    """Fetches from one broker, as long as partitions are read from it.
+    """Fetches from one broker for as long as partitions are assigned to it.
 
     Attributes:
         node: The broker's id.
-        ended: Whether :meth:`run` has ended; the next partition needs another fetcher.
-        failure: Why the last request failed; empty if it did not.
-        retry_at: Loop time before which no request is sent.
+        ended: Whether :meth:`run` has ended; the next partition needs a new fetcher.
+        failure: Why the last request failed; empty if it didn't.
+        retry_at: The earliest loop time for the next request.
         under_way: Whether a request is in flight.
         requested_at: Loop time of the last request.
     """
@@ -72,9 +71,9 @@ class BrokerFetcher:
         """Create a fetcher; :meth:`run` does the work.
 
         Args:
-            fetcher: Places partitions at this broker and the others.
+            fetcher: Assigns partitions to this broker and the others.
             node: The broker's id.
-            cluster: Connections.
+            cluster: The connections to the brokers.
             config: The options.
             handler: Handles the responses.
             buffered: The broker's undelivered bytes.
@@ -91,26 +90,27 @@ class BrokerFetcher:
         self._buffered = buffered
         self._fetcher = fetcher
         self._cursors: dict[TopicPartition, Cursor] = {}
-        # A dictionary used as an ordered set: what changed first is requested first.
+        # A dictionary used as an ordered set: partitions are requested in the order they changed.
         self._changed: dict[TopicPartition, None] = {}
         # Partitions whose first batch is larger than the limit. They're requested again with its size.
         self._cut: dict[TopicPartition, None] = {}
         self._session = FetchSessionHandler()
-        # Failed requests in a row.
+        # Consecutive failed requests.
         self._failures = 0
-        # Responses in a row that came at once and were empty.
+        # Consecutive empty responses that came back immediately.
         self._empty = 0
-        # Ends a wait for room or for a backoff. A request in flight is never cut short. Its session would be in doubt.
+        # Ends a wait for room or for a backoff. A request in flight is never cut short: that would leave its session in
+        # doubt.
         self._wake = asyncio.Event()
 
     def add(self, cursor: Cursor) -> None:
-        """Fetch a partition from this broker, from its current offset on."""
+        """Fetch a partition from this broker, starting at its current offset."""
         self._cursors[cursor.partition] = cursor
         self._changed[cursor.partition] = None
         self._wake.set()
 
     def stop(self, cursor: Cursor) -> None:
-        """Stop requesting a partition whose delivery has stopped. The response in flight is still buffered."""
+        """Stop requesting a partition whose delivery has stopped. A response in flight is still buffered."""
         self._changed[cursor.partition] = None
         self._wake.set()
 
@@ -119,7 +119,7 @@ class BrokerFetcher:
         # A later cursor of the same partition may have replaced it.
         if self._cursors.get(cursor.partition) is cursor:
             del self._cursors[cursor.partition]
-            # Note the removed partition, too, because the broker has to forget it (forgotten topics).
+            # The broker has to forget the removed partition (forgotten topics).
             self._changed[cursor.partition] = None
             self._cut.pop(cursor.partition, None)
             self._wake.set()
@@ -130,7 +130,7 @@ class BrokerFetcher:
 
     @property
     def problem(self) -> str:
-        """Why the broker delivers nothing; empty if it does."""
+        """Why the broker isn't delivering records; empty if it is."""
         if self.failure:
             return self.failure
         late = asyncio.get_running_loop().time() - self.requested_at > self._config.max_wait + LATE
@@ -139,29 +139,30 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch until no partition is left. Raises errors that end the consumer."""
         try:
-            # The run ends with the last partition. The Fetcher makes another BrokerFetcher when the broker leads again.
+            # The run ends with the last partition. When the broker leads a partition again, the Fetcher makes a new
+            # BrokerFetcher.
             while self._cursors:
-                # Clear the event before reading the conditions, so that every later change wakes the task.
+                # Clear the event before reading the conditions. Every later change then wakes the task.
                 self._wake.clear()
                 now = asyncio.get_running_loop().time()
                 if self.retry_at > now:
                     await wait_until(self._wake, self.retry_at)
-                # `parked` doesn't count. A paused partition must not keep the others from being fetched.
+                # `parked` doesn't count: a paused partition must not keep other partitions from being fetched.
                 # guard: a broker whose buffered responses reach the limit gets no more fetches
                 elif self._buffered.waiting >= self._config.max_partition_bytes:
                     await self._wake.wait()
                 else:
                     await self._fetch()
-        # Set it even if the run raises, so that no partition is placed here any more.
+        # Set it even if the run raises: no more partitions may be assigned here.
         finally:
             self.ended = True
 
     async def _fetch(self) -> None:
         """Send one request and handle its response."""
-        # The plan counts as requested from here on. If the request fails, _failed() takes that back.
+        # The plan counts as requested now. If the request fails, _failed() undoes that.
         plan, requested = self._next()
         if not requested:
-            # No partition can be fetched now; they're about to be removed.
+            # None of the partitions can be fetched, and they're about to be removed.
             if self._cursors:
                 await self._wake.wait()
             return
@@ -181,22 +182,22 @@ class BrokerFetcher:
         if code:
             self._failed(error_for(code, f"Fetch from broker {self.node}"), classify(code, _FETCH), code)
             return
-        # The session is good without a top-level error, even if single partitions report errors.
+        # If there's no top-level error, the session is good, even if individual partitions report errors.
         self._failures, self.failure, self.retry_at = 0, "", 0.0
-        # A request outside of the session doesn't count.
+        # A request outside the session doesn't change it.
         if requested is self._session.wanted:
             self._session.responded(response.session_id)
-        # The next request names the new offsets, so handle this response first.
+        # Handle this response before the next request, which needs the new offsets.
         took, results = asyncio.get_running_loop().time() - self.requested_at, self._handler.results
         moved = await self._handler.handle(
             self.node, response, requested, self._session.topic, self._cursors, self._buffered
         )
-        # Partitions that have changed meanwhile were dropped from the response.
+        # Partitions that changed during the request were dropped from the response.
         news = moved or self._changed or self._handler.results > results or response.throttle_time_ms
         self._paced(due=bool(news) or took >= max_wait / 2)
-        # Release its memory now instead of when the next response is received.
+        # Release its memory now, and not only when the next response arrives.
         del response
-        # The broker doesn't advance offsets by itself, so the next request names each that has moved.
+        # The broker doesn't advance offsets on its own, so the next request includes each one that has moved.
         for partition in moved:
             # guard: a partition whose position moved is fetched from its new offset
             self._changed[partition] = None
@@ -205,18 +206,19 @@ class BrokerFetcher:
                 self._cut[partition] = None
 
     def _paced(self, *, due: bool) -> None:
-        """Pause before the next request if the broker responds at once without records. ``due`` says that the response
-        had something, or that the broker held it back like a long poll."""
+        """Pause before the next request if the broker keeps responding immediately without records. ``due`` means that
+        the response contained something, or that the broker held it back as a long poll."""
         self._empty = 0 if due else self._empty + 1
-        # A single empty response can be the last one of a session's changes.
+        # A single empty response is normal: it can be the response to the session's last changes.
         if self._empty > 1:
             self.failure = f"broker {self.node} responds at once, and without records"
             self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff.delay(self._empty - 1)
 
     def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
-        """Return the next request, and everything that the broker has been requested by it and before."""
+        """Return the next request, and everything the session requests, including earlier requests."""
         while self._cut:
-            # Request it alone and outside of the session: with others, the response could exceed max_response_size.
+            # Request it alone and outside the session: together with other partitions, the response could exceed
+            # max_response_size.
             partition = next(iter(self._cut))
             del self._cut[partition]
             cursor = self._cursors.get(partition)
@@ -228,11 +230,11 @@ class BrokerFetcher:
             partition = next(iter(self._changed))
             del self._changed[partition]
             cursor = self._cursors.get(partition)
-            # None removes the partition: paused, held and failed partitions leave the session, and come back with a
-            # change.
+            # None removes the partition. Paused, held and failed partitions leave the session, and a later change adds
+            # them again.
             usual = self._config.max_partition_bytes
             changes[partition] = self._wanted(cursor, usual) if cursor is not None and cursor.fetchable else None
-            # No response is in flight here, so there's nothing to wait for.
+            # No response is in flight at this point, so the partition can be removed right away.
             if changes[partition] is None:
                 self._cursors.pop(partition, None)
         return self._session.plan(changes), self._session.wanted
@@ -244,12 +246,12 @@ class BrokerFetcher:
         return FetchPosition(
             info.topic_id if info is not None else ZERO_UUID,
             cursor.fetch.offset,
-            # A follower that hasn't reached the leader's epoch yet would refuse it. Without an epoch it serves what it
+            # A follower that hasn't reached the leader's epoch yet would reject it. Without an epoch, it serves what it
             # has.
             -1 if cursor.fetch.replica else cursor.fetch.leader_epoch,
             cursor.fetch.epochs.last_fetched,
             max_bytes,
-            # The version isn't sent. When the response arrives, it shows whether the application has sought since.
+            # The version isn't sent. When the response arrives, it shows whether there has been a seek since.
             cursor.version,
         )
 
@@ -265,32 +267,32 @@ class BrokerFetcher:
             version=version,
             max_bytes=min(config.max_bytes, self._fetcher.share()),
             max_wait=max_wait,
-            # Leave out the rack while following is off. A leader that knows it names the follower again, whether or not
-            # this client can reach it.
+            # Leave out the rack while following is off. Given the rack, the leader would name the follower again,
+            # whether or not this client can reach it.
             rack=config.rack if following else "",
         )
         return await self._cluster.send(
             request,
             self.node,
-            # The long poll is no delay. The broker is late only if it takes longer.
+            # A long poll isn't a delay: the broker is late only if it takes longer than that.
             timeout=config.max_wait + self._cluster.config.request_timeout,
             max_version=version,
             channel=_CHANNEL,
         )
 
     def _failed(self, error: KafkaError, action: Action, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Handle a failed request: request everything again in a new session, at once or after a backoff."""
-        # FAIL ends the consumer, too. No call waits for a Fetch.
+        """Handle a failed request: request everything again in a new session, immediately or after a backoff."""
+        # FAIL ends the consumer, too, because there is no call to raise the error in.
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("fetching from broker %d: %s", self.node, error)
         self._handler.observer.failed_fetches += 1
-        # The broker may or may not have counted the failed request, so only a full request is safe.
+        # The broker may or may not have processed the failed request, so only a full request is safe.
         requested = self._session.restart(known=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._changed.update(dict.fromkeys(requested))
         self._changed.update(dict.fromkeys(self._cursors))
         self._failures += 1
-        # A lost session is ordinary, because brokers evict sessions. Two in a row are a problem.
+        # One lost session is normal, because brokers evict sessions. Two in a row are a problem.
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
             # guard: a broker that failed gets the next fetch after a pause -> 0.0

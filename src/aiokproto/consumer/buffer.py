@@ -1,8 +1,8 @@
-"""The buffer of one partition: the records that are fetched and not delivered, and with them the position. Pure.
+"""The buffer of one partition: its fetched, undelivered records, and with them the position. Pure.
 
 The fetcher only appends chunks (:meth:`RecordBuffer.put`). The reader does everything else: it opens the first chunk,
 one batch at a time, into a list with the last record first, so that delivering a record is a ``pop()``. It opens a
-batch once the one before it is delivered, or earlier if a ``poll()`` waits for more records than are open.
+batch once the previous batch is delivered, or earlier if a ``poll()`` waits for more records than are open.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class RecordBuffer:
 
     Attributes:
         records: Opened records, last one first.
-        batches: The batches of these records, in order. Empty if the one opened record stands for a damaged batch.
+        batches: The batches of these records, in order. Empty if the one opened record represents a damaged batch.
         end: The position once these records are delivered; -1 while the position is unknown.
-        chunks: Fetched chunks that are not opened.
-        opening: The work that a thread does or has done to open the next records, and the future with its result.
-        reading: The first batch of the first chunk, if only some of its records are opened.
+        chunks: Fetched chunks that aren't open yet.
+        opening: The work that opens the next records in a thread, and the future for its result.
+        reading: The first batch of the first chunk, if only some of its records are open.
     """
 
     __slots__ = ("batches", "chunks", "end", "opening", "reading", "records")
@@ -50,12 +50,12 @@ class RecordBuffer:
 
     @property
     def size(self) -> int:
-        """Bytes that are not opened."""
+        """The number of bytes that aren't open yet."""
         return sum(chunk.size for chunk in self.chunks)
 
     @property
     def damaged(self) -> bool:
-        """Whether the buffer ends with a damaged batch, so that fetching further is pointless."""
+        """Whether the buffer ends with a damaged batch, which makes fetching more pointless."""
         return bool(self.chunks) and self.chunks[-1].damage is not None
 
     def restart(self, offset: int) -> None:
@@ -66,11 +66,11 @@ class RecordBuffer:
         self.end = offset
 
     def drop(self) -> None:
-        """Drop the chunks that aren't opened, because they're fetched again."""
-        # A thread that is opening a batch goes on, but its result isn't used.
+        """Drop the chunks that aren't open: they will be fetched again."""
+        # If a thread is opening a batch, it continues, but its result isn't used.
         self.opening = self.reading = None
         while self.chunks:
-            # drop() subtracts its bytes from the broker's.
+            # drop() subtracts the chunk's bytes from the broker's count.
             self.chunks.popleft().drop()
 
     def put(self, chunk: Chunk) -> None:
@@ -79,13 +79,13 @@ class RecordBuffer:
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
-            # Undelivered records precede it, so the position moves only when these are delivered.
+            # There are undelivered records before it, so the position moves only when they are delivered.
             self.chunks[-1].end = chunk.end
         else:
             self.end = chunk.end
 
     def park(self) -> None:
-        """Copy the records out of the fetch responses, because they may stay here for long."""
+        """Copy the records out of the fetch responses: they may stay here for a long time."""
         for chunk in self.chunks:
             chunk.park(reading=self.reading is not None and chunk is self.chunks[0])
 
@@ -95,8 +95,8 @@ class RecordBuffer:
             chunk.unpark()
 
     def opened(self, records: list[Record], reading: OpenRecords | None = None) -> None:
-        """Store records of the first chunk's first batch, last one first, behind the open ones. They're all of the
-        batch, or a slice that ``reading`` has read."""
+        """Store records of the first chunk's first batch, last record first, to be delivered after the open ones.
+        They're the whole batch, or a slice read by ``reading``."""
         chunk = self.chunks[0]
         batch = chunk.batches[0]
         self.opening = None
@@ -118,28 +118,27 @@ class RecordBuffer:
 
     @property
     def stands_in(self) -> bool:
-        """Whether the opened record stands for a damaged batch."""
+        """Whether the opened record represents a damaged batch."""
         return bool(self.records) and not self.batches
 
     @property
     def partly_delivered(self) -> list[RecordBatch]:
-        """The batches with undelivered open records that are opened to their end, so that the chunk doesn't have them
-        any more."""
+        """The batches with undelivered open records that are completely open, and so are no longer in the chunk."""
         if not self.records:
             return []
         position, unfinished = self.position, self.reading and self.reading.batch
         return [batch for batch in self.batches if batch is not unfinished and batch.next_offset > position]
 
     def replaced(self, record: Record, end: int) -> None:
-        """Store the record that stands for the first chunk's first batch, or for its damage. ``end`` is the offset
-        behind it."""
+        """Store the record that represents the first chunk's first batch, or its damage. ``end`` is the offset after
+        it."""
         self.records = [record]
-        # batches() can't deliver the damaged batch; see FetchedBatch.error.
+        # batches() cannot deliver the damaged batch; see FetchedBatch.error.
         self.batches = []
         self.leave_out(end)
 
     def leave_out(self, end: int) -> None:
-        """Remove the first chunk's first batch, or its damage. ``end`` is the offset behind it."""
+        """Remove the first chunk's first batch, or its damage. ``end`` is the offset after it."""
         chunk = self.chunks[0]
         self.opening = self.reading = None
         if chunk.batches:
@@ -151,20 +150,20 @@ class RecordBuffer:
             self.chunks.popleft()
 
     def delivered(self) -> None:
-        """Release the batches whose records are delivered, because they're views of whole fetch responses."""
+        """Release the batches whose records are delivered: each is a view of a whole fetch response."""
         if not self.records:
             self.batches = []
 
     def take(self, count: int) -> list[RecordBatch]:
-        """Take the first undelivered batches, and move the position behind them.
+        """Take the first undelivered batches, and move the position past them.
 
         ``count`` includes the batches whose records are open.
         """
-        # batches() delivers batches that `async for` has delivered in part as a whole. FetchedBatch leaves out the
+        # If `async for` has delivered part of a batch, batches() delivers the whole batch. FetchedBatch leaves out the
         # records before its base offset.
         batches = self.partly_delivered
         self.opening = self.reading = None
-        # Make a new list. The assignment may still hold the old one as its open records.
+        # Make a new list: the assignment may still use the old one as its open records.
         self.records = []
         if self.chunks and len(batches) < count:
             chunk = self.chunks[0]

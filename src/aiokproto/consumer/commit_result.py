@@ -30,8 +30,8 @@ class CommitOutcome(NamedTuple):
     Attributes:
         status: Whether it was committed.
         offset: The offset.
-        error: Why it was not: a :class:`~aiokproto.errors.CommitError` if the partition is lost, a
-            :class:`~aiokproto.errors.BrokerError` if the coordinator refused it; None if it was committed.
+        error: Why it wasn't: a :class:`~aiokproto.errors.CommitError` if the partition is lost, a
+            :class:`~aiokproto.errors.BrokerError` if the coordinator rejected it; None if it was committed.
     """
 
     status: CommitStatus
@@ -53,7 +53,8 @@ class CommitResult:
     def of(
         cls, offsets: Mapping[TopicPartition, OffsetAndMetadata], failures: Mapping[TopicPartition, KafkaError]
     ) -> CommitResult:
-        """Return the result of a commit of ``offsets``; ``failures`` are the errors of those that weren't committed."""
+        """Return the result of a commit of ``offsets``; ``failures`` contains an error for each that wasn't
+        committed."""
 
         def outcome(partition: TopicPartition, offset: OffsetAndMetadata) -> CommitOutcome:
             error = failures.get(partition)
@@ -65,7 +66,7 @@ class CommitResult:
         return cls({partition: outcome(partition, offset) for partition, offset in offsets.items()})
 
     def and_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: CommitError) -> CommitResult:
-        """Return the result with more offsets, which were not sent because their partitions are lost."""
+        """Return the result plus offsets that weren't sent because their partitions are lost."""
         lost = {each: CommitOutcome(CommitStatus.LOST, offset, error) for each, offset in offsets.items()}
         return CommitResult({**self.outcomes, **lost})
 
@@ -76,19 +77,20 @@ class CommitResult:
 
     @property
     def lost(self) -> list[TopicPartition]:
-        """The partitions that belong to other members now, which process the records again."""
+        """The partitions that now belong to other members, which will process the records again."""
         return [each for each, outcome in self.outcomes.items() if outcome.status is CommitStatus.LOST]
 
     @property
     def refused(self) -> list[TopicPartition]:
-        """The partitions whose offsets the coordinator refused: a permission is missing, the topic was deleted."""
+        """The partitions whose offsets the coordinator rejected, because a permission is missing or the topic was
+        deleted."""
         return [each for each, outcome in self.outcomes.items() if outcome.status is CommitStatus.REFUSED]
 
     def check(self) -> None:
-        """Raise the error of a partition that wasn't committed, if there is one. Refused partitions come first.
+        """Raise the error of a partition that wasn't committed, if there is one. Rejected partitions come first.
 
         Raises:
-            BrokerError: The coordinator refused the offset of a partition.
+            BrokerError: The coordinator rejected the offset of a partition.
             CommitError: Some partitions belong to other members now.
         """
         for partition in (*self.refused, *self.lost):
@@ -98,10 +100,10 @@ class CommitResult:
 
 
 def to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets to commit for what the user has passed to ``commit``.
+    """Return the offsets to commit for the argument of ``commit``.
 
     Raises:
-        ConfigurationError: It can't be committed. The error says what to pass instead.
+        ConfigurationError: It cannot be committed. The error says what to pass instead.
     """
     if isinstance(what, Record):
         return _after([what])
@@ -125,7 +127,7 @@ def _after(records: list[Record]) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def after(record: Record[Any, Any]) -> OffsetAndMetadata:
-    """Return the position behind a record. A record that stands for a damaged batch has all offsets of the batch."""
+    """Return the position after a record. A record that represents a damaged batch covers all offsets of the batch."""
     error = record.error
     offset = error.next_offset if isinstance(error, CorruptBatchError) else record.offset + 1
     return OffsetAndMetadata(offset, "", record.leader_epoch)

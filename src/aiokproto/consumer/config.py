@@ -1,4 +1,4 @@
-"""The options that only the consumer has, validated."""
+"""The consumer's own options, validated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRATEGY = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class ConsumerConfig:
-    """The consumer's options, except for the connection's; durations in seconds."""
+    """The consumer's options, without the connection options. Durations are in seconds."""
 
     group: GroupConfig | None
     auto_offset_reset: ResetPolicy
@@ -40,7 +40,7 @@ class ConsumerConfig:
 
         Args:
             options: The consumer's own options.
-            rack: The client's rack; empty for none.
+            rack: The client's rack; empty if it has none.
 
         Raises:
             ConfigurationError: A value is invalid; the message names the option.
@@ -84,7 +84,7 @@ class ConsumerConfig:
 
 
 def _group(options: Mapping[str, Any], session: float, heartbeat: float, poll: float, rack: str) -> GroupConfig | None:
-    """Return the options of the group member, None without a group."""
+    """Return the options of the group member, or None if there's no group."""
     strategy, remote = options["partition_assignment_strategy"], options["group_remote_assignor"]
     protocol = one_of("group_protocol", options["group_protocol"], get_args(GroupProtocol))
     if protocol == "consumer" and strategy is not None:
@@ -112,7 +112,7 @@ def _group(options: Mapping[str, Any], session: float, heartbeat: float, poll: f
         heartbeat_interval=heartbeat,
         max_poll_interval=poll,
         client_rack=rack or None,
-        # The members' own assignors exist in classic groups only.
+        # Only classic groups have client-side assignors.
         protocol="classic" if protocol == "auto" and strategy is not None else protocol,
         assignors=assignors,
         remote_assignor=remote,

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.consumer")
 
 Order = Literal["partition", "key", "none"] | Callable[[Record[K, V]], Hashable]
-"""Which records are handled one after the other."""
+"""Which records are handled one at a time, in order."""
 
 _CLOSE_TIMEOUT_MS = 30_000
 
@@ -85,81 +85,82 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     of topics.
 
     **Keys and values** are bytes, or the objects that ``key_deserializer`` and ``value_deserializer`` make from them.
-    Then the class is ``Consumer[K, V]``, and ``record.value`` is ``V | None``. Deserializers are called when a record
-    is delivered, and never for None, so a tombstone stays one. A record that can't be decoded doesn't end the consumer:
-    see ``on_undecodable``.
+    With deserializers, the class is ``Consumer[K, V]``, and ``record.value`` is ``V | None``. They are called when a
+    record is delivered, and never for None, so a tombstone stays a tombstone. A record that cannot be decoded doesn't
+    end the consumer: see ``on_undecodable``.
 
-    The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
+    A consumer can be created without an event loop. It binds to one in :meth:`start`, which ``async with`` calls.
 
     Args:
         topics: Topics to read; :meth:`subscribe` or :meth:`assign` can set them later.
-        group_id: The consumer group to join; None for none.
+        group_id: The consumer group to join, if any.
         group_instance_id: A name that survives restarts. A member that returns with it within the session timeout gets
             its partitions back without a rebalance (static membership, KIP-345).
         group_protocol: Who computes the assignment: ``"classic"``, a member of the group; ``"consumer"``, the broker
-            (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` isn't
-            given, else a member. It falls back to a member if the broker can't do it any more. A group changes its
-            protocol while it runs when its members do, one after the other.
+            (KIP-848; Kafka 4.0 or later); ``"auto"``, the broker if it can and ``partition_assignment_strategy`` is not
+            given, else a member. ``"auto"`` falls back to a member if the broker no longer can. A running group can
+            change its protocol: its members switch one at a time.
         group_remote_assignor: The broker's assignor, ``"uniform"`` or ``"range"``, with ``group_protocol="consumer"``;
             None leaves it to the broker.
-        key_deserializer: A function, or a coroutine function, that makes a key from bytes. The consumer checks only
-            once, here, which of the two it is. None leaves bytes. If it raises a ConnectionError or TimeoutError, the
+        key_deserializer: A function, or a coroutine function, that makes a key from bytes. The consumer checks which of
+            the two it is only once, here. If None, keys stay bytes. If it raises a ConnectionError or TimeoutError, the
             read raises the same error, and the next read tries the record again; any other exception means that the
-            record can't be decoded. A coroutine that doesn't return within ``default_api_timeout_ms`` is cancelled, and
-            the read raises ``DeadlineError``. mypy can't infer the type that a coroutine function returns: write
+            record cannot be decoded. A coroutine that doesn't return within ``default_api_timeout_ms`` is cancelled,
+            and the read raises ``DeadlineError``. mypy cannot infer the type that a coroutine function returns: write
             ``Consumer[bytes, Order]("orders", ...)``.
         value_deserializer: The same for values.
-        on_undecodable: What becomes of a record that a deserializer fails on, and of a damaged batch: ``"raise"`` (the
-            read raises ``RecordDeserializationError`` and the next one continues behind the record; after a
-            ``CorruptBatchError`` the partition stops until you :meth:`seek` behind the batch), ``"skip"`` (logged, at
-            most once in 10 s, and counted in :attr:`undecodable`), ``"return"`` (delivered with raw bytes and
-            ``record.error`` set; one record stands for a damaged batch), or a
-            :class:`~aiokproto.consumer.DeadLetterTopic` (delivery goes on once its dead letter is acknowledged).
+        on_undecodable: What to do with a record that a deserializer fails on, and with a damaged batch: ``"raise"``
+            (the read raises ``RecordDeserializationError`` and the next read continues after the record; after a
+            ``CorruptBatchError`` the partition stops until you :meth:`seek` past the batch), ``"skip"`` (logged at most
+            once every 10 s, and counted in :attr:`undecodable`), ``"return"`` (delivered with raw bytes and
+            ``record.error`` set; a damaged batch becomes one record), or a :class:`~aiokproto.consumer.DeadLetterTopic`
+            (delivery continues once its dead letter is acknowledged).
         auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
             not in the log: ``"latest"`` (new records only), ``"earliest"``, ``"none"`` (raise), ``"by_duration:PT1H"``:
-            the records of the last hour, or of another ISO 8601 duration of days, hours, minutes and seconds, at most
-            36,500 days (KIP-1106); or ``"nearest"``: as ``"earliest"``, but an offset behind the end of the log
-            continues at that end. If the log was truncated (KIP-320), the consumer continues where it diverges from
+            the records of the last hour, or of any other ISO 8601 duration of days, hours, minutes and seconds, at most
+            36,500 days (KIP-1106); or ``"nearest"``: like ``"earliest"``, but an offset past the end of the log
+            continues at the end. If the log was truncated (KIP-320), the consumer continues where the log diverges from
             what was read; ``"none"`` raises ``LogTruncationError``.
-        new_partitions: Where to start in partitions, and topics of a pattern, that appear after the subscription:
-            ``"earliest"``: at their first record, even if ``auto_offset_reset`` says otherwise; ``"reset"``: as
-            ``auto_offset_reset`` says, like the Java client, which with ``"latest"`` loses the records that were
-            written before the group noticed the partition. Without a committed offset, a partition is new if this
-            consumer has seen the topic without it, or if the group has committed offsets for the topic's first
-            partitions, without a gap, and for none from this one on. A group that has committed nothing starts by
-            ``auto_offset_reset``.
+        new_partitions: Where to start in partitions, and in topics matching a pattern, that appear after the
+            subscription: ``"earliest"``: at their first record, even if ``auto_offset_reset`` says otherwise;
+            ``"reset"``: as ``auto_offset_reset`` says, like the Java client; with ``"latest"``, that loses the records
+            that were written before the group noticed the partition. Without a committed offset, a partition is new if
+            this consumer has seen the topic without it, or if the group has committed offsets for the topic's first
+            partitions, without a gap, but not for this one or any higher one. A group that has committed nothing starts
+            as ``auto_offset_reset`` says.
         on_offset_reset: A function that is called with an :class:`~aiokproto.consumer.OffsetReset` whenever the
-            consumer has moved a position by itself. It must not block; an exception in it ends the consumer.
+            consumer has moved a position on its own. It must not block. If it raises, the consumer ends.
         enable_auto_commit: Whether processed records are committed automatically.
-        auto_commit_interval_ms: How often.
+        auto_commit_interval_ms: How often they are committed.
         session_timeout_ms: The coordinator removes a member that it hasn't heard from for this long. With the consumer
-            protocol the broker decides that (``consumer.session.timeout.ms`` of the group), and the consumer stops
-            delivering records when it hasn't heard from the coordinator for the shorter of the two times. If it may not
-            describe the group's configuration, only this one counts.
-        heartbeat_interval_ms: How often the member sends a heartbeat; with the consumer protocol the broker decides.
-        max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
-            A rebalance waits as long for members to process the delivered records.
+            protocol the broker sets this time (the group's ``consumer.session.timeout.ms``), and the consumer stops
+            delivering records when it hasn't heard from the coordinator for the shorter of the two times. If it is not
+            allowed to describe the group's configuration, only this option counts.
+        heartbeat_interval_ms: How often the member sends a heartbeat; with the consumer protocol the broker decides
+            this.
+        max_poll_interval_ms: A member that doesn't request a record for this long leaves the group, and rejoins when it
+            requests one. A rebalance waits this long for members to process the delivered records.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
-            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`, by preference; the
-            members of a group need one in common. If one of several is not cooperative, the member revokes all its
-            partitions before each rebalance. None stands for ``("range", "cooperative-sticky")``. It's for the classic
-            protocol only.
+            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`, in order of preference;
+            the members of a group need one in common. If one of several is not cooperative, the member revokes all its
+            partitions before each rebalance. None means ``("range", "cooperative-sticky")``. Only the classic protocol
+            uses this option.
         isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
         keep_control_records: Whether to deliver the markers that end transactions, including aborted ones, each as a
-            :class:`~aiokproto.types.RawControlRecord` at its offset. They are for tools that look into a log.
+            :class:`~aiokproto.types.RawControlRecord` at its offset. This is for tools that inspect a log.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed.
-        fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
-        max_partition_fetch_bytes: The same per partition.
-        fetch_buffer_bytes: Bytes fetched ahead, divided equally among the brokers; each may have one partition's fetch
-            more.
+        fetch_max_bytes: Maximum size of a response in bytes. A response's first batch is sent even if it's larger.
+        max_partition_fetch_bytes: The same limit per partition.
+        fetch_buffer_bytes: Bytes to fetch ahead, divided equally among the brokers. Each broker's share can be exceeded
+            by one partition's fetch.
         check_crcs: Whether the checksums of batches are verified.
-        max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
-            time that a few kilobytes can take; memory doesn't depend on it, because batches are decoded in slices.
-        max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
-            object (50 MiB, as much as a response has by default). It also limits a batch that a C client has compressed
-            with snappy, because that can't be decompressed in part. A batch beyond a limit is handled like a damaged
-            one.
+        max_decompressed_bytes: Maximum size of a record batch after decompression (1 GiB). It limits the time that a
+            few kilobytes can take to decompress. It doesn't affect memory, because batches are decoded in slices.
+        max_record_bytes: Maximum size of one decompressed record, plus 192 bytes for each header: about what it takes
+            as an object (50 MiB, the default limit of a response). It also limits a batch that a C client has
+            compressed with snappy, which cannot be decompressed in part. A batch that exceeds a limit is handled like a
+            damaged one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -238,7 +239,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
     @property
     def config(self) -> ConsumerConfig:
-        """The consumer's options, as they are in use."""
+        """The consumer's options in effect."""
         return self._engine.config
 
     # -- lifecycle
@@ -249,33 +250,35 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         Raises:
             BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
             UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
-            ClientClosedError: The consumer was started before, or closed while it starts.
+            ClientClosedError: The consumer was started before, or was closed while starting.
         """
         await self._engine.start()
 
     def close(
         self, timeout_ms: float = _CLOSE_TIMEOUT_MS, *, leave: LeaveMode = "default"
     ) -> Coroutine[Any, Any, None]:
-        """Commit what is processed (with ``enable_auto_commit``), leave the group, disconnect; within ``timeout_ms``.
+        """Commit processed records (with ``enable_auto_commit``), leave the group and disconnect, within
+        ``timeout_ms``.
 
         The current record counts as processed, unless the caller is handling an exception, as in ``finally`` or an
-        ``async with`` block that an exception ends. Offsets that could not be committed are logged. Cancelling the call
-        disconnects immediately; the request to leave the group is still sent, and its response not waited for. Calling
+        ``async with`` block that an exception ends. Offsets that couldn't be committed are logged. Cancelling the call
+        disconnects immediately; the request to leave the group is still sent, without waiting for the response. Calling
         it again has no effect.
 
         Args:
             timeout_ms: How long closing may take.
             leave: ``"default"``: a static member (``group_instance_id``) stays in the group until its session expires,
-                as it is expected to return; any other leaves. ``"leave"``: a static member leaves, too. ``"remain"``:
-                none leaves, so that no rebalance starts before the session expires (KIP-1092).
+                as it's expected to return; any other member leaves. ``"leave"``: a static member leaves, too.
+                ``"remain"``: no member leaves, so no rebalance starts before the session expires (KIP-1092).
 
         Raises:
-            ConfigurationError: ``leave`` is something else.
+            ConfigurationError: ``leave`` is not one of these.
         """
         one_of("leave", leave, get_args(LeaveMode))
-        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
+        # Check it now instead of in the coroutine: in a task that runs the coroutine, the caller's exception is not
+        # visible.
         finished = sys.exc_info()[0] is None
-        # Return the engine's coroutine. An `async def` of this class would check too late.
+        # Return the engine's coroutine: an `async def` in this class would check too late.
         return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished, leave=leave)
 
     async def __aenter__(self) -> Self:
@@ -283,7 +286,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
-        # If an exception leaves the block, the current record isn't processed.
+        # If the block ends with an exception, the current record is not processed.
         await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=error is None)
 
     def _admit(self, use: Use) -> None:
@@ -302,19 +305,19 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Replace the subscription.
 
         The callbacks are functions or coroutine functions of a list of partitions. They can commit and seek; reading
-        records in them raises. The rebalance waits for them. An exception in one of them ends the consumer.
+        records in them raises. The rebalance waits for them. If one of them raises, the consumer ends.
 
         Args:
             topics: Topic names.
-            pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
-                found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol the broker
-                matches it, if its syntax means the same in Python and RE2, and finds new topics by itself.
-            on_assigned: Called with new partitions before any of them is read.
-            on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
-            on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
+            pattern: A regular expression, instead of ``topics``, that has to match a whole topic name; new topics are
+                found within ``metadata_max_age_ms``. Internal topics never match. With the consumer protocol, if the
+                pattern means the same in Python and RE2, the broker does the matching and finds new topics.
+            on_assigned: Called with new partitions before any of them are read.
+            on_revoked: Called with partitions that the member is giving up, while their offsets can still be committed.
+            on_lost: Called with partitions that other members may already own; by default ``on_revoked`` is called.
 
         Raises:
-            ConfigurationError: Neither topics nor a pattern are given, or both are, or partitions are assigned by
+            ConfigurationError: Neither topics nor a pattern is given, or both are, or partitions are assigned by
                 :meth:`assign`.
         """
         if self._engine.subscription.partitions is not None:
@@ -336,10 +339,10 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     def assign(self, *partitions: tuple[str, int]) -> None:
         """Replace the assignment; partitions that stay assigned keep their positions.
 
-        With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
+        With a ``group_id``, offsets are committed to that group, but the group doesn't distribute the partitions.
 
         Raises:
-            ConfigurationError: Topics are subscribed, or the member hasn't left the group yet since they were.
+            ConfigurationError: Topics are subscribed, or they were and the member hasn't left the group yet.
         """
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: await unsubscribe() first")
@@ -349,40 +352,41 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         self._engine.set_subscription(SubscriptionState(partitions=chosen))
 
     async def unsubscribe(self, timeout_ms: float | None = None) -> None:
-        """Stop reading, commit what is processed (with ``enable_auto_commit``), and leave the group.
+        """Stop reading, commit processed records (with ``enable_auto_commit``), and leave the group.
 
         After a cancellation or a timeout this continues in the background.
 
         Args:
-            timeout_ms: How long to wait for it; by default ``default_api_timeout_ms``.
+            timeout_ms: How long to wait; by default ``default_api_timeout_ms``.
 
         Raises:
-            RuntimeError: It is called in a rebalance callback, or in a handler of :meth:`run`, for which it would wait.
-            DeadlineError: It has not finished in time.
+            RuntimeError: It's called in a rebalance callback, or in a handler of :meth:`run`. It would wait for itself.
+            DeadlineError: It didn't finish in time.
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
         if self._assignment.runner is not None:
             self._assignment.runner.check_outside("unsubscribe()")
-        # Do this before the subscription changes, so that its offsets are committed with the revocation.
+        # Do this before the subscription changes: the revocation commits these offsets.
         self._assignment.mark_processed()
         old = self._engine.subscription
         self._engine.set_subscription(
             SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
         )
-        # The revocation waits until the application requests the next record, which it doesn't do while it waits here.
+        # The revocation waits until the application requests the next record, which it can't do while it's waiting
+        # here.
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.wait_until_unsubscribed(self._seconds(timeout_ms))
 
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
-        """Have the group rebalance (KIP-568), because the input of your own assignor has changed.
+        """Trigger a rebalance of the group (KIP-568), such as when the input of a custom assignor has changed.
 
-        It returns at once, and the rebalance follows while records are read. With the consumer protocol it's only
-        logged, because the broker rebalances by itself.
+        It returns immediately, and the rebalance follows while records are read. With the consumer protocol it's only
+        logged, because the broker decides when to rebalance.
 
         Args:
-            reason: For the logs of this client and of the broker.
+            reason: The reason to log, in this client and in the broker.
 
         Raises:
             ConfigurationError: There is no group.
@@ -410,12 +414,13 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
         Raises:
             RecordDeserializationError: A deserializer failed on the record, with ``on_undecodable="raise"``. The record
-                counts as delivered, and the next call continues behind it.
-            OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition cannot be read
-                any further; the message names it. The next call continues with the others, and after a seek with it.
+                counts as delivered, and the next call continues after it.
+            OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition can no longer
+                be read; the message names it. The next call continues with the other partitions, and after a seek with
+                this one.
             GroupError, FencedError: The group rejects this member.
-            DeadlineError: A deserializer did not return within ``default_api_timeout_ms``. The next call tries again.
-            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
+            DeadlineError: A deserializer didn't return within ``default_api_timeout_ms``. The next call tries again.
+            ClientClosedError: The consumer is closed, or one of its tasks failed; that error is then the cause.
         """
         if asyncio._get_running_loop() is None:
             # This is another thread. Return a coroutine for run_coroutine_threadsafe(), which checks the event loop
@@ -429,37 +434,37 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return cast("Record[K, V]", await self._records.__anext__())
 
     def records(self, timeout_ms: float) -> AsyncIterator[Record[K, V]]:
-        """Return an iterator of records that ends once no record has come for ``timeout_ms``.
+        """Return an iterator of records that ends once no record has arrived for ``timeout_ms``.
 
         Otherwise it's like ``async for record in consumer``; iterating again continues. To raise after a time instead,
         use ``asyncio.timeout`` (Python 3.11) or ``asyncio.wait_for``: a cancellation loses no record.
 
         Args:
-            timeout_ms: The longest wait for a record; 0 ends at once when no record is buffered.
+            timeout_ms: The maximum wait for a record. If 0, the iterator ends as soon as no record is buffered.
 
         Raises:
-            ConfigurationError: ``timeout_ms`` isn't a duration.
+            ConfigurationError: ``timeout_ms`` is not a duration.
         """
         return RecordsUntilIdle(self._engine, self._deserializing, seconds("timeout_ms", timeout_ms))
 
     def read_to_end(self, *partitions: tuple[str, int], timeout_ms: float | None = None) -> AsyncIterator[Record[K, V]]:
-        """Return an iterator of the records up to the end that the log has when the iteration starts.
+        """Return an iterator of the records up to the log's end at the start of the iteration.
 
         It reads from the positions to the ends (``read_committed``: to the first open transaction), of all assigned
-        partitions if none are given; a member of a group waits for its first assignment. It also ends if the last
-        offsets have no records, as in empty, compacted and transactional logs. Later records, and other partitions, are
-        left to other reads. A partition that is taken away in the meantime has ended.
+        partitions if none are given; a member of a group waits for its first assignment. It also ends if there are no
+        records at the last offsets, as in empty, compacted and transactional logs. Later records, and other partitions,
+        are left to other reads. A partition that is taken away in the meantime counts as read.
 
         Args:
             partitions: Assigned partitions.
-            timeout_ms: The longest wait for the assignment, and for the next record; by default
+            timeout_ms: The maximum wait for the assignment, and for the next record; by default
                 ``default_api_timeout_ms``.
 
         Raises:
             ConfigurationError: No partition is assigned and there is no group, or one of these is not assigned.
-            DeadlineError: The group has assigned nothing in time. Or no record came in time, although the end is not
-                reached: a partition is paused, or cannot be read. Reading on continues.
-            BrokerError: As ``async for``.
+            DeadlineError: The group assigned nothing in time. Or no record arrived in time before the end, because a
+                partition is paused or cannot be read. A later read continues.
+            BrokerError: The same errors as ``async for``.
         """
         awaits_group = not partitions and self._engine.member is not None and self._engine.subscription.by_topic
         chosen = None if awaits_group else self._assigned(partitions)
@@ -470,23 +475,23 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     async def poll(
         self, timeout_ms: float = 500, max_records: int = 500, *, min_records: int = 1
     ) -> list[Record[K, V]]:
-        """Return up to ``max_records`` records as soon as there are ``min_records``, or what there is after
+        """Return up to ``max_records`` records as soon as there are ``min_records``, or whatever there is after
         ``timeout_ms``.
 
-        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
-        ms, whichever ends first. A cancelled call keeps the collected records for the next call, of any kind. Records
-        of partitions that are sought, paused or taken away in the meantime aren't returned. Collecting ends early
-        before a record that can't be decoded, unless it's skipped, and at a partition's error.
+        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects records until there are
+        ``n`` or ``T`` ms have passed. If the call is cancelled, the collected records stay for the next read of any
+        kind. Records of partitions that are sought, paused or taken away in the meantime aren't returned. Collecting
+        ends early before a record that cannot be decoded, unless it's skipped, and at a partition's error.
 
         With ``timeout_ms=0`` it returns buffered records; if there are none, other tasks run first. It can return fewer
-        records than are buffered, so that other tasks run in between. All of them count as processed with the next
-        call. Raises the errors of ``async for``; records before one that cannot be decoded are returned first.
-        ``timeout_ms`` does not limit deserializers, ``default_api_timeout_ms`` does.
+        records than are buffered, to let other tasks run in between. All returned records count as processed with the
+        next call. Raises the same errors as ``async for``; records before one that cannot be decoded are returned
+        first. Deserializers are limited by ``default_api_timeout_ms``, not by ``timeout_ms``.
 
         Args:
-            timeout_ms: How long it may wait.
-            max_records: Most records.
-            min_records: How many records it waits for. They're decoded in the meantime, and take memory beside
+            timeout_ms: The maximum wait.
+            max_records: Maximum number of records.
+            min_records: How many records to wait for. They're decoded during the wait, and take memory in addition to
                 ``fetch_buffer_bytes``.
 
         Raises:
@@ -509,46 +514,48 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             records = assignment.take_open(cursors, max_records)
             assignment.current = records
             return cast("list[Record[K, V]]", records)
-        # It returns True only with records open.
+        # open() returns True only if records are open.
         if not await self._engine.reader.open(deadline, by=by):
             return []
-        # Don't await from here on. A cancellation would lose the records that were taken.
+        # Don't await after this point: a cancellation would lose the records that were taken.
         records = assignment.take(max_records)
         while len(records) < max_records and self._engine.reader.open_at_once():
             records += assignment.take(max_records - len(records))
-        # They're all being processed until the next call.
+        # All of them are being processed until the next call.
         assignment.current = records
         return cast("list[Record[K, V]]", records)
 
     def batches(self, *, decompress: bool = True) -> AsyncIterator[FetchedBatch]:
         """Return an endless iterator of batches: records of one partition from one fetch, up to about a megabyte.
 
-        Records are decoded when you iterate the batch; damage inside a batch with a right checksum is detected then,
-        and raised. Deserializers are not applied, so that batches can be passed on as they are, and ``to_arrow()`` has
-        the stored bytes: :meth:`deserialize` applies them to a record. A batch with a wrong checksum is treated as
-        ``on_undecodable`` says; with ``"return"``, ``batch.error`` is set. Raises the errors of ``async for``.
-        ``fetch_min_bytes`` and ``fetch_max_wait_ms`` have the brokers collect records for larger batches.
+        Records are decoded when you iterate the batch; if a batch is damaged but its checksum is correct, iterating it
+        raises the error. Deserializers are not applied: batches can be passed on as they are, ``to_arrow()`` returns
+        the stored bytes, and :meth:`deserialize` applies deserializers to a record. A batch with a wrong checksum is
+        treated as ``on_undecodable`` says; with ``"return"``, ``batch.error`` is set. Raises the same errors as
+        ``async for``. For larger batches, ``fetch_min_bytes`` and ``fetch_max_wait_ms`` let the brokers collect more
+        records.
 
         Args:
             decompress: Whether large compressed batches are decompressed in a thread before they are delivered, so that
-                iterating them does not block the event loop. False suits callers that pass batches on unread, as to
-                :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`; a batch that is read anyway is
-                then decompressed in the event loop.
+                iterating them doesn't block the event loop. False suits callers that pass batches on unread, such as to
+                :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`; if such a batch is read anyway,
+                it's decompressed in the event loop.
         """
         return BatchIterator(self._engine.reader, decompress)
 
     async def deserialize(self, record: Record) -> Record[K, V]:
-        """Return a record of :meth:`batches` with key and value deserialized. ``on_undecodable`` does not apply.
+        """Return a record of :meth:`batches` with its key and value deserialized. ``on_undecodable`` doesn't apply.
 
         Raises:
             RecordDeserializationError: A deserializer failed.
-            DeadlineError: It did not return within ``default_api_timeout_ms``.
+            DeadlineError: It didn't return within ``default_api_timeout_ms``.
         """
         return await self._deserializing.deserialize(record)
 
     @property
     def undecodable(self) -> int:
-        """How many records and damaged batches couldn't be decoded so far, independent of ``on_undecodable``."""
+        """The number of records and damaged batches that couldn't be decoded so far, whatever ``on_undecodable``
+        says."""
         return self._engine.undecodable.count
 
     # -- calling a handler
@@ -619,57 +626,58 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         **At least once.** Only records before the first unfinished one of their partition are committed: at each
         ``auto_commit_interval_ms``, when partitions are revoked, and at the end, with ``enable_auto_commit``. A record
         is finished when the handler returns, or when it was written to a retry topic or the dead-letter topic. If the
-        handler fails for good and there is neither, the run ends with the handler's exception. After a rebalance, a
-        failure or a crash the first unfinished record of a partition comes again, and with it the finished ones behind
-        it. They're at most ``max_pending_records``; with ``order="partition"`` there are none.
+        retries run out and there is neither, the run ends with the handler's exception. After a rebalance, a failure or
+        a crash, the first unfinished record of a partition is delivered again, and so are the finished records after
+        it: at most ``max_pending_records``, and none with ``order="partition"``.
 
         **Deserializers** are applied before the handler is called, and ``on_undecodable`` applies; a record with
-        ``record.error`` is handled as any other. With ``"raise"`` the run ends with the error, and the record is
-        unfinished. ``order="key"`` compares keys as they were stored.
+        ``record.error`` is handled like any other. With ``"raise"`` the run ends with the error, and the record is
+        unfinished. ``order="key"`` compares the stored keys.
 
-        **Progress.** Each call of the handler may take ``max_poll_interval_ms``. While calls end within it, the member
-        stays in its group, even if records wait for long. Writing the call's dead letter is a part of it. A call that
-        takes 30 s is logged, with its record.
+        **Progress.** Each call of the handler may take ``max_poll_interval_ms``. As long as calls end in time, the
+        member stays in its group, even if records wait for a long time. The time includes writing the call's dead
+        letter. A call that takes 30 s is logged, with its record.
 
-        **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled;
-        their records are not committed. When partitions are revoked the same holds for their records; calls for
-        partitions that were lost are cancelled at once. A second cancellation or signal cancels the calls at once.
-        Afterwards the consumer can be read, or run again, from the first unfinished records on.
+        **The end.** No more calls start. Running calls have ``drain_timeout_ms`` to end, then they are cancelled, and
+        their records aren't committed. The same applies to the calls for partitions that are revoked; calls for
+        partitions that were lost are cancelled immediately. A second cancellation or signal cancels the calls
+        immediately. Afterwards the consumer can be read, or run again, starting at the first unfinished records.
 
         Args:
             handler: A coroutine function of a record; with ``batch``, of a list of records of one partition.
-            concurrency: How many calls run at a time.
-            order: ``"partition"``: the records of a partition are handled one after the other. ``"key"``: records of a
-                partition with the same key are; records without a key are handled in any order. ``"none"``: in any
-                order. Or a function of a record that returns what takes the place of the key.
-            retry: When a call that raised is made again; by default never.
-            retry_topics: Where a record waits if the retries didn't help.
-            dead_letter: Where it is written finally.
-            max_pending_records: Most records that were taken and are not finished, divided equally among the
-                partitions. Also most records of a partition from its first unfinished one on.
-            max_pending_bytes: Most bytes of them, likewise; exceeded by at most one batch of each partition.
-            handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
+            concurrency: Maximum number of concurrent calls.
+            order: ``"partition"``: the records of a partition are handled one at a time, in order. ``"key"``: only
+                records of a partition with the same key are; records without a key are handled in any order.
+                ``"none"``: in any order. Or a function of a record whose result replaces the key.
+            retry: When to repeat a call that raised; by default never.
+            retry_topics: Where a record waits if the retries didn't succeed.
+            dead_letter: Where a record is written when the retries and the retry topics have run out.
+            max_pending_records: Maximum number of records that were taken and aren't finished, divided equally among
+                the partitions. It also limits how many records of a partition are taken past its first unfinished one.
+            max_pending_bytes: The same limit in bytes. It can be exceeded by one batch of each partition.
+            handler_timeout_ms: A call that takes longer is cancelled, and fails with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends or partitions are revoked.
             handle_signals: Whether SIGTERM and SIGINT end the run, in place of their former handlers, which are
                 restored afterwards: handlers of :mod:`signal` on every event loop, and handlers of
-                ``loop.add_signal_handler`` if the loop shows them, as asyncio's own loops do. With other loops, such as
-                uvloop, that is logged, and the signal then has its default effect until you add the handler again.
-                Several runs of one event loop all end, and the last one restores. Needs the main thread.
-            batch: Most records of one call. A batch that fails for good is handled record by record, in lists of one,
-                if there are retry topics or a dead-letter topic.
-            batch_wait_ms: How long a batch waits for so many records, from its first record on; with 0 it takes the
-                records that are there. It waits no longer when ``max_pending_records`` or ``max_pending_bytes`` let no
-                more be taken, and is handled as it is; when the run ends it is not handled.
+                ``loop.add_signal_handler`` if the loop exposes them, as asyncio's own loops do. Other loops, such as
+                uvloop, don't; this is logged, and the signal then has its default effect until you add the handler
+                again. A signal ends all runs of the event loop, and the last run to end restores the handlers. Needs
+                the main thread.
+            batch: Maximum number of records per call. If the retries of a batch run out and there are retry topics or a
+                dead-letter topic, its records are handled one at a time, in lists of one.
+            batch_wait_ms: How long a batch waits for that many records after its first record; with 0 it takes the
+                records that are there. If ``max_pending_records`` or ``max_pending_bytes`` is reached, it stops waiting
+                and is handled as it is. A batch that is still waiting when the run ends is not handled.
 
         Returns:
-            What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run.
+            The counts by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run.
 
         Raises:
             ConfigurationError: An argument is invalid; retry topics are not subscribed; the consumer belongs to an
                 :class:`~aiokproto.exactly_once.ExactlyOnce`.
-            RuntimeError: The consumer runs already, another task reads it, or it is called in a rebalance callback.
-            Exception: What a handler, writing a dead letter, or reading raised. Reading raises the errors of
-                ``async for``.
+            RuntimeError: The consumer is already running, another task is reading it, or this is a rebalance callback.
+            Exception: Any error that a handler, writing a dead letter, or reading raised. Reading raises the same
+                errors as ``async for``.
         """
         given = {
             "concurrency": concurrency,
@@ -698,16 +706,17 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return await self._run.run()
 
     def stop_run(self) -> None:
-        """End :meth:`run`: it starts no further call, waits for running ones, and returns. No effect without a run."""
+        """End :meth:`run`: it starts no more calls, waits for running ones, and returns. If there's no run, this has no
+        effect."""
         if self._run is not None:
             self._run.stop()
 
     def run_status(self) -> RunStatus | None:
-        """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
+        """Return what :meth:`run` is doing, or what the last run did; None before the first run. No I/O."""
         return None if self._run is None else self._run.status()
 
     def _check_read(self, topics: tuple[str, ...]) -> None:
-        """Raise if some of these topics aren't read, because their records would never be handled again."""
+        """Raise if any of these topics aren't read: the records in them would never be handled again."""
         subscription = self._engine.subscription
         if subscription.partitions is not None:
             read = {partition.topic for partition in subscription.partitions}
@@ -724,7 +733,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     # -- positions
 
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
-        """Continue at this offset. The next fetch finds out whether the log has it.
+        """Continue at this offset. The next fetch checks whether it's in the log.
 
         An offset with a leader epoch, as from :meth:`committed`, is validated first (KIP-320).
 
@@ -735,28 +744,30 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         self._assignment.seek(to_partition(partition), position.offset, position.leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
+        """Continue at the first offset of the log; in all partitions if none are given. Raises the same errors as
+        :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Continue at the end of the log; in all partitions if none are given. Raises as :meth:`seek`."""
+        """Continue at the end of the log; in all partitions if none are given. Raises the same errors as
+        :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
         """Continue at the first record with this timestamp (ms since the epoch) or a later one, else at the log's end;
-        in all partitions if none are given. Raises as :meth:`seek`."""
+        in all partitions if none are given. Raises the same errors as :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Deliver no records of these partitions until :meth:`resume`; buffered records stay. Pause all partitions if
-        none are given.
+        """Stop delivering records of these partitions until :meth:`resume`; buffered records stay. Pause all partitions
+        if none are given.
 
-        Raises as :meth:`seek`.
+        Raises the same errors as :meth:`seek`.
         """
         self._assignment.pause(self._assigned(partitions), True)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        """Deliver these partitions again; all if none are given."""
+        """Resume delivery of these partitions, or of all if none are given."""
         self._assignment.pause(self._chosen(partitions), False)
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -772,28 +783,29 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
         Raises:
             ConfigurationError: The partition is not assigned.
-            DeadlineError: The position is not known in time.
-            BrokerError: The lookup was refused.
+            DeadlineError: The position wasn't known in time.
+            BrokerError: The broker rejected the lookup.
         """
         wanted = to_partition(partition)
         at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
         async with deadline_at(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
-            # Look the cursor up in each round. If the partition is revoked in the meantime, this raises.
+            # Get the cursor each time around: if the partition has been revoked, this raises.
             while (known := (cursor := self._assignment.get(wanted)).position) is None:
                 if cursor.error is not None:
                     raise cursor.error.with_traceback(None)
-                # Request it even while the partition is held. A rebalance callback may ask, and delivery waits for the
-                # callback.
+                # Request it even while the partition is held: the caller may be a rebalance callback, and delivery
+                # waits for the callback.
                 self._engine.resolver.request(cursor)
                 await self._engine.wait_for_change()
         return known
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each assigned partition that has one: after the last record delivered. No I/O.
+        """Return the position of each assigned partition that has one: the offset after the last delivered record. No
+        I/O.
 
-        It is what :meth:`commit` commits, and what a transaction commits as the consumer's progress.
+        :meth:`commit` commits these offsets, and so does a transaction that commits the consumer's progress.
         """
-        # Count every delivered record. The caller is done with them.
+        # Count every delivered record: the caller is done with them.
         return self._assignment.committable(processed=False)
 
     # -- commits and transactions
@@ -803,40 +815,42 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         offsets: Committable[Partition] | None = None,
         timeout_ms: float | None = None,
     ) -> CommitResult:
-        """Commit what was processed: by default everything delivered.
+        """Commit processed records: by default, everything delivered.
 
         A record, a batch or a list of records covers the records before it in its partitions too. Partitions that
         belong to other members now, or may have since the records were delivered, are not committed, and neither are
-        offsets that the coordinator refuses: both are outcomes, not exceptions, and logged. During a rebalance the call
-        waits for its end. After a cancellation the offsets may be committed or not.
+        offsets that the coordinator rejects: both are reported as outcomes, not exceptions, and logged. During a
+        rebalance, the call waits until it ends. If the call is cancelled, the offsets may or may not be committed.
 
         A record, or a batch, is lost once the group has taken its partition away, even if the partition is back,
-        because others may have processed it. A dict and None don't say which delivery they mean. So if the group takes
-        away partitions whose delivered records aren't committed, these are lost for such calls, until the application
-        knows, by ``on_lost`` or by an outcome, and has requested the next records after that.
+        because other members may have processed it. A dict and None don't say which delivery they mean. So if the group
+        takes away partitions whose delivered records aren't committed, such calls treat these partitions as lost until
+        the application has learned of the loss, from ``on_lost`` or from an outcome, and has requested the next records
+        after that.
 
         Args:
             offsets: A record, a batch of :meth:`batches`, a list of records, or partitions with the offset to continue
-                from, which is the last processed one plus one; None for all positions.
+                from, which is the last processed offset plus one; None for all positions.
             timeout_ms: By default ``default_api_timeout_ms``.
 
         Returns:
-            The outcome of each partition. :meth:`CommitResult.check` raises if there is one that was not committed.
+            The outcome of each partition. :meth:`CommitResult.check` raises if any partition wasn't committed.
 
         Raises:
-            ConfigurationError: There is no group, a topic of a dict is not subscribed, or ``offsets`` cannot be
-                committed; the text says what to pass.
+            ConfigurationError: There is no group, a topic in the dict is not subscribed, or ``offsets`` cannot be
+                committed; the message says what to pass.
             GroupError: Partitions of :meth:`assign` are committed to a group that has members.
             FencedError: Another consumer has this one's ``group_instance_id``.
-            DeadlineError: It was not confirmed in time.
+            DeadlineError: The commit wasn't confirmed in time.
         """
         self._check_group()
-        # Commit every delivered record, as positions() does. The application has processed them when it calls commit().
+        # Commit every delivered record, as positions() does: by calling commit(), the application says it has processed
+        # them.
         chosen = self._assignment.committable(processed=False) if offsets is None else to_commit(offsets)
         if isinstance(offsets, Mapping):
             self._check_subscribed(chosen)
         lost = self._lost(offsets, chosen)
-        # Start the commit in the same turn of the event loop in which the ownership was checked.
+        # Start the commit in the same turn of the event loop as the ownership check.
         kept = {partition: position for partition, position in chosen.items() if partition not in lost}
         result = await self._engine.commit(kept, self._seconds(timeout_ms))
         if lost:
@@ -844,7 +858,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
             why = f"{names} not committed: taken away since the records were delivered; they are processed again"
             result = result.and_lost(lost, CommitError(f"{self._in_group()}: {why}"))
             self._assignment.report_lost(lost)
-        # Log each error once. Lost partitions share one, which names them.
+        # Log each error once. Lost partitions share a single error, which names them.
         for text in dict.fromkeys(str(result.outcomes[each].error) for each in (*result.refused, *result.lost)):
             log.warning("consumer: commit: %s", text)
         return result
@@ -875,7 +889,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return f"group {self._engine.config.group.group_id!r}"
 
     def _check_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raise for a topic that the group never assigns to this consumer, such as a misspelt one."""
+        """Raise for topics that the group never assigns to this consumer, such as a misspelt name."""
         subscription = self._engine.subscription
         if not subscription.by_topic:
             return
@@ -891,14 +905,15 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     async def committed(
         self, *partitions: tuple[str, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets, None where it has none; of all assigned partitions if none are given.
+        """Return the group's committed offsets, or None for a partition without one; of all assigned partitions if none
+        are given.
 
-        Waits for open transactions that commit offsets of these partitions (KIP-447).
+        It waits for open transactions that commit offsets of these partitions (KIP-447).
 
         Raises:
             ConfigurationError: There is no group.
-            BrokerError: The coordinator refused the request.
-            DeadlineError: No response in time.
+            BrokerError: The coordinator rejected the request.
+            DeadlineError: There was no response in time.
         """
         chosen = self._chosen(partitions)
         self._check_group()
@@ -913,18 +928,18 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
         Raises:
             ConfigurationError: There is no group.
-            CommitError: It is in no generation of the group: its partitions may belong to other members. Or the group
-                has taken away partitions whose delivered records weren't committed; until the next records are
-                requested, a new identity would commit what the former one has read.
+            CommitError: The consumer is not in a generation of the group, so its partitions may belong to other
+                members. Or the group has taken away partitions whose delivered records weren't committed; until the
+                next records are requested, a new identity would commit records that were read under the former one.
         """
         return self._everything().group_metadata()
 
     def progress(self, records: Iterable[Record[Any, Any]]) -> Progress:
-        """Return how far ``records`` have brought this consumer. No I/O.
+        """Return this consumer's progress after processing ``records``. No I/O.
 
-        For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` lets
-        them come again after an abort. If the group has taken a partition of the records away since they were
-        delivered, the partition is lost, even if it's back, and the offsets can't be sent.
+        For transactions: ``txn.send_offsets(progress)`` commits exactly these records, and ``progress.rewind()`` makes
+        the consumer deliver them again after an abort. If the group has taken a partition of the records away since
+        they were delivered, the partition is lost, even if it's back, and the offsets cannot be sent.
 
         Raises:
             ConfigurationError: There is no group, or ``enable_auto_commit`` is on.
@@ -938,7 +953,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return Progress(self._engine, records)
 
     def _everything(self) -> Delivered:
-        """Return all delivered records' progress, for a transaction that commits all positions."""
+        """Return the progress of all delivered records, for a transaction that commits all positions."""
         self._check_group()
         assignment = self._assignment
         return Delivered(
@@ -957,8 +972,8 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Return the first offset of each partition, assigned or not; of all assigned ones if none are given.
 
         Raises:
-            UnknownTopicError, AuthorizationError: A topic does not exist, or may not be read.
-            DeadlineError: No response in time.
+            UnknownTopicError, AuthorizationError: A topic doesn't exist, or may not be read.
+            DeadlineError: There was no response in time.
         """
         return await self._ends(partitions, EARLIEST, timeout_ms)
 
@@ -967,17 +982,17 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition; with ``read_committed`` the last stable offset.
 
-        Otherwise as :meth:`beginning_offsets`.
+        Otherwise like :meth:`beginning_offsets`.
         """
         return await self._ends(partitions, LATEST, timeout_ms)
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
+        """Return the first record at or after a time (ms since the epoch) in each partition, or None if there is none.
 
-        Raises the errors of :meth:`beginning_offsets`; and UnsupportedVersionError with brokers before 0.10.1, which
-        have no index of times.
+        Raises the same errors as :meth:`beginning_offsets`, and UnsupportedVersionError with brokers before 0.10.1,
+        which have no time index.
         """
         given = to_offsets("offsets_for_times", times)
         wanted = {to_partition(partition): to_timestamp(time) for partition, time in given.items()}
@@ -997,8 +1012,8 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         """Return the partitions of a topic.
 
         Raises:
-            UnknownTopicError, AuthorizationError: The topic does not exist, or may not be described.
-            DeadlineError: No response in time.
+            UnknownTopicError, AuthorizationError: The topic doesn't exist, or may not be described.
+            DeadlineError: There was no response in time.
         """
         info = await self._engine.cluster.topic(topic, self._seconds(timeout_ms))
         return [TopicPartition(topic, number) for number in range(len(info.partitions))]
@@ -1006,7 +1021,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     # -- lag, states and statistics
 
     def lag(self, partition: tuple[str, int]) -> int | None:
-        """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
+        """Return how many offsets the position is behind the end of the log, as of the last fetch; None if unknown."""
         return self._assignment.get(to_partition(partition)).lag(self._engine.config.fetch.read_committed)
 
     def lags(self) -> dict[TopicPartition, int | None]:
@@ -1015,19 +1030,19 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return {partition: cursor.lag(committed) for partition, cursor in self._assignment.cursors.items()}
 
     def at_end(self, partition: tuple[str, int]) -> bool:
-        """Return whether everything that the log had at the last fetch was delivered; False while unknown. No I/O.
+        """Return whether everything in the log as of the last fetch was delivered; False while unknown. No I/O.
 
-        With ``read_committed``, an open transaction is the end. Raises as :meth:`seek`.
+        With ``read_committed``, an open transaction is the end. Raises the same errors as :meth:`seek`.
         """
         return self.log_state(partition).at_end
 
     def log_state(self, partition: tuple[str, int]) -> LogState:
-        """Return the position, the ends of the log, and the lag, as of the last fetch. No I/O. Raises as
-        :meth:`seek`."""
+        """Return the position, the ends of the log, and the lag, as of the last fetch. No I/O. Raises the same errors
+        as :meth:`seek`."""
         return self._assignment.get(to_partition(partition)).log_state(self._engine.config.fetch.read_committed)
 
     def partition_state(self, partition: tuple[str, int]) -> PartitionState:
-        """Return what the consumer is doing about a partition, and why it delivers no records if it does not."""
+        """Return what the consumer is doing about a partition, and if it delivers no records, why."""
         return self._engine.state(to_partition(partition))
 
     def partition_states(self) -> dict[TopicPartition, PartitionState]:
@@ -1037,17 +1052,17 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
     def stats(self) -> ConsumerStats:
         """Return the consumer's statistics: partitions, lag, fetches, delivery, commits, rebalances, connections.
 
-        No I/O. It costs a loop over the assigned partitions.
+        No I/O. It loops over the assigned partitions.
         """
         return stats_of(self._engine)
 
     def health(self) -> Health:
-        """Return whether the consumer works, and what is wrong. No I/O.
+        """Return whether the consumer is working, and if not, what is wrong. No I/O.
 
         Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, that
-        the group is rebalancing, that a deserializer does not return, or that a handler of :meth:`run` takes longer
-        than 30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is
-        none.
+        the group is rebalancing, that a deserializer doesn't return, or that a handler of :meth:`run` takes longer than
+        30 seconds or half of ``max_poll_interval_ms``, or ignores its cancellation. A topic without new records is not
+        a finding.
         """
         return health_of(self._engine)
 
@@ -1061,7 +1076,7 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        """Like :meth:`_chosen`, for calls that would silently do nothing without an assigned partition."""
+        """Like :meth:`_chosen`, for calls that would silently do nothing if no partition were assigned."""
         chosen = self._chosen(partitions)
         if not chosen:
             raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
@@ -1077,14 +1092,14 @@ class Consumer(AsyncContext, Hints, Generic[K, V], hints=METHODS["Consumer"]):
 
 
 OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))
-"""Names of the options that only the consumer has."""
+"""The names of the consumer's own options."""
 
 
 def _readers(
     engine: Engine, deserializers: Deserializers[K, V]
 ) -> tuple[DeserializingReader[K, V], RecordIterator | DeserializingReader[K, V]]:
-    """Return the reader that applies deserializers, and the iterator that delivers single records."""
+    """Return the reader that applies deserializers, and the iterator that delivers individual records."""
     timeout = engine.cluster.config.api_timeout
     reader = DeserializingReader(engine.assignment, engine.reader, deserializers, engine.undecodable, timeout)
-    # RecordIterator keeps the code of deserializers off the path of records if there are none.
+    # If there are no deserializers, RecordIterator delivers records without running any code for them.
     return reader, reader if deserializers else RecordIterator(engine.assignment, engine.reader)

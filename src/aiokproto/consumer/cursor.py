@@ -1,20 +1,21 @@
 """One assigned partition: its start position, fetched records and delivered records. Pure.
 
-A cursor consists of parts with one writer each: :class:`~aiokproto.consumer.start_lookup.StartLookup` (the resolver),
-:class:`~aiokproto.consumer.fetch_state.FetchState` (the fetcher), :class:`~aiokproto.consumer.buffer.RecordBuffer` (the
-reader), and its own fields, which say whether the partition is available (the assignment). Its offsets are ordered::
+A cursor consists of parts, each with a single writer: :class:`~aiokproto.consumer.start_lookup.StartLookup` (the
+resolver), :class:`~aiokproto.consumer.fetch_state.FetchState` (the fetcher),
+:class:`~aiokproto.consumer.buffer.RecordBuffer` (the reader), and its own fields, which say whether the partition is
+available (the assignment). Its offsets are ordered::
 
     processed ≤ position ≤ opened records … ≤ fetched chunks … ≤ fetch.offset
 
 Every assignment makes a new cursor, which lives until the partition is revoked or lost. So the same cursor means that
-the consumer has owned the partition all the time, over any number of generations or epochs. Records refer to its
-:class:`Ownership`.
+the consumer has owned the partition without interruption, over any number of generations or epochs. Records refer to
+its :class:`Ownership`.
 
-The assignment knows which records are processed, because it sees when the next record is requested. A seek concerns all
+The assignment knows which records are processed, because it sees when the next record is requested. A seek affects all
 parts, so it's one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: a
-response that was requested under another version is dropped when it arrives. A version is an object of its own, which
-equals no other. So a partition that was removed and added again has another version, too, and consumers in several
-threads don't share a counter.
+response that was requested under another version is dropped when it arrives. Each version is a new object, which equals
+no other. So a partition that was removed and added again gets a new version, too, and consumers in several threads
+don't share a counter.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class PartitionState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """A partition's position, and its log as of the last fetch. What is unknown is None.
+    """A partition's position, and its log as of the last fetch. Unknown values are None.
 
     Attributes:
         position: The offset of the next record to be delivered.
@@ -72,7 +73,7 @@ class LogState(NamedTuple):
             high watermark.
         high_watermark: The end of what can be read: the offset after the last replicated record.
         lag: The number of offsets between the position and the end that this consumer can read.
-        leader_epoch: The leader epoch in which the log was fetched.
+        leader_epoch: The leader epoch of the last fetch.
     """
 
     position: int | None
@@ -93,18 +94,18 @@ class Cursor:
 
     Attributes:
         partition: Topic and number.
-        ownership: Identifies the assignment that has made this cursor.
-        delivered_to: The offset behind the last delivered record, or the sought offset if no record is outstanding; -1
-            before the first.
-        fetch: Fetch state.
-        buffer: Records that are fetched and not delivered.
-        lookup: The lookup of the start position; a new one after each seek.
-        version: An object that no other cursor has, a new one after each seek.
+        ownership: Identifies the assignment that created this cursor.
+        delivered_to: The offset after the last delivered record, or the sought offset if no record is outstanding; -1
+            before the first record.
+        fetch: The fetch state.
+        buffer: Records that are fetched but not delivered.
+        lookup: The lookup of the start position. Each seek creates a new lookup.
+        version: An object unique to this cursor, replaced by each seek.
         paused: Whether the application has paused the partition.
         held: Why the group keeps the partition from being fetched and delivered: it's being assigned or revoked, or the
-            session is unconfirmed. Empty otherwise.
-        full: Whether :meth:`Consumer.run` takes no records of the partition now, because its handlers have enough or
-            because the next record isn't due.
+            session is unconfirmed. Empty if it doesn't.
+        full: Whether :meth:`Consumer.run` has stopped taking records of the partition, because its handlers have enough
+            or the next record isn't due.
         queued: Whether it is queued for delivery.
         error: Why the partition has stopped until the application seeks. The next read raises it.
     """
@@ -130,7 +131,7 @@ class Cursor:
     def __init__(self, partition: TopicPartition, start: int, held: str = "") -> None:
         self.partition = partition
         self.ownership = Ownership()
-        # Delivered records before this offset are committed, or will be delivered again.
+        # All delivered records before this offset are committed, or will be delivered again.
         self._outstanding_from = -1
         self.delivered_to = -1
         # All delivered records are between these offsets.
@@ -150,18 +151,18 @@ class Cursor:
     @property
     def position(self) -> int | None:
         """The next offset to deliver; None while the start position is unknown."""
-        # fetch.offset is None exactly while the position is unknown. Then the buffer has no meaning.
+        # While the position is unknown, fetch.offset is None, and the buffer is meaningless.
         return None if self.fetch.offset is None else self.buffer.position
 
     @property
     def ready(self) -> bool:
         """Whether records, or an error, can be delivered now."""
-        # An error is delivered, too, so a failed partition is ready.
+        # An error is delivered too, so a failed partition is ready.
         return not self.stopped and (bool(self.buffer) or self.error is not None)
 
     @property
     def stopped(self) -> bool:
-        """Whether no record is delivered, even if some are buffered."""
+        """Whether delivery is stopped, even if records are buffered."""
         return self.paused or self.full or bool(self.held)
 
     @property
@@ -171,15 +172,15 @@ class Cursor:
 
     @property
     def fetchable(self) -> bool:
-        """Whether the partition should be fetched. The fetcher decides from which broker and when."""
+        """Whether the partition should be fetched. The fetcher decides when, and from which broker."""
         if self.fetch.offset is None or self.stopped or self.error is not None:
             return False
-        # Don't fetch behind a damaged batch. What follows it can't be delivered before it.
+        # Don't fetch past a damaged batch: later records cannot be delivered before it.
         return not self.buffer.damaged
 
     @property
     def outstanding(self) -> bool:
-        """Whether some delivered records aren't committed, and no seek makes them come again."""
+        """Whether some delivered records aren't committed, and won't be delivered again because of a seek."""
         return self.delivered_to > self._outstanding_from
 
     def has_delivered(self, offset: int) -> bool:
@@ -187,13 +188,14 @@ class Cursor:
         return self._low <= offset < max(self._high, self.position or 0)
 
     def lag(self, read_committed: bool) -> int | None:
-        """Return the number of offsets between position and end of the log as of the last fetch; None if unknown."""
+        """Return the number of offsets between the position and the end of the log as of the last fetch; None if
+        unknown."""
         end = self.fetch.last_stable_offset if read_committed else self.fetch.high_watermark
         position = self.position
         return None if end < 0 or position is None else max(end - position, 0)
 
     def log_state(self, read_committed: bool) -> LogState:
-        """Return what is known of the log."""
+        """Return what is known about the log."""
         fetch = self.fetch
         return LogState(
             self.position,
@@ -209,7 +211,7 @@ class Cursor:
         position = self.position
         if position is None:
             return None
-        # Take the minimum, because after a seek backwards the position is before the record that is being processed.
+        # Take the minimum: after a seek backwards, the position is before the record that is being processed.
         offset = position if processing is None else min(processing, position)
         return OffsetAndMetadata(offset, "", self.fetch.epochs.before(offset))
 
@@ -230,21 +232,21 @@ class Cursor:
         Args:
             offset: The offset.
             epoch: The leader epoch that was committed or looked up with it; -1 if unknown.
-            leader_epoch: The leader epoch in which it was looked up; -1 if it has to be validated (KIP-320).
+            leader_epoch: The leader epoch of the lookup; -1 if the offset has to be validated (KIP-320).
         """
         self._restart(offset)
         self._continue_from(offset)
         self.fetch.restart(offset, epoch, leader_epoch)
 
     def rewind(self, offset: int, epoch: int) -> None:
-        """Continue from an offset, where the leader's log stops agreeing with the fetched records. ``epoch`` is the
-        epoch of the leader's record there."""
+        """Continue from an offset, where the leader's log diverges from the fetched records. ``epoch`` is the epoch of
+        the leader's record there."""
         self._restart(offset)
         self._continue_from(offset)
         self.fetch.rewind(offset, epoch)
 
     def _restart(self, position: int) -> None:
-        # Change the version first, so that responses to earlier requests are outdated from here on.
+        # Change the version first: this makes all responses to earlier requests outdated.
         self.version = object()
         self.buffer.restart(position)
         self.error = None
@@ -252,11 +254,11 @@ class Cursor:
     def _continue_from(self, offset: int) -> None:
         if not self.outstanding or offset <= self._outstanding_from:
             self._outstanding_from = self.delivered_to = offset
-        # If no record was delivered yet, the range is empty.
+        # Until a record is delivered, the range is empty.
         self._low = min(self._low, offset) if self._high else offset
 
     def delivered(self, until: int) -> None:
-        """Note that the application has the records before this offset."""
+        """Note that the records before this offset were delivered to the application."""
         self.delivered_to = max(self.delivered_to, until)
         self._high = max(self._high, until)
 
@@ -269,7 +271,7 @@ class Cursor:
         self.fetch.advance(chunk.end, chunk.epochs)
         chunk.count_in(buffered)
         self.buffer.put(chunk)
-        # Count a chunk for a paused partition as parked at once.
+        # A chunk for a paused partition counts as parked right away.
         self._park()
 
     def pause(self, paused: bool) -> None:
@@ -283,12 +285,12 @@ class Cursor:
         self._park()
 
     def hold(self, why: str) -> None:
-        """Stop delivery for the group, with the reason. An empty reason continues it."""
+        """Stop delivery on behalf of the group, for the given reason. An empty reason continues it."""
         self.held = why
         self._park()
 
     def fail(self, error: KafkaError) -> None:
-        """Stop until the application seeks, or :meth:`retry`."""
+        """Stop until a seek by the application, or until :meth:`retry`."""
         self.error = error
         self._park()
 
@@ -299,7 +301,7 @@ class Cursor:
             self.buffer.unpark()
 
     def retry(self) -> None:
-        """Continue at the same position, because the cause of the error may have passed."""
+        """Continue at the same position: the cause of the error may be gone."""
         self.fetch.retry(str(self.error))
         self.lookup.missing_since = None
         self.error = None

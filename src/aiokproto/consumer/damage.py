@@ -1,11 +1,11 @@
-"""Damaged batches: the offsets that they have, and the records that stand for them. Pure.
+"""Damaged batches: the offsets that they cover, and the records that represent them. Pure.
 
-The checksum covers the batch from the attributes on. If it's wrong, the header's last offset may be wrong, too, and
-trusting it could skip good records. So these sources are tried in order. The batch that follows has a base offset,
-where the damaged one ends. A header with a right checksum is right. A header whose count agrees with its last offset is
-right, too, because one fault doesn't change both. A damaged batch that is the last one in a response is fetched again,
-to get the batch that follows. A batch with as many records as there are offsets up to the high watermark ends there. If
-none of these helps, only the application can know where to continue.
+The checksum covers the batch starting at the attributes. If it's wrong, the header's last offset may be wrong, too, and
+trusting it could skip good records. So the end of the batch is determined from these sources, in order. The damaged
+batch ends at the base offset of the next batch. A header with a correct checksum is correct. A header whose count
+agrees with its last offset is correct, too, because a single fault doesn't change both. If the damaged batch is the
+last one in a response, it's fetched again, to get the next batch. A batch with as many records as there are offsets up
+to the high watermark ends there. If none of these work, only the application can know where to continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INT32 = struct.Struct(">i")
 def locate(
     partition: TopicPartition, buffer: RecordBuffer, high_watermark: int, error: CorruptRecordError
 ) -> CorruptBatchError | Literal["refetch"] | None:
-    """Return the error of the damaged batch at the front of the buffer; None if the offset behind it can't be known.
+    """Return the error of the damaged batch at the front of the buffer; None if the offset after it cannot be known.
 
     ``error`` is the error that was found.
     """
@@ -44,13 +44,13 @@ def locate(
     base: int = _START.unpack_from(raw)[0]
     if end is None and chunk.position != position:
         return "refetch"
-    # The batch reaches to the end of the log.
+    # The batch extends to the end of the log.
     if end is None and base < high_watermark <= base + _count(raw):
         end = high_watermark
-    # An offset behind the high watermark comes from damage, too.
+    # An offset past the high watermark is damaged, too.
     if end is None or not position < end <= INT64_MAX or 0 <= high_watermark < end:
         return None
-    # The checksum doesn't cover the base offset. The missing records start at the position.
+    # The checksum doesn't cover the base offset, so it may be wrong. The missing records start at the position.
     base = base if position <= base < end else position
     text = f"{partition} at offset {base}: {error}; seek to {end} to continue behind it"
     located = CorruptBatchError(text, *partition, base, end, bytes(raw))
@@ -59,7 +59,7 @@ def locate(
 
 
 def stand_in(error: CorruptBatchError, ownership: Ownership) -> UndecodableRecord:
-    """Return the record that stands for a damaged batch."""
+    """Return the record that represents a damaged batch."""
     record: Record = Record(error.topic, error.partition, error.base_offset, -1, None, error.raw)
     record._ownership = ownership
     return UndecodableRecord(record, error)
@@ -69,7 +69,7 @@ def undamaged(batches: list[RecordBatch]) -> list[RecordBatch]:
     """Return the batches before the first one with a wrong checksum.
 
     Raises:
-        CorruptRecordError: It is the first of all.
+        CorruptRecordError: The first batch has a wrong checksum.
     """
     for index, batch in enumerate(batches):
         try:
@@ -82,7 +82,7 @@ def undamaged(batches: list[RecordBatch]) -> list[RecordBatch]:
 
 
 def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
-    """Return the offset behind the first batch of a chunk; None if no source of it can be trusted."""
+    """Return the offset after the first batch of a chunk; None if no source for it can be trusted."""
     batch = chunk.batches[0]
     behind = chunk.batches[1] if len(chunk.batches) > 1 else None
     if behind is None and len(buffer.chunks) > 1 and buffer.chunks[1].batches:
@@ -90,22 +90,23 @@ def _behind(chunk: Chunk, buffer: RecordBuffer) -> int | None:
     # The first offset of a compressed set of magic 1 is known only after decompression.
     if behind is not None and behind.magic == 2:
         return behind.base_offset
-    # The batch that follows is damaged as well.
+    # The next batch is damaged as well.
     rest = (buffer.chunks[1] if len(buffer.chunks) > 1 else chunk).rest
     if behind is None and rest is not None and len(rest) >= LOG_OVERHEAD:
         found: int = _START.unpack_from(rest)[0]
-        # The header of a message set has only its last offset; the others take decompression.
+        # The header of a message set contains only its last offset; the others require decompression.
         if found > (batch.base_offset if batch.magic == 2 else batch.last_offset):
             return found
-    # Batches that aren't delivered follow: control batches, or aborted ones.
+    # The next batches are control batches or aborted ones, which aren't delivered.
     if behind is None and chunk.end != batch.next_offset:
         return chunk.end
-    # The checksum of magic 0 and 1 doesn't cover offsets, and the header has the last one.
+    # The checksum of magic 0 and 1 doesn't cover offsets, and the header contains the last offset.
     return batch.next_offset if batch.magic < 2 or _is_intact(batch) else _consistent(batch.raw)
 
 
 def _is_intact(batch: RecordBatch) -> bool:
-    """Return whether the header is right. It is if the batch exceeds a limit, or was written wrong."""
+    """Return whether the header is correct. It is if the batch's only fault is that it exceeds a limit or was written
+    wrong."""
     try:
         batch.validate()
     except CorruptRecordError:
@@ -114,7 +115,7 @@ def _is_intact(batch: RecordBatch) -> bool:
 
 
 def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:
-    """Return the damaged batch at the start of a record set, and the offset behind it; None if its size is wrong."""
+    """Return the damaged batch at the start of a record set, and the offset after it; None if its size is wrong."""
     if rest is None or len(rest) < LOG_OVERHEAD:
         return None
     base, length = _START.unpack_from(rest)
@@ -129,9 +130,9 @@ def _cut(rest: memoryview | None) -> tuple[memoryview, int | None] | None:
 
 
 def _consistent(raw: memoryview) -> int | None:
-    """Return the offset behind a batch by its header, if the header counts as many records as offsets.
+    """Return the offset after a batch according to its header, if the header's counts of records and offsets agree.
 
-    It reads the fields where magic 2 has them, because a damaged magic byte doesn't move them.
+    It reads the fields at their positions in magic 2, because a damaged magic byte doesn't move them.
     """
     count = _count(raw)
     base: int = _START.unpack_from(raw)[0]
@@ -139,6 +140,6 @@ def _consistent(raw: memoryview) -> int | None:
 
 
 def _count(raw: memoryview) -> int:
-    """Return the number of records according to the header; 0 if the batch is too short for a header."""
+    """Return the number of records according to the header; 0 if the batch is too short to contain a header."""
     found: int = _INT32.unpack_from(raw, _COUNT_AT)[0] if len(raw) >= HEADER.size else 0
     return found

@@ -1,8 +1,8 @@
-"""Dead letters: records that can't be processed, and are written to a topic of their own with the cause in headers.
+"""Dead letters: records that cannot be processed, and are written to a separate topic with the cause in headers.
 
-The headers have the names that Kafka's dead-letter queues for share groups use (KIP-1191), so that tools for these
-queues can read them. Kafka writes neither a timestamp nor the error's class; the two headers for them have names of the
-same form.
+The headers have the names that Kafka's dead-letter queues for share groups use (KIP-1191), so tools for these queues
+can read them. Kafka writes neither a timestamp nor the error's class; the two headers for them follow the same naming
+scheme.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PREFIX = "__dlq.errors."
 """The prefix of the headers' names."""
 
 _LONGEST_MESSAGE = 8 * 1024
-"""Most bytes of an error's text in a header, because a decoder's error can quote the whole value."""
+"""Maximum size of an error message in a header, in bytes: a decoder's error can quote the whole value."""
 
 
 class SupportsPostBytes(Protocol):
-    """A producer, as far as dead letters need one."""
+    """The part of a producer that dead letters need."""
 
     async def post_bytes(
         self, topic: str, value: bytes | None, *, key: bytes | None = None, headers: Sequence[Header] = ()
@@ -33,31 +33,28 @@ class SupportsPostBytes(Protocol):
 class DeadLetterTopic:
     """Writes records that cannot be processed to a topic, with the cause in headers.
 
-    A dead letter has the record's key and value as they were stored, its headers, and in addition, as UTF-8 text:
+    A dead letter contains the record's stored key and value, its headers, and these additional headers as UTF-8 text:
 
     ================================= ============================================================
-    ``__dlq.errors.topic``            the topic that the record was read from
-    ``__dlq.errors.partition``        its partition there
-    ``__dlq.errors.offset``           its offset there
-    ``__dlq.errors.timestamp``        its timestamp there, in milliseconds; absent if it has none
-    ``__dlq.errors.group``            the consumer group; absent without one
-    ``__dlq.errors.delivery.count``   how often it was delivered; absent if nobody has counted
-    ``__dlq.errors.exception.class``  the class of the error, with its module
-    ``__dlq.errors.message``          the text of the error
-    ================================= ============================================================
+    ``__dlq.errors.topic``            the topic that the record was read from ``__dlq.errors.partition``        its
+    partition there ``__dlq.errors.offset``           its offset there ``__dlq.errors.timestamp``        its timestamp
+    there, in milliseconds; absent if it has none ``__dlq.errors.group``            the consumer group; absent if there
+    is none ``__dlq.errors.delivery.count``   how often it was delivered; absent if not counted
+    ``__dlq.errors.exception.class``  the class of the error, with its module ``__dlq.errors.message``          the
+    error message ================================= ============================================================
 
-    A record that was a dead letter before keeps only the newest of these headers. The producer's partitioner decides by
-    the key, and its serializers are not applied.
+    A record that was a dead letter before keeps only the newest of these headers. The producer's partitioner chooses
+    the partition by the key. Its serializers aren't applied.
     """
 
     def __init__(self, topic: str | Callable[[Record[Any, Any]], str], producer: SupportsPostBytes) -> None:
-        """Create it; nothing is connected.
+        """Create the writer, without connecting.
 
         Args:
             topic: The topic, or a function that returns it for a record, such as
                 ``lambda record: f"{record.topic}.dlq"``.
             producer: A :class:`~aiokproto.producer.Producer`, which you start and close. Its ``acks`` and
-                ``delivery_timeout_ms`` apply. One with a ``transactional_id`` cannot be used.
+                ``delivery_timeout_ms`` apply. It cannot have a ``transactional_id``.
 
         Raises:
             ConfigurationError: An argument has the wrong type.
@@ -83,7 +80,8 @@ class DeadLetterTopic:
     ) -> None:
         """Write a record, and wait until it is acknowledged.
 
-        Cancelled before the record is buffered, it is never sent. Cancelled later, it is still delivered.
+        If the call is cancelled before the record is buffered, the record is never sent. If it's cancelled later, the
+        record is still delivered.
 
         Args:
             record: The record, as the consumer delivered it.
@@ -92,7 +90,8 @@ class DeadLetterTopic:
             delivery_count: How often the record was delivered.
 
         Raises:
-            KafkaError: As :meth:`Producer.send() <aiokproto.producer.Producer.send>`. The record counts as unprocessed.
+            KafkaError: The same errors as :meth:`Producer.send() <aiokproto.producer.Producer.send>`. The record counts
+                as unprocessed.
         """
         delivery = await self.post(record, error, group=group, delivery_count=delivery_count)
         try:
@@ -108,12 +107,13 @@ class DeadLetterTopic:
         group: str | None = None,
         delivery_count: int | None = None,
     ) -> Awaitable[Any]:
-        """Buffer a record, as :meth:`write` does, without waiting for its acknowledgement.
+        """Buffer a record like :meth:`write`, but don't wait for its acknowledgement.
 
-        Await the delivery before the record counts as processed. Cancelled, the record is never sent.
+        The record counts as processed only after you have awaited its delivery. If the call is cancelled, the record is
+        never sent.
 
         Raises:
-            KafkaError: As :meth:`Producer.post() <aiokproto.producer.Producer.post>`.
+            KafkaError: The same errors as :meth:`Producer.post() <aiokproto.producer.Producer.post>`.
         """
         topic = self._name(record)
         headers = [header for header in record.headers if not header[0].startswith(PREFIX)]
@@ -144,7 +144,7 @@ class DeadLetterTopic:
 def _cause(
     record: Record[Any, Any], error: BaseException, group: str | None, delivery_count: int | None
 ) -> list[Header]:
-    """Return the headers that say where a record was read, and why it is a dead letter."""
+    """Return the headers that say where a record was read from, and why it's a dead letter."""
     kind = type(error)
     texts = {
         "topic": record.topic,
@@ -156,7 +156,7 @@ def _cause(
         "exception.class": f"{kind.__module__}.{kind.__qualname__}",
         "message": text_of(error) or None,
     }
-    # Use "replace" because an exception's text may have lone surrogates, which UTF-8 can't encode.
+    # Use "replace": an exception's message may contain lone surrogates, which UTF-8 cannot encode.
     return [
         (PREFIX + name, text.encode(errors="replace")[:_LONGEST_MESSAGE])
         for name, text in texts.items()

@@ -1,4 +1,4 @@
-"""Delivery of records one by one: what ``async for`` runs for each record."""
+"""Delivery of individual records: the code that ``async for`` runs for each record."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DeliveryState:
     """The records that can be delivered now, and the ones that the application is processing.
 
     Attributes:
-        open: The decoded records of the partition that is being delivered, last one first, so that delivering a record
-            is a ``pop()``. A pause, a seek, or anything else that ends the partition's delivery replaces this list.
-        current: The record, list or batch that was delivered last; None once the next one is requested.
+        open: The decoded records of the partition that is being delivered, last record first, so delivering a record is
+            a ``pop()``. A pause, a seek, or anything else that ends the partition's delivery replaces this list.
+        current: The last delivered record, list or batch; None once the next one is requested.
         thread: The id of the thread that reads the consumer.
     """
 
@@ -40,13 +40,13 @@ class DeliveryState:
 @has_compiled_form
 @final
 class RecordIterator:
-    """Delivers one record after the other."""
+    """Delivers records one at a time."""
 
     __slots__ = ("_delivery", "_reader")
 
     def __init__(self, delivery: DeliveryState, reader: Reader) -> None:
-        """The ``reader`` opens more records when none is open. In another thread it is called for each record, and
-        refuses that."""
+        """The ``reader`` opens more records when none are open. If another thread calls the iterator, the reader is
+        called for each record, and raises."""
         self._delivery = delivery
         self._reader = reader
 
@@ -55,7 +55,7 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         delivery = self._delivery
-        # Pauses, seeks and revocations need no check here. Each of them has replaced the list.
+        # There's no need to check for pauses, seeks and revocations here: each of them replaces the list.
         if not delivery.open or delivery.thread != get_ident():
             await self._reader.open()
         delivery.current = record = delivery.open.pop()

@@ -1,4 +1,4 @@
-"""Deserializers, which make the application's keys and values from the bytes of records."""
+"""Deserializers, which turn the bytes of records into the application's keys and values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from aiokproto.texts import repr_of
 from aiokproto.types import DeserializedRecord, K, Record, V
 
 NOT_ABOUT_THE_RECORD = (ConnectionError, TimeoutError, asyncio.TimeoutError, CallbackError)
-"""Errors of a service that a deserializer uses, such as a schema registry. Trying again can succeed, and skipping would
-lose records. ``asyncio.TimeoutError`` is another class in Python 3.10. A CallbackError means that something else
+"""Errors of a service that a deserializer uses, such as a schema registry. A retry can succeed, while skipping would
+lose records. In Python 3.10, ``asyncio.TimeoutError`` is a separate class. A CallbackError means that something else
 cancelled the lookup."""
 
 
@@ -23,7 +23,7 @@ class Deserializers(Generic[K, V]):
     """The deserializers of keys and of values.
 
     Attributes:
-        is_async: Whether one of them has to be awaited. Then call :meth:`apply_later`, else :meth:`apply`.
+        is_async: Whether one of them has to be awaited. If so, call :meth:`apply_later`, else :meth:`apply`.
         awaited: The options that are awaited, for messages.
     """
 
@@ -37,12 +37,12 @@ class Deserializers(Generic[K, V]):
         """Pass None for keys or values that stay bytes.
 
         Raises:
-            ConfigurationError: One cannot be called.
+            ConfigurationError: One of them isn't callable.
         """
         for name, given in (("key_deserializer", key), ("value_deserializer", value)):
             if given is not None and not callable(given):
                 raise ConfigurationError(f"{name}={given!r}: expected a function of bytes")
-        # Decide it once. Checking whether each result is awaitable would cost as much as many deserializers do.
+        # Check this only once: checking whether each result is awaitable would cost as much as a typical deserializer.
         self._key = (key, is_async(key))
         self._value = (value, is_async(value))
         self.is_async = self._key[1] or self._value[1]
@@ -58,15 +58,15 @@ class Deserializers(Generic[K, V]):
 
         Raises:
             RecordDeserializationError: A deserializer has failed.
-            ConnectionError, TimeoutError, CallbackError: A deserializer has raised it. It isn't about the record, which
+            ConnectionError, TimeoutError, CallbackError: A deserializer has raised it. The record isn't at fault, and
                 can be tried again.
-            ConfigurationError: It returned a coroutine, and is no coroutine function.
+            ConfigurationError: It returned a coroutine but isn't a coroutine function.
         """
         key: Any = record.key
         value: Any = record.value
         origin: Literal["key", "value"] = "key"
         try:
-            # None isn't passed. There is nothing to deserialize, and a tombstone stays one.
+            # None is never deserialized: a tombstone stays a tombstone.
             if key is not None and self._key[0] is not None:
                 key = self._key[0](key)
             origin = "value"
@@ -97,9 +97,9 @@ class Deserializers(Generic[K, V]):
         return DeserializedRecord(record, *made)
 
     def _refuse(self, key: object, value: object) -> ConfigurationError:
-        """Return the error of a function that is no coroutine function, and returns coroutines."""
+        """Return the error for a plain function that returns coroutines."""
         name, given, made = ("key", self._key, key) if isinstance(key, CoroutineType) else ("value", self._value, value)
-        # Close them. Python warns of coroutines that are never awaited.
+        # Close them: Python warns about coroutines that are never awaited.
         for made_of in (key, value):
             if isinstance(made_of, CoroutineType):
                 made_of.close()

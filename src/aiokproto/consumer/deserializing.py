@@ -1,11 +1,12 @@
-"""Delivery with deserializers: what ``async for`` and ``poll`` do if the consumer has some.
+"""Delivery with deserializers: what ``async for`` and ``poll`` do if the consumer has any.
 
 **Nothing is lost or repeated.** A record leaves the open list, which moves the position, only after its deserializer
-has returned and its dead letter is acknowledged. From there to the return nothing is awaited, so a cancelled call has
-taken no records. A seek, pause or revocation in the meantime has replaced the list, and the results are dropped.
+has returned and its dead letter is acknowledged. After that nothing is awaited until the call returns, so a cancelled
+call has taken no records. A seek, pause or revocation in the meantime has replaced the list, and the results are
+dropped.
 
-Errors are found in the order of the offsets. The good records before an error are delivered first, and the next call
-starts with the record that has it.
+Errors are found in order of offsets. The good records before an error are delivered first, and the next call starts
+with the record that has the error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _Deserialized = tuple[Cursor, list[Record], list[Record], list[Record[Any, Any]]]
-"""A partition, its open records, the first of these, and the records that deserializers have made from them."""
+"""A partition, all its open records, the ones that were deserialized, and the deserialized results."""
 
 _AS_THEY_ARE = (UndecodableRecord, RawControlRecord)
 
@@ -50,22 +51,22 @@ class DeserializingReader(Generic[K, V]):
         undecodable: Undecodable,
         timeout: float,
     ) -> None:
-        """``timeout``: seconds that a read may wait for deserializers."""
+        """``timeout`` is the number of seconds that a read may wait for deserializers."""
         self.needed = bool(deserializers)
         self._timeout = timeout
         self._assignment = assignment
         self._reader = reader
         self._deserializers = deserializers
         self._undecodable = undecodable
-        # Whether a call awaits something here. It isn't reader.waiting, because the group must notice a deserializer
-        # that hangs.
+        # Whether a call is awaiting something here. This cannot be reader.waiting, because the group must notice if a
+        # deserializer hangs.
         self._busy = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record[K, V]:
-        """Deliver the next record. Raises as :meth:`Consumer.__anext__`."""
+        """Deliver the next record. Raises the same errors as :meth:`Consumer.__anext__`."""
         while True:
             self._check_alone()
             if not self._assignment.open:
@@ -74,8 +75,8 @@ class DeserializingReader(Generic[K, V]):
                 return record
 
     async def deliver_one(self) -> Record[K, V] | None:
-        """Deliver the first of the open records; None if they have changed in the meantime, or if the policy has dealt
-        with it. Raises as :meth:`Consumer.__anext__`."""
+        """Deliver the first open record. Return None if the open records have changed in the meantime, or if the policy
+        has dealt with the record. Raises the same errors as :meth:`Consumer.__anext__`."""
         self._check_alone()
         delivered = await self._deliver(1)
         if not delivered:
@@ -84,10 +85,10 @@ class DeserializingReader(Generic[K, V]):
         return delivered[0]
 
     async def poll(self, deadline: float, most: int, by: object = None, *, least: int = 1) -> list[Record[K, V]]:
-        """Deliver up to ``most`` records, or none if there are none by that loop time.
+        """Deliver up to ``most`` records, or none if there are none by ``deadline`` (loop time).
 
-        With ``least`` above 1, it first collects so many records of all partitions. ``by``: see :meth:`Reader.open
-        <aiokproto.consumer.reader.Reader.open>`.
+        With ``least`` above 1, it first collects that many records from all partitions. ``by``: see
+        :meth:`Reader.open <aiokproto.consumer.reader.Reader.open>`.
         """
         self._check_alone()
         if least > 1 and (delivered := await self._deliver_collected(deadline, least, most)):
@@ -98,35 +99,34 @@ class DeserializingReader(Generic[K, V]):
             if not await self._reader.open(deadline, by=by):
                 return []
             delivered = await self._deliver(most, by)
-        # These records, and those that are added below, are being processed from here on, even if a deserializer
-        # raises.
+        # These records, and the ones added below, now count as being processed, even if a deserializer raises.
         self._assignment.current = delivered
-        # Add more as long as nothing has to be awaited. A cancellation would lose the records that were taken.
+        # Add more as long as nothing has to be awaited: a cancellation would lose the records that were taken.
         while len(delivered) < most and not self._deserializers.is_async and self._reader.open_at_once():
             opened = self._assignment.open
             more, error = self._apply(opened[: len(delivered) - most - 1 : -1])
-            # A deserializer has sought or paused the partition, so its records come again.
+            # A deserializer has sought or paused the partition, so these records will be delivered later.
             if self._assignment.open is not opened:
                 break
             self._take(len(more), more)
             delivered += more
-            # The next call starts with it.
+            # The next call starts with this record.
             if error is not None:
                 break
         return delivered
 
     async def take(self, most: int, owner: object) -> list[Record[K, V]]:
-        """Take up to ``most`` of the open records, for the owner of the reader. Return none if they have changed in the
-        meantime, or if the policy has dealt with the first one.
+        """Take up to ``most`` of the open records, for the owner of the reader. Return an empty list if they have
+        changed in the meantime, or if the policy has dealt with the first record.
 
         Raises:
-            RecordDeserializationError: The first record can't be decoded, and the policy is to raise. It stays open.
+            RecordDeserializationError: The first record cannot be decoded, and the policy is to raise. It stays open.
         """
         self._check_alone()
         return await self._deliver(most, owner, stays=True)
 
     async def deserialize(self, record: Record) -> Record[K, V]:
-        """Return a record with key and value deserialized. The policy doesn't apply."""
+        """Return a record with its key and value deserialized. The policy doesn't apply."""
         if (as_it_is := self._stand_in(record)) is not None:
             return as_it_is
         if not self._deserializers.is_async:
@@ -140,7 +140,7 @@ class DeserializingReader(Generic[K, V]):
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
 
     async def _deliver(self, most: int, owner: object = None, *, stays: bool = False) -> list[Record[K, V]]:
-        """Like :meth:`take`, but unless it ``stays``, the record with the error is taken.
+        """Like :meth:`take`, but a record with an error is taken, too, unless it ``stays``.
 
         Raises:
             RecordDeserializationError: The first record cannot be decoded, and the policy is to raise.
@@ -163,7 +163,7 @@ class DeserializingReader(Generic[K, V]):
             self._undecodable.count += 1
             raise failed
         count = len(made) or int(failed is not None)
-        # Compare by identity. A seek or a revocation replaces the list.
+        # Compare by identity: a seek or a revocation replaces the list.
         if self._assignment.open is not opened or opened[: -count - 1 : -1] != chosen[:count]:
             return []
         if self._reader.owner is not owner:
@@ -173,15 +173,15 @@ class DeserializingReader(Generic[K, V]):
         if failed is not None:
             if not self._undecodable.removes:
                 self._undecodable.count += 1
-                # The record is delivered as an error, and is processed once the next one is requested.
+                # The record is delivered as an error, and counts as processed once the next record is requested.
                 self._assignment.current = chosen[0]
                 raise failed
             self._undecodable.removed(failed)
         return made
 
     async def _deliver_collected(self, deadline: float, least: int, most: int) -> list[Record[K, V]]:
-        """Collect ``least`` records by that loop time, not counting skipped ones, and take up to ``most`` from all
-        partitions, up to the first record that can't be decoded."""
+        """Collect ``least`` records by ``deadline`` (loop time), not counting skipped ones. Then take up to ``most``
+        from all partitions, stopping at the first record that cannot be decoded."""
         time = asyncio.get_running_loop().time
         while True:
             await self._reader.collect(least, deadline)
@@ -211,16 +211,16 @@ class DeserializingReader(Generic[K, V]):
                 again = error is not None and self._skip(cursor, opened, -len(made) - 1, following[len(more)], error)
             ready.append((cursor, opened, chosen, made))
             most -= len(made)
-            # The next call starts with it.
+            # The next call starts with this record.
             if error is not None or not most:
                 break
         return ready
 
     def _skip(self, cursor: Cursor, opened: list[Record], index: int, record: Record, error: Exception) -> bool:
-        """Remove a record that can't be decoded from the open ones, if that is the policy."""
+        """Remove a record that cannot be decoded from the open records, if that is the policy."""
         if not self._undecodable.skips or isinstance(error, NOT_ABOUT_THE_RECORD):
             return False
-        # Compare by identity. A seek or a revocation replaces the list.
+        # Compare by identity: a seek or a revocation replaces the list.
         if cursor.buffer.records is not opened or opened[index] is not record:
             return False
         del opened[index]
@@ -229,8 +229,8 @@ class DeserializingReader(Generic[K, V]):
         return True
 
     def _take_collected(self, ready: list[_Deserialized]) -> list[Record[K, V]]:
-        """Take deserialized records in one step. Partitions that were sought, paused or taken away in the meantime keep
-        theirs."""
+        """Take deserialized records in one step. Records of partitions that were sought, paused or taken away in the
+        meantime aren't taken."""
         delivered: list[Record[K, V]] = []
         deliverable = self._reader.collected()
         for cursor, opened, chosen, made in ready:
@@ -243,19 +243,19 @@ class DeserializingReader(Generic[K, V]):
         return delivered
 
     async def _alone(self, work: Coroutine[Any, Any, T], owner: object) -> T:
-        """Await ``work`` while no other task may request records, and the application processes none."""
+        """Await ``work`` while no other task may request records, and the application isn't processing any."""
         self._busy = True
         try:
-            # The application requests a record, so a rebalance must not wait for the one before it.
+            # The application is requesting a record, so a rebalance must not wait for the previous one.
             self._reader.requested(owner)
             return await work
         finally:
             self._busy = False
-            # Close the coroutine in case it wasn't awaited. Python would warn of it.
+            # Close the coroutine in case it wasn't awaited: Python would warn about it.
             work.close()
 
     def _take(self, count: int, made: list[Record[K, V]]) -> None:
-        """Remove the first records, which moves the position behind them."""
+        """Remove the first records, which moves the position past them."""
         if count:
             del self._assignment.open[-count:]
         if self._undecodable.policy == "return":
@@ -268,7 +268,7 @@ class DeserializingReader(Generic[K, V]):
         It isn't raised here, because that would lose the records before it.
         """
         made: list[Record[K, V]] = []
-        # A deserializer that requests records must not take these.
+        # Set this so that a deserializer that requests records cannot take these.
         self._busy = True
         try:
             for record in records:
@@ -284,10 +284,11 @@ class DeserializingReader(Generic[K, V]):
         return made, None
 
     async def _apply_later(self, records: list[Record], owner: object) -> tuple[list[Record[K, V]], Exception | None]:
-        """Like :meth:`_apply`, with the records whose deserializers have returned in time."""
+        """Like :meth:`_apply`, for the records whose deserializers return in time."""
         made: list[Record[K, V]] = []
         work = self._apply_each(records, made)
-        # Set up the deadline only if a deserializer suspends. Most rarely do, and cost less than a deadline.
+        # Set up the deadline only if a deserializer suspends: most deserializers rarely do, and cost less than a
+        # deadline.
         self._busy = True
         try:
             waits_for = work.send(None)
@@ -301,8 +302,8 @@ class DeserializingReader(Generic[K, V]):
 
         at = asyncio.get_running_loop().time() + self._timeout
         try:
-            # Use one deadline for all records. Those that are made by then are delivered, and the next call has as long
-            # for the others.
+            # Use one deadline for all records. Records that are ready by then are delivered, and the next call has the
+            # same time for the rest.
             async with deadline_at(at, lambda: self._late(current())):
                 with self._reader.awaiting(self._deserializers.awaited, current):
                     return made, await self._alone(resumed(work, waits_for), owner)
@@ -329,11 +330,11 @@ class DeserializingReader(Generic[K, V]):
         )
 
     def _stand_in(self, record: Record) -> Record[K, V] | None:
-        """Return the record itself if it stands for a damaged batch, or is a control record."""
+        """Return the record itself if it represents a damaged batch, or is a control record."""
         return cast("Record[K, V]", record) if type(record) in _AS_THEY_ARE else None
 
     def _returned(self, record: Record, error: RecordDeserializationError, made: list[Record[K, V]]) -> bool:
-        """Append the record with its error, if the policy says so."""
+        """Append the record with its error, if that is the policy."""
         if self._undecodable.policy != "return":
             return False
         made.append(UndecodableRecord(record, error))

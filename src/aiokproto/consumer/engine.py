@@ -51,7 +51,7 @@ log = logging.getLogger("aiokproto.consumer")
 _CREATE = "consumers never create topics: create it first"
 
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that doesn't exist is looked up again."""
+"""Seconds between lookups of a subscribed topic that doesn't exist."""
 
 
 def _left(deadline: float) -> float:
@@ -66,13 +66,13 @@ class Engine(Lifecycle):
         config: The consumer's options.
         assignment: The assigned partitions.
         reader: Delivers records.
-        undecodable: Decides what becomes of records that can't be decoded.
+        undecodable: Decides what to do with records that cannot be decoded.
         lookup: Looks up offsets in the log.
         fetcher: Fetches records.
-        member: The group member; None without a group.
+        member: The group member, if there is a group.
         rebalancing: Carries out the changes of a rebalance.
         subscription: The topics or partitions that the application has chosen.
-        session: The session that reads this consumer and commits its offsets; None without one.
+        session: The session that reads this consumer and commits its offsets, if any.
         observer: Counts fetches, delivery, commits and rebalances.
     """
 
@@ -99,36 +99,37 @@ class Engine(Lifecycle):
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         self.rebalancing = Rebalancing(self, self.assignment, self.reader)
         self.member = make_member(cluster, group, self.rebalancing) if group else None
-        # The topics when the subscription started.
+        # The topics that existed when the subscription started.
         self._seen = SeenTopics()
         self.resolver = PositionResolver(
             self, cluster, self.assignment, self.lookup, self.member, config.auto_offset_reset
         )
         self.validator = PositionValidator(cluster, self.assignment, self.resolver)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver, self.validator)
-        # Why topics can't be found. The subscription task sets it, and the next read raises it.
+        # Why topics cannot be found. The subscription task sets it, and the next read raises it.
         self._problem: KafkaError | None = None
-        # Whether the last lookup of the subscribed topics missed some of them.
+        # Whether the last lookup of the subscribed topics didn't find some of them.
         self._unfound = False
-        # Set when something in the assignment has changed, for calls that wait for a condition of their own.
+        # Set when something in the assignment has changed. Calls that wait for a specific condition wait on it.
         self._changed = asyncio.Event()
         # Set when the subscription has to be applied again.
         self._follow = asyncio.Event()
-        # Why the automatic commit was refused. The next read raises it.
+        # Why the automatic commit was rejected. The next read raises it.
         self._commit_refused: KafkaError | None = None
-        # The offsets that this consumer has committed, so that it doesn't commit unchanged positions at each interval.
+        # The offsets that this consumer has committed. Unchanged positions aren't committed again at each interval.
         self._committed: dict[TopicPartition, int] = {}
-        # Processed offsets of partitions that assign() has dropped, as long as they aren't committed.
+        # Processed offsets of partitions that assign() has dropped, until they're committed.
         self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
     # Events of the assignment
 
     def assignment_changed(self, cursors: Collection[Cursor] = ()) -> None:
-        """Note that cursors were added or removed, were moved, or can or can't be fetched or delivered any more."""
+        """Note a change to cursors: they were added, removed or moved, or whether they can be fetched or delivered has
+        changed."""
         self._changed.set()
         if self.assignment.runner is not None:
             self.assignment.runner.changed(cursors)
-        # Only set marks and events. This runs inside calls of the application, which must not wait.
+        # Only set flags and events: this runs inside the application's calls, which must not wait.
         self.fetcher.changed(cursors)
         self.resolver.changed(cursors)
         self.validator.changed(cursors)
@@ -140,13 +141,13 @@ class Engine(Lifecycle):
         self.reader.wake()
 
     def position_reset(self, event: OffsetReset) -> None:
-        """Call ``on_offset_reset``, because the consumer has moved a position by itself."""
+        """Call ``on_offset_reset``: the consumer has moved a position on its own."""
         if self.config.on_offset_reset is not None:
             with calling("on_offset_reset"):
                 check_not_awaitable(self.config.on_offset_reset(event), "on_offset_reset")
 
     def buffer_has_room(self) -> None:
-        """Note that buffered bytes were delivered, so that more can be fetched."""
+        """Note that buffered bytes were delivered, so more can be fetched."""
         self.fetcher.room()
 
     async def wait_for_change(self) -> None:
@@ -169,27 +170,28 @@ class Engine(Lifecycle):
                 await self.wait_for_change()
 
     def set_subscription(self, subscription: SubscriptionState) -> None:
-        """Replace what is read."""
+        """Replace the subscription."""
         self.cluster.check_loop()
         self.subscription = subscription
         self._problem = None
-        # Apply it at once instead of in the task, because seek() after assign() must find the partitions. A member that
-        # is still in the group gives up its partitions first.
+        # Apply it now instead of in the task, because seek() after assign() must find the partitions. If the member is
+        # still in the group, it gives up its partitions first.
         if not subscription.by_topic and (self.member is None or self.member.outside):
             self._assign(subscription.partitions or frozenset())
         self._follow.set()
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, which the application has chosen instead of the group."""
+        """Read these partitions, which were chosen by the application instead of the group."""
         removed = [partition for partition in self.assignment.cursors if partition not in partitions]
         if self.member is not None and self.config.enable_auto_commit:
-            # Remember them, because no rebalance follows that would commit them.
+            # Remember them: no rebalance follows that would commit them.
             self._given_up |= self._processed(removed, last=True)
         self.assignment.remove(removed)
         self.ownership_changed(removed)
         self.assignment.add(sorted(partitions), COMMITTED)
         for partition in sorted(self._given_up.keys() & partitions):
-            # Seek a partition that is assigned again before its offset was committed. The group's offset is older.
+            # If a partition is assigned again before its offset is committed, seek to that offset. The group's offset
+            # is older.
             self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     def state(self, partition: TopicPartition) -> PartitionState:
@@ -215,39 +217,38 @@ class Engine(Lifecycle):
         return [obstacle for obstacle in present if present[obstacle]]
 
     def own(self, session: object) -> None:
-        """Let a session decide about records, positions and commits from now on.
+        """Give a session control of records, positions and commits.
 
         Raises:
-            ConfigurationError: The consumer runs, or belongs to a session already.
+            ConfigurationError: The consumer is in ``run()``, or already belongs to a session.
         """
         # guard: a consumer that is read already gets no session
         if self.reader.owner is not None:
             raise ConfigurationError("run() or another session reads the records of this consumer: make another one")
         self.session = self.reader.owner = session
-        # End the turn, so that an existing iterator has to call the reader.
+        # End the turn. An existing iterator then has to call the reader.
         self.assignment.end_turn()
 
     def check(self) -> None:
-        """Raise if records can't be delivered to the owner of the reader, or if a background task has reported an
-        error."""
+        """Raise if records cannot be delivered to the owner of the reader, or if a background task has failed."""
         self.admit(DELIVER)
         if self._commit_refused is not None:
-            # Raise it once per attempt, so that reading and other commits go on.
+            # Raise it only once per attempt, so reading and later commits can continue.
             refused, self._commit_refused = self._commit_refused, None
             raise refused.with_traceback(None)
         if not self.subscription.by_topic and self.subscription.partitions is None:
             raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
         if self._problem is not None:
-            # Raise it once per attempt to find the topics, so that the other topics are read.
+            # Raise it only once per attempt to find the topics, so the other topics can still be read.
             problem, self._problem = self._problem, None
             raise problem.with_traceback(None)
         if self.member is not None:
-            # A member that left because the application requested no records rejoins when it does.
+            # A member that left because the application didn't request records rejoins now.
             self.member.rejoin()
             self.member.check_session()
 
     async def start(self) -> None:
-        """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
+        """Connect and start the tasks. If that fails, close the consumer again and raise the cause."""
         await self._connect(lambda: self._resolve(self.subscription))
         self._spawn("fetch", self.fetcher.run())
         self._spawn("locate", self.resolver.run())
@@ -265,12 +266,12 @@ class Engine(Lifecycle):
     def _failed(self) -> None:
         self.assignment.stop()
         if self.member is not None and self.member.removed and self.subscription.partitions is None:
-            # Remove them because other members own them, so that close() doesn't commit their offsets.
+            # Remove them: other members own them, and close() must not commit their offsets.
             self.assignment.remove(list(self.assignment.cursors))
         self.assignment_changed()
 
     async def close(self, timeout: float, *, processed: bool, leave: LeaveMode = "default") -> None:
-        """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
+        """Close within ``timeout`` seconds. With ``processed``, the current record counts as processed."""
         if not await self._can_close(timeout):
             return
         if self.rebalancing.in_callback():
@@ -281,7 +282,7 @@ class Engine(Lifecycle):
         self._start_closing()
         if processed:
             self.assignment.mark_processed()
-        # Stop before the first await, so that no record is delivered whose offset the last commit would miss.
+        # Stop before the first await: the last commit would miss the offset of any record delivered later.
         self.assignment.stop()
         self.reader.wake()
         in_time = False
@@ -289,7 +290,7 @@ class Engine(Lifecycle):
             await self._finish(deadline)
             in_time = True
         finally:
-            # Don't wait after a cancellation.
+            # If cancelled, don't wait.
             try:
                 await self._leave_group(deadline if in_time else 0.0, leave)
             finally:
@@ -297,17 +298,16 @@ class Engine(Lifecycle):
                 self._changed.set()
                 await self.cluster.close(timeout=min(_left(deadline), DISCONNECT))
 
-    # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some for the
-    # next.
+    # The steps of closing. Each may use only part of the remaining time, so if one hangs, there's time for the next.
 
     async def _finish(self, deadline: float) -> None:
         try:
             if self.assignment.runner is not None:
                 await self.assignment.runner.finish(deadline - _left(deadline) / 2)
-            # Let a running callback finish. Cancelling it would cut off the application's own work.
+            # Let a running callback finish: cancelling it would interrupt the application's own work.
             await self.rebalancing.until_idle(_left(deadline) / 2)
-            # Commit before the tasks end. While members join a generation, the coordinator refuses commits until each
-            # has sent its SyncGroup.
+            # Commit before the tasks end. While members are joining a generation, the coordinator rejects commits until
+            # each member has sent its SyncGroup.
             await self._last_commit(deadline)
         finally:
             await self._end_tasks(_left(deadline) / 2)
@@ -323,13 +323,13 @@ class Engine(Lifecycle):
     async def _leave_group(self, deadline: float, how: LeaveMode) -> None:
         if self.member is None:
             return
-        # Call back before LeaveGroup. After it other members own the partitions.
+        # Call back before LeaveGroup: after it, other members own the partitions.
         in_time = False
         try:
             error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
             in_time = True
         finally:
-            # Leave even if the callback raised or was cancelled. Other members wait for the partitions.
+            # Leave even if the callback raised or was cancelled: other members are waiting for the partitions.
             left = min(_left(deadline), 3.0)
             wait = in_time and left > 0
             await leave_group(self.member.leave("the consumer is closed", left or 3.0, how), wait=wait)
@@ -346,8 +346,9 @@ class Engine(Lifecycle):
             self.assignment.losses.retain(snapshot.topics)
             if self.member is not None:
                 self.member.metadata_changed()
-            # The leader of a group watches the topics, so a member only has to notice that one was deleted. While a
-            # topic can't be found, each lookup is an update, too, so leave the next one to the pause between lookups.
+            # The leader of a group watches the topics, so a member only has to notice when a topic is deleted. While a
+            # topic cannot be found, every lookup updates the metadata, so this must not trigger the next lookup: the
+            # pause between lookups does.
             watches = self.member is None or self._has_lost_a_match(snapshot)
             if self.subscription.by_topic and watches and not self._unfound:
                 self._follow.set()
@@ -356,7 +357,8 @@ class Engine(Lifecycle):
             self.validator.metadata_changed()
 
     def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
-        """Return whether a topic that the pattern had matched was deleted. Not reading it any more is no failure."""
+        """Return whether a topic that the pattern had matched was deleted. If so, reading simply stops, without an
+        error."""
         if self.subscription.pattern is None:
             return False
         return any(partition.topic not in snapshot.topics for partition in self.assignment.cursors)
@@ -365,7 +367,7 @@ class Engine(Lifecycle):
         """Apply the subscription, and apply it again when it or the cluster's topics change."""
         while True:
             self._follow.clear()
-            # It's compared by identity below, so that a subscription that was replaced in the meantime is dropped.
+            # It's compared by identity below, to drop a subscription that was replaced in the meantime.
             wanted = self.subscription
             again: float | None = None
             try:
@@ -379,7 +381,7 @@ class Engine(Lifecycle):
                 if wanted is self.subscription:
                     self._problem = error
                     self.reader.wake()
-                # Try again without end, because a topic may be created later. Each attempt raises the error.
+                # Keep trying, because a topic may be created later. Each attempt raises the error.
                 again = _TOPIC_RETRY
             await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
@@ -395,7 +397,7 @@ class Engine(Lifecycle):
         self._unfound = bool(failures)
         existing = {name: len(info.partitions) for name, info in found.items()}
         if regex is not None and self._seen.is_new(wanted):
-            # The broker matches topics. Note which exist now, to recognize those that it adds later.
+            # The broker matches topics. Note which topics exist now, to recognize the ones it adds later.
             everything = await self.cluster.topics()
             existing |= {name: len(everything[name].partitions) for name in wanted.matching(everything)}
         # subscribe() was called during the lookup. The task applies the new subscription next.
@@ -410,9 +412,9 @@ class Engine(Lifecycle):
                 self.member.set_topics(topics, regex)
             else:
                 self._assign_all(topics, found)
-        # An assigned partition reports by itself that its topic was deleted.
+        # If the topic of an assigned partition was deleted, the partition itself reports that.
         known = {partition.topic for partition in self.assignment.cursors}
-        # If there are no tasks yet, start() is running, which raises for every topic.
+        # If there are no tasks yet, this is start(), which raises for every topic.
         raised = [failure for name, failure in failures.items() if name not in known or not self._tasks]
         if refused := [failure for failure in raised if isinstance(failure, AuthorizationError)]:
             raise AuthorizationError.together(refused)
@@ -421,20 +423,20 @@ class Engine(Lifecycle):
 
     def may_be_new(self, partition: TopicPartition) -> bool | None:
         """Return whether a partition without a committed offset has appeared since the subscription started; None if
-        this consumer hasn't seen its topic without it."""
+        this consumer hasn't seen the topic without it."""
         if not self.config.reads_new_partitions or not self.subscription.by_topic:
             return False
         return True if self._seen.lacked(partition) else None
 
     async def _regex(self, wanted: SubscriptionState) -> str | None:
-        """Return the pattern that the broker matches; None if there is none, or if this client has to match it."""
+        """Return the pattern that the broker should match; None if there is none, or if this client has to match it."""
         if self.member is None or wanted.pattern is None or not await self.member.matches_patterns():
             return None
         return wanted.broker_pattern()
 
     def _assign_all(self, topics: Collection[str], found: Mapping[str, TopicInfo]) -> None:
-        """Assign all partitions, because there is no group. Partitions of a missing topic stay, because it may be
-        created again."""
+        """Assign all partitions if there's no group. Partitions of a missing topic stay, because it may be created
+        again."""
         everything = {
             TopicPartition(name, number) for name, info in found.items() for number in range(len(info.partitions))
         }
@@ -446,8 +448,8 @@ class Engine(Lifecycle):
             self.assignment.add([partition], EARLIEST if is_new else COMMITTED)
 
     def _last_used(self, topic: str) -> float:
-        """Return infinity for a topic that is subscribed by name, assigned, or read by members that this one leads,
-        because it's read again once it's created again."""
+        """Return infinity for a topic that is subscribed by name, assigned, or read by members that this one leads: if
+        it's deleted and created again, it will be read again."""
         needed = (
             topic in self.subscription.topics
             or (self.member is not None and self.member.watches(topic))
@@ -472,35 +474,35 @@ class Engine(Lifecycle):
 
     @property
     def group_assigns(self) -> bool:
-        """Whether the group assigns the partitions. If the application chose them, nobody takes them away."""
+        """Whether the group assigns the partitions. If the application has chosen them, they're never taken away."""
         return self.subscription.partitions is None
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the consumer's identity in its group. Raises as :meth:`Consumer.group_metadata`."""
+        """Return the consumer's identity in its group. Raises the same errors as :meth:`Consumer.group_metadata`."""
         self.admit(ASK)
         assert self.member is not None, "there is a group"
-        # The coordinator checks nothing without a generation, which is right only if the group doesn't assign the
-        # partitions.
+        # If there's no generation, the coordinator doesn't check anything. That is right only if the group doesn't
+        # assign the partitions.
         # guard: a member without a generation has no identity
         if self.group_assigns and self.member.removed:
             raise CommitError(f"the consumer is in no generation of its group: {self.member.state}")
         return self.member.metadata
 
     def ownership_changed(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the committed offsets of partitions that were assigned or revoked, because other members may commit in
-        the meantime."""
+        """Forget the committed offsets of partitions that were assigned or revoked: other members may have committed
+        since."""
         for partition in partitions:
-            # If another member moves the offset, it must not count as committed here.
+            # If another member moves the offset, the offset here must not count as committed.
             self._committed.pop(partition, None)
         self._changed.set()
 
     async def commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
-        """Commit what is processed of these partitions within ``timeout`` seconds, with ``enable_auto_commit``."""
+        """Commit the processed offsets of these partitions within ``timeout`` seconds, with ``enable_auto_commit``."""
         if self.config.enable_auto_commit:
             await self.commit_processed(timeout, partitions, last=True)
 
     async def _watch_progress(self, member: GroupMember) -> None:
-        """Leave the group if the application stops requesting records, so that other members get the partitions."""
+        """Leave the group if the application stops requesting records, so other members get the partitions."""
         assert self.config.group is not None
         limit = self.config.group.max_poll_interval
         loop = asyncio.get_running_loop()
@@ -509,9 +511,9 @@ class Engine(Lifecycle):
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
             runner = self.assignment.runner
-            # Compare `current` by identity, because `async for` doesn't call the reader for each record.
+            # Compare `current` by identity too: `async for` doesn't call the reader for each record.
             now = (self.reader.requests, self.assignment.current)
-            # The oldest call of run() shows whether the application is alive while run() takes no more records.
+            # While run() isn't taking records, its oldest call shows whether the application is alive.
             # guard: a run() whose buffers are full has not stalled -> self.reader.waiting
             waiting = self.reader.waiting or (runner is not None and runner.full)
             if waiting or now[0] != seen[0] or now[1] is not seen[1]:
@@ -531,11 +533,11 @@ class Engine(Lifecycle):
     # Commits
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> CommitResult:
-        """Commit offsets, one request at a time. Returns and raises as :meth:`Consumer.commit`."""
+        """Commit offsets, one request at a time. Returns and raises the same as :meth:`Consumer.commit`."""
         assert self.member is not None
         if not offsets:
             return CommitResult({})
-        # Partitions that assign() has chosen belong to no generation.
+        # Partitions chosen by assign() don't belong to a generation.
         if self.subscription.partitions is None:
             commit = self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
@@ -546,8 +548,8 @@ class Engine(Lifecycle):
         for partition, position in result.committed.items():
             if partition in owned:
                 owned[partition].committed(position.offset)
-        # Note them after the response, so that offsets that weren't committed are committed again. Note only assigned
-        # partitions. The consumer commits nothing for others by itself.
+        # Note them after the response: offsets that weren't committed are committed again. Note only assigned
+        # partitions: the automatic commit doesn't include others.
         self._committed.update(
             {partition: position.offset for partition, position in result.committed.items() if partition in cursors}
         )
@@ -558,8 +560,8 @@ class Engine(Lifecycle):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         commit: Coroutine[Any, Any, dict[TopicPartition, KafkaError]],
     ) -> CommitResult:
-        """Carry out a commit, and report it with the error of a partition, if there is one. A cancelled commit isn't
-        reported."""
+        """Carry out a commit, and report it along with the error of a partition, if there is one. A cancelled commit
+        isn't reported."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -571,7 +573,7 @@ class Engine(Lifecycle):
         return CommitResult.of(offsets, failures)
 
     def _rebalance_blocked(self) -> str:
-        """Return why a rebalance can't end before this task continues; empty if it can."""
+        """Return why a rebalance cannot end before this task continues; empty if it can."""
         if self.rebalancing.in_callback():
             return "a rebalance waits for the callback that commits"
         group = self._tasks.get("group")
@@ -582,10 +584,11 @@ class Engine(Lifecycle):
         while True:
             await asyncio.sleep(interval)
             try:
-                # Allow at least 5 seconds. With a short interval every commit would time out on a slow coordinator.
+                # Allow at least 5 seconds. If the interval is short and the coordinator slow, every commit would time
+                # out.
                 await self.commit_processed(max(interval, 5.0))
                 await self._commit_given_up(max(interval, 5.0))
-            # A rebalance took the partitions. That's ordinary; their new owner continues from the last commit.
+            # A rebalance took the partitions. That's normal: their new owner continues from the last commit.
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -597,15 +600,15 @@ class Engine(Lifecycle):
             raise error
         log.warning("consumer: commit, will be repeated: %s", error)
         if action is Action.FAIL:
-            # The Java client only logs it. Then a missing permission would show at the next restart, as repeated
-            # records.
+            # The Java client only logs it. But then a missing permission would go unnoticed until the next restart
+            # repeats records.
             self._commit_refused = error
             self.reader.wake()
 
     async def commit_processed(
         self, timeout: float, among: Iterable[TopicPartition] | None = None, *, last: bool = False
     ) -> None:
-        """Commit the processed offsets that aren't committed yet. ``last`` says that there is no later chance."""
+        """Commit the processed offsets that aren't committed yet. ``last`` means that this is the last chance."""
         (await self.commit(self._processed(among, last=last), timeout)).check()
 
     def _processed(
@@ -616,23 +619,23 @@ class Engine(Lifecycle):
         return {
             partition: position
             for partition, position in offsets.items()
-            # Leave out deleted topics. The coordinator would refuse them at every interval. The last time, let the
-            # coordinator decide. Brokers that lag behind don't know a topic for a while.
+            # Leave out deleted topics, which the coordinator would reject at every interval. For the last commit, let
+            # the coordinator decide: brokers that lag may not know a topic for a while.
             if self._committed.get(partition) != position.offset
             and (last or snapshot.partition(*partition) is not None)
         }
 
     async def _commit_given_up(self, timeout: float) -> None:
-        """Commit the processed offsets of partitions that were assigned by :meth:`assign`, and are not any more."""
+        """Commit the processed offsets of partitions that were assigned by :meth:`assign` and no longer are."""
         if not self._given_up:
             return
         assert self.member is not None
-        # Take them out first, because assign() may add to them during the await.
+        # Take them out first: assign() may add more during the await.
         offsets, self._given_up = self._given_up, {}
         try:
             (await self._observed(offsets, self.member.commit_from_outside(offsets, timeout))).check()
         except (DeadlineError, asyncio.CancelledError):
-            # A partition that was assigned again has been sought to its offset already.
+            # If a partition was assigned again, it was already sought to its offset.
             again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
             self._given_up = again | self._given_up
             raise
@@ -641,9 +644,9 @@ class Engine(Lifecycle):
 async def _find_topics(
     cluster: ClusterClient, topics: Iterable[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Look up topics. Return the existing ones, and the errors of the others, so that these don't hold up anything."""
+    """Look up topics. Return the existing topics, and errors for the others, which then don't hold anything up."""
     names = sorted(topics)
-    # Look up all at once: with a hundred topics, each missing one would delay the others by seconds.
+    # Look up all topics concurrently: with a hundred topics, each missing one would delay the others by seconds.
     answers = await asyncio.gather(*(cluster.topic(name) for name in names), return_exceptions=True)
     found: dict[str, TopicInfo] = {}
     failures: dict[str, KafkaError] = {}

@@ -11,15 +11,15 @@ from aiokproto.fetched.chunk import DEFAULT_LIMITS, DecodeLimits
 from aiokproto.types import TopicPartition
 
 WITH_EPOCHS = 12
-"""The first version of Fetch that names the epoch of the last fetched batch (KIP-595)."""
+"""The first version of Fetch that includes the epoch of the last fetched batch (KIP-595)."""
 
 BY_NAME = 12
-"""The last version of Fetch with topic names; later ones have topic ids (KIP-516)."""
+"""The last version of Fetch with topic names; later versions use topic ids (KIP-516)."""
 
 
 @dataclass(frozen=True)
 class FetchConfig:
-    """Options of fetching; durations in seconds."""
+    """The options for fetching. Durations are in seconds."""
 
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
@@ -39,12 +39,12 @@ def fetch_request(
     """Return the request for a plan.
 
     Args:
-        plan: Session and partitions.
+        plan: The session and the partitions.
         config: The options.
-        version: The version that it is sent in.
-        max_bytes: Limit of the whole response.
-        max_wait: Seconds for which the broker may wait for records.
-        rack: The consumer's rack, so that the leader can name a closer replica (KIP-392); empty to fetch from leaders.
+        version: The version of the request.
+        max_bytes: The size limit of the whole response.
+        max_wait: How many seconds the broker may wait for records.
+        rack: The consumer's rack, which lets the leader name a closer replica (KIP-392); empty to fetch from leaders.
     """
     return FetchRequest(
         max_wait_ms=int(max_wait * 1000),

@@ -1,4 +1,4 @@
-"""Handling of Fetch responses: buffer the records of each partition, and act on each partition's error."""
+"""Handling of Fetch responses: buffer the records of each partition, and handle each partition's error."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.fetch")
 
 REPLICA_FOR = 300.0
-"""Seconds until the client asks the leader again which replica it prefers. It's the metadata age, as in the Java
-client."""
+"""Seconds until the client asks the leader again which replica it prefers. Like the Java client, it uses the default
+maximum metadata age."""
 
 _AROUND_RECORDS = 1024
-"""Upper bound of the bytes in a response for one partition that aren't records."""
+"""Upper bound on the bytes for one partition in a response, not counting records."""
 
 
 class FetchResponseHandler:
@@ -58,12 +58,12 @@ class FetchResponseHandler:
         """Create a handler.
 
         Args:
-            fetcher: Places partitions that have to be fetched from another broker, later, or not at all.
-            cluster: Metadata.
+            fetcher: Reassigns partitions that have to be fetched from another broker, later, or not at all.
+            cluster: The cluster's metadata.
             assignment: The partitions.
             config: The options.
-            resolver: Resets positions that are not in the log.
-            validator: Decides what follows if a leader doesn't have all that was fetched.
+            resolver: Resets positions that aren't in the log.
+            validator: Decides what to do if a leader's log doesn't contain everything that was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
@@ -72,9 +72,9 @@ class FetchResponseHandler:
         self._resolver = resolver
         self._validator = validator
         self.leaders_until = 0.0
-        """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
+        """Until this loop time all partitions are fetched from leaders, because a follower didn't serve one."""
         self.results = 0
-        """How many partitions had a result other than records, such as an error code."""
+        """The number of partitions whose result was something other than records, such as an error code."""
 
     @property
     def observer(self) -> ConsumerObserver:
@@ -95,22 +95,22 @@ class FetchResponseHandler:
         Args:
             node: The broker's id.
             response: Its response.
-            requested: What had been requested.
-            names: Returns the name of a topic by its id.
+            requested: The partitions that were requested.
+            names: Returns the name of a topic, given its id.
             cursors: The partitions that are fetched from this broker now.
-            buffered: Where received bytes count.
+            buffered: The counter of received bytes.
 
         Returns:
-            The partitions that the next request has to ask for at another offset.
+            The partitions that the next request has to fetch from a different offset.
         """
-        # Use one slice for the whole response. A thousand partitions must not hold up the event loop.
+        # Use one time slice for the whole response: a thousand partitions must not hold up the event loop.
         time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 cursor, wanted = cursors.get(partition), requested.get(partition)
-                # Drop it silently. The code that changed the cursor has requested what it needs.
+                # Drop it silently: the code that changed the cursor has already requested what it needs.
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
@@ -130,7 +130,7 @@ class FetchResponseHandler:
         buffered: BufferedBytes,
         time_slice: TimeSlice,
     ) -> bool:
-        """Buffer the records of a partition. Return whether its offset to fetch has changed."""
+        """Buffer the records of a partition. Return whether the offset to fetch next has changed."""
         fetch = cursor.fetch
         # Even a response without records shows that the broker serves the partition.
         fetch.succeeded()
@@ -142,8 +142,8 @@ class FetchResponseHandler:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             self._validator.found(cursor, wanted.last_epoch, end, wanted.leader_epoch)
             fetch.moves += 1
-            # An unclean election diverges once. A log that diverges again from what it has just agreed to must not be
-            # asked all the time.
+            # After an unclean election, the log diverges once. If it diverges again from what it has just agreed to,
+            # don't ask it all the time.
             if fetch.moves > 1:
                 pause = self._cluster.backoff.delay(fetch.moves - 1)
                 fetch.failed("the leader's log diverges again", asyncio.get_running_loop().time() + pause)
@@ -155,7 +155,7 @@ class FetchResponseHandler:
             fetch.replica = (data.preferred_read_replica, asyncio.get_running_loop().time() + REPLICA_FOR)
             self._fetcher.place_again(cursor)
             self.results += 1
-        # The records are missing if the leader names a replica (KIP-392), or if the long poll has ended.
+        # There are no records if the leader names a replica (KIP-392), or if the long poll has ended.
         if not data.records:
             return False
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
@@ -169,15 +169,15 @@ class FetchResponseHandler:
             limits=self._config.limits,
         )
         for chunk in uncut:
-            # Check this for each chunk, because pause() below lets the application seek.
+            # Check this for each chunk: during pause() below, the application may seek.
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
             if cursors.get(cursor.partition) is not cursor:
-                # During a pause the partition was moved to another broker, which fetches from this offset on.
+                # During pause() the partition was moved to another broker, which fetches from this offset.
                 return False
-            # Compare with the size of this request. An earlier one for the larger size may have failed.
+            # Compare with the size in this request: an earlier request for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
-                # Buffer nothing. The offset stays, and the partition is requested again alone.
+                # Don't buffer anything. The offset stays, and the partition is requested again on its own.
                 fetch.wanted_size = chunk.wanted_size
                 return True
             observer = self._assignment.observer
@@ -188,7 +188,7 @@ class FetchResponseHandler:
             cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self._fetcher.place_again(cursor)
-            # Report each chunk at once, so that the application can read it while the rest is cut.
+            # Report each chunk immediately: the application can read it while the rest is being cut.
             self._assignment.arrived(cursor)
             await time_slice.pause()
         return True
@@ -207,12 +207,12 @@ class FetchResponseHandler:
         return False
 
     def _refused(self, node: int, cursor: Cursor, data: PartitionData, endpoints: list[NodeEndpoint]) -> None:
-        """Act on a partition's error code."""
+        """Handle a partition's error code."""
         self.results += 1
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         asked = self._cluster.asked(FetchRequest, cursor.partition.topic)
-        # Look at the replica as it is now. Only a follower's refusal sends the client back to the leader.
+        # Use the current replica: only a follower's refusal sends the client back to the leader.
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
         if action is Action.STOP:
             raise error_for(code, context, None, asked)
@@ -225,14 +225,15 @@ class FetchResponseHandler:
             )
             self._assignment.fail(cursor, error)
         elif action is Action.RESET_OFFSET:
-            # Buffered records are valid and are delivered first. After the backoff the broker refuses again.
+            # Buffered records are valid and are delivered first. After the backoff, the broker will reject the offset
+            # again.
             if not self._resolver.reset(cursor, ResetReason.OUT_OF_RANGE):
                 self.back_off(cursor, code.name)
         elif action is Action.FETCH_FROM_LEADER:
             self._leave_follower(node, cursor, code)
         else:
             leader = data.current_leader
-            # KIP-951 added the field in version 12. It's -1 in earlier ones.
+            # KIP-951 added the field in version 12. In earlier versions it's -1.
             if leader.leader_id >= 0:
                 self._cluster.metadata.update_leader(
                     *cursor.partition, leader.leader_id, leader.leader_epoch, endpoints
@@ -247,11 +248,11 @@ class FetchResponseHandler:
             self._fetcher.place_again(cursor)
         else:
             self.back_off(cursor, code.name)
-        # The leader, which knows no better, would name the same follower again and again.
+        # The leader cannot know about this, and would name the same follower again and again.
         self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:
-        """Fetch from leaders for a while, because a preferred replica can't be reached or doesn't serve."""
+        """Fetch from leaders for a while: a preferred replica cannot be reached or doesn't serve a partition."""
         log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
         self.leaders_until = asyncio.get_running_loop().time() + REPLICA_FOR
 
@@ -279,7 +280,7 @@ class FetchResponseHandler:
 
 
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""The error codes of a topic that the broker does not have."""
+"""The error codes for a topic that the broker doesn't know."""
 
 
 def _is_current(cursor: Cursor, wanted: FetchPosition) -> bool:

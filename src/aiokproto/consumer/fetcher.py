@@ -3,7 +3,7 @@
 Information flows one way. A change of the assignment or the metadata marks partitions as changed. :meth:`Fetcher.run`
 *places* these, in time slices, at the broker that leads them (or at the follower that their leader prefers). That
 broker's fetcher fills their buffers, and the reader delivers from there. A partition is placed at one broker at most,
-so that no offset is fetched twice. Partitions that haven't changed cost no time here.
+so no offset is fetched twice. Partitions that haven't changed don't take any time here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from aiokproto.texts import counted
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0
-"""Seconds between metadata refreshes while partitions have no leader. The pause doubles from the first value to the
-second."""
+"""Seconds between metadata refreshes while partitions have no leader. The pause doubles from ``_LEADERLESS_PAUSE`` up
+to this."""
 
 
 class Fetcher:
-    """Keeps the buffers of all assigned partitions filled."""
+    """Keeps the buffers of all assigned partitions full."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Fetcher:
         """Create a fetcher; :meth:`run` does the work.
 
         Args:
-            cluster: Connections and metadata.
+            cluster: The connections and the metadata.
             assignment: The partitions.
             config: The options.
-            resolver: Resets positions that are not in the log.
-            validator: Checks that the leader's log has what was fetched.
+            resolver: Resets positions that aren't in the log.
+            validator: Checks that the leader's log contains what was fetched.
         """
         self._cluster = cluster
         self._assignment = assignment
@@ -64,22 +64,22 @@ class Fetcher:
         self._handler = FetchResponseHandler(self, cluster, assignment, config, resolver, validator)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
-        # The buffered bytes of each broker. Chunks count in them until they're delivered, even if the broker's fetcher
-        # has ended. An entry is removed once its broker has left the cluster and no chunk counts in it.
+        # The buffered bytes of each broker. They include each chunk until it's delivered, even if the broker's fetcher
+        # has ended. An entry is removed once its broker has left the cluster and it includes no more chunks.
         self._buffered: dict[int, BufferedBytes] = {}
-        # The fetcher of each placed partition. Only _place() writes it, so that each has one broker at most.
+        # The fetcher of each placed partition. Only _place() writes it, so each partition has one broker at most.
         self._placed: dict[Cursor, BrokerFetcher] = {}
         # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
         self._leaderless_pause = _LEADERLESS_PAUSE
         self._refresh_at = 0.0
-        # A heap of partitions to place again later, by loop time. An outdated entry only places its partition once
-        # more.
+        # A heap of partitions to place again later, by loop time. An outdated entry is harmless: its partition is
+        # placed once more.
         self._later: list[tuple[float, int, Cursor]] = []
-        # Breaks ties in the heap, because cursors can't be compared.
+        # Breaks ties in the heap: cursors cannot be compared.
         self._numbers = count()
-        # The topics of the last snapshot that was handled, to find those that have changed.
+        # The topics of the last snapshot that was handled, to find the ones that have changed.
         self._topics: dict[str, TopicInfo | None] = {}
         self._wake = asyncio.Event()
         self._slice = TimeSlice()
@@ -87,21 +87,21 @@ class Fetcher:
     # Events
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """Place these partitions again, because they were added, removed, moved, paused, resumed or sought."""
+        """Place these partitions again: they were added, removed, moved, paused, resumed or sought."""
         self._changed.update(dict.fromkeys(cursors))
         self._wake.set()
 
     def place_again(self, cursor: Cursor) -> None:
-        """Place a partition again, because it may have to be fetched from another broker, later, or not at all."""
+        """Place a partition again. It may end up at another broker, be delayed, or be dropped."""
         self._changed[cursor] = None
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        """Take the new cluster metadata into account."""
+        """Handle new cluster metadata."""
         self._wake.set()
 
     def room(self) -> None:
-        """Fetch more, if the buffer has room."""
+        """Fetch more if the buffer has room."""
         for fetcher in self._fetchers.values():
             fetcher.wake()
 
@@ -112,9 +112,9 @@ class Fetcher:
         seen: ClusterSnapshot | None = None
         try:
             while True:
-                # Clear the event before reading the state, so that no change is missed.
+                # Clear the event before reading the state, so no change is missed.
                 self._wake.clear()
-                # Compare by identity. Every update is a new object.
+                # Compare by identity: every update is a new object.
                 if self._cluster.snapshot is not seen:
                     seen = self._cluster.snapshot
                     await self._mark_moved(seen)
@@ -139,7 +139,7 @@ class Fetcher:
         self._topics = {name: snapshot.topics.get(name) for name in {each.topic for each in self._assignment.cursors}}
         moved = {name for name, info in self._topics.items() if name not in before or before[name] != info}
         brokers = snapshot.brokers.keys()
-        # Copy it, because pause() lets the assignment change.
+        # Make a copy: the assignment may change during pause().
         for cursor in list(self._assignment.cursors.values()):
             replica = cursor.fetch.replica
             if cursor.partition.topic in moved or (replica is not None and replica[0] not in brokers):
@@ -147,7 +147,7 @@ class Fetcher:
             await self._slice.pause()
 
     def _next_due(self) -> float | None:
-        """Return the loop time at which partitions have to be placed again, None if no such time is known."""
+        """Return the loop time when partitions have to be placed again; None if no such time is known."""
         times = [self._later[0][0]] if self._later else []
         if self._leaderless:
             times.append(self._refresh_at)
@@ -155,7 +155,7 @@ class Fetcher:
 
     def _mark_due(self) -> None:
         now = asyncio.get_running_loop().time()
-        # Start again with the short pause next time.
+        # Next time, start with the short pause again.
         if not self._leaderless:
             self._leaderless_pause, self._refresh_at = _LEADERLESS_PAUSE, now + _LEADERLESS_PAUSE
         elif self._refresh_at <= now:
@@ -167,17 +167,17 @@ class Fetcher:
 
     async def _place_changed(self) -> None:
         while self._changed:
-            # Take them one by one. More can be marked during pause().
+            # Take them one at a time: more can be marked during pause().
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
             await self._slice.pause()
 
     def _place(self, cursor: Cursor, now: float) -> None:
-        """Have a partition fetched from the right broker alone, or from none."""
+        """Have a partition fetched from the right broker only, or not at all."""
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
-        # Remove it from the old broker before adding it to the new one, so that it's never at both.
+        # Remove it from the old broker before adding it to the new one: it must never be at both.
         fetcher = self._placed.get(cursor)
         if fetcher is not None and not fetcher.ended and self._awaits_response(cursor, fetcher.node):
             fetcher.stop(cursor)
@@ -186,12 +186,12 @@ class Fetcher:
             fetcher.remove(cursor)
         if node is not None:
             fetcher = self._placed[cursor] = self._fetcher(node)
-            # Add it even if it's there already. Its offset or its state may be new.
+            # Add it even if it's already there: its offset or its state may be new.
             fetcher.add(cursor)
 
     def _awaits_response(self, cursor: Cursor, node: int) -> bool:
-        """Return whether to keep a broker's response for a stopped partition. It's dropped if another broker leads by
-        now."""
+        """Return whether to keep a broker's response for a stopped partition. It's dropped if another broker is the
+        leader by now."""
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.stopped:
             return False
         snapshot, fetch = self._cluster.snapshot, cursor.fetch
@@ -203,25 +203,25 @@ class Fetcher:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:
             return False
         if self._is_another_topic(cursor) and not self._resolver.reset(cursor, ResetReason.TOPIC_RECREATED):
-            # Records of the deleted topic are still buffered. Deliver them first.
+            # Records of the deleted topic are still buffered, and are delivered first.
             self._handler.back_off(cursor, ResetReason.TOPIC_RECREATED.value)
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
             return False
-        # Check it again. The reset above may have removed the position.
+        # Check this again: the reset above may have removed the position.
         return cursor.fetchable and self._validator.is_valid(cursor)
 
     def _place_later(self, cursor: Cursor, when: float) -> None:
         heapq.heappush(self._later, (when, next(self._numbers), cursor))
 
     def _is_another_topic(self, cursor: Cursor) -> bool:
-        """Return whether the topic was deleted and created again since the position was set, so that its id differs
+        """Return whether the topic was deleted and created again since the position was set. If so, its id differs
         (KIP-516)."""
         info = self._cluster.snapshot.topics.get(cursor.partition.topic)
-        # Trust the broker that serves the topic while the metadata lacks it.
+        # While the topic is missing from the metadata, trust the broker that serves it.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
-        # It's the first fetch, or the cluster is older than 2.8 and has no ids.
+        # This is the first fetch, or the cluster is older than 2.8 and has no ids.
         if fetch.topic_id == ZERO_UUID:
             fetch.topic_id = topic_id
         # guard: a topic that was created again is not read on -> False
@@ -233,20 +233,20 @@ class Fetcher:
         if fetch.replica is not None:
             node, until = fetch.replica
             if now < until and node in snapshot.brokers:
-                # Ask the leader again then. It may name a closer replica.
+                # At that time, ask the leader again: it may name a closer replica.
                 self._place_later(cursor, until)
                 return node
             fetch.replica = None
             if node not in snapshot.brokers:
-                # The broker may be newer than the metadata. Until that is refreshed, don't let the leader name it
-                # again.
+                # The broker may be newer than the metadata. Until the metadata is refreshed, don't let the leader name
+                # it again.
                 self._cluster.metadata.invalidate(
                     f"{cursor.partition}: its leader names broker {node}, which is not known"
                 )
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
-            # This happens on each placing. The pause of _mark_due() spaces them out.
+            # This happens each time the partition is placed. The pause in _mark_due() spaces these out.
             self._cluster.metadata.invalidate(f"{cursor.partition} has no leader")
             if snapshot.partition(*cursor.partition) is None:
                 self._handler.missing(cursor, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -263,7 +263,7 @@ class Fetcher:
             fetcher = BrokerFetcher(self, node, self._cluster, self._config, self._handler, buffered)
             self._fetchers[node] = fetcher
             task = self._tasks[fetcher] = create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
-            # Wake run(), which raises the task's error, or places the partitions that are left.
+            # Wake run(), which raises the task's error, or places the remaining partitions.
             task.add_done_callback(lambda _: self._wake.set())
         return fetcher
 
@@ -282,7 +282,7 @@ class Fetcher:
     def share(self) -> int:
         """Return the size limit of a response: an equal share of the free buffer.
 
-        It's at least one partition's worth, because otherwise a buffer full of paused partitions would stop the others.
+        It's at least one partition's worth: otherwise a buffer full of paused partitions would stop the others.
         """
         buffered = sum(each.size for each in self._buffered.values())
         return max(
@@ -290,8 +290,8 @@ class Fetcher:
         )
 
     def problem(self, cursor: Cursor) -> str:
-        """Return why a partition delivers no records; empty if there is nothing to deliver, or if a read delivers
-        it."""
+        """Return why a partition isn't delivering records; empty if there is nothing to deliver, or if a read would
+        deliver it."""
         if cursor.error is not None:
             return ""
         if cursor.held:
@@ -314,7 +314,8 @@ class Fetcher:
         return cursor.fetch.failure
 
     def _open_transaction(self, cursor: Cursor) -> str:
-        """Return which open transaction keeps ``read_committed`` from reading on; empty if none does."""
+        """Return a description of the open transaction that ``read_committed`` is waiting for; empty if there is
+        none."""
         stable, end = cursor.fetch.last_stable_offset, cursor.fetch.high_watermark
         if not self._config.read_committed or cursor.position != stable or stable >= end:
             return ""
@@ -328,7 +329,7 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         fetch, fetcher = cursor.fetch, self._placed.get(cursor)
         source = f"from broker {fetcher.node}" if fetcher is not None else ""
-        # They are in order of importance to the application: first errors, then partitions that the group or the
+        # These are in order of importance to the application: first errors, then partitions that the group or the
         # application has stopped.
         cases: list[tuple[object, PartitionStatus, str]] = [
             (cursor.error, PartitionStatus.FAILED, str(cursor.error)),

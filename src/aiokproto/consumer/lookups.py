@@ -1,6 +1,6 @@
-"""Lookups about partitions at the broker that knows the answer, repeated until they succeed.
+"""Lookups about partitions, sent to the broker that knows the answer, and repeated until they succeed.
 
-Each broker gets a request of its own, so that a broker that doesn't respond delays only its own partitions.
+Each broker gets a separate request: a broker that doesn't respond delays only its own partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokproto.runtime import create_task
 from aiokproto.runtime.timeouts import wait_until
 
 MAX_AT_ONCE = 500
-"""Most partitions of one request. It takes one or two milliseconds to encode, and to handle the response."""
+"""Maximum number of partitions in one request. Encoding it and handling the response take one or two milliseconds."""
 
 L = TypeVar("L", bound=Lookup)
 
@@ -37,16 +37,16 @@ class Lookups(ABC, Generic[L]):
         self._wake = asyncio.Event()
 
     def metadata_changed(self) -> None:
-        """Retry lookups that wait for newer metadata."""
+        """Retry lookups that are waiting for newer metadata."""
         if self.waiting:
             self._wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises errors that end the consumer."""
+        """Run until cancelled. Raises errors that end the consumer."""
         attempts: set[asyncio.Task[None]] = set()
         try:
             while True:
-                # Clear the event before _due(), so that every later change wakes the task.
+                # Clear the event before _due(). Every later change then wakes the task.
                 self._wake.clear()
                 for task in [task for task in attempts if task.done()]:
                     attempts.remove(task)
@@ -54,10 +54,10 @@ class Lookups(ABC, Generic[L]):
                     task.result()
                 due, retry_at = self._due()
                 for source, lookups in due.items():
-                    # Start one task per request, so that a broker that doesn't respond delays only its own lookups.
+                    # Start one task per request: a broker that doesn't respond then delays only its own lookups.
                     for start in range(0, len(lookups), MAX_AT_ONCE):
-                        # Choose the lookups here and not when the task first runs. A seek in between would be
-                        # overwritten.
+                        # Collect the lookups now and not when the task first runs: it would overwrite a seek in
+                        # between.
                         task = create_task(
                             self._attempt(source, dict(lookups[start : start + MAX_AT_ONCE])),
                             name=f"aiokproto-{self._what}",
@@ -79,12 +79,12 @@ class Lookups(ABC, Generic[L]):
         for cursor, lookup in self.waiting.items():
             if lookup.under_way or self._must_wait(cursor, lookup):
                 continue
-            # Newer metadata ends the wait, because it may have the missing leader.
+            # Newer metadata ends the wait: it may contain the missing leader.
             if lookup.retry_at > now and lookup.generation == snapshot.generation:
                 retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
                 continue
             due.setdefault(self._source(cursor, lookup), []).append((cursor, lookup))
-            # Mark it here and not in the task, so that the next round doesn't start a second lookup.
+            # Mark it now and not in the task: the next round must not start a second lookup.
             lookup.under_way = True
             lookup.requested_at = now
             lookup.generation = snapshot.generation
@@ -92,7 +92,7 @@ class Lookups(ABC, Generic[L]):
 
     async def _attempt(self, source: int | None, lookups: Mapping[Cursor, L]) -> None:
         """Make one attempt for these partitions."""
-        # This needs no finally. An error here ends the consumer.
+        # This doesn't need a finally: an error here ends the consumer.
         again = await self._ask(source, lookups)
         now = asyncio.get_running_loop().time()
         for lookup in lookups.values():

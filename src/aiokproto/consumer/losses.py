@@ -1,18 +1,18 @@
-"""Partitions that were taken away before their delivered records were committed, remembered until the application
-knows. Pure.
+"""Partitions that were taken away before their delivered records were committed. They're remembered until the
+application knows. Pure.
 
-A member that the group has removed joins again by itself, and gets partitions back in a new generation. The application
-may not have noticed, and may still have earlier records, which other members process again. For calls that name
-records, the records show that (:meth:`Assignment.delivered_by
-<aiokproto.consumer.assignment.Assignment.delivered_by>`). Other calls (all positions, offsets in a dict, the identity
-for a transaction) would commit as the new member what the old one has read. So they're refused as long as the
-application may mean these records: until the loss was reported to it, by its ``on_lost`` or by a refused call, and it
-has requested the next records after that.
+A member that was removed from the group rejoins automatically, and gets partitions back in a new generation. The
+application may not have noticed, and may still have earlier records, which other members process again. If a call
+passes records, they show that
+(:meth:`Assignment.delivered_by <aiokproto.consumer.assignment.Assignment.delivered_by>`). Other calls (all positions,
+offsets in a dict, the identity for a transaction) would commit as the new member what the old one has read. So they're
+rejected as long as the application may mean these records: until the loss was reported to it, by its ``on_lost`` or by
+a rejected call, and it has then requested the next records.
 
-Revoked partitions count for transactions if some of their delivered records aren't committed, because their next owner
-writes the results again. Other commits are at least once anyway, and a revocation isn't without notice.
+For transactions, revoked partitions count too if some of their delivered records aren't committed, because their next
+owner writes the results again. Other commits are at-least-once anyway, and the application is notified of a revocation.
 
-The partitions of a deleted topic are forgotten, because its offsets are gone and no member processes its records again.
+The partitions of a deleted topic are forgotten: its offsets are gone, and no member will process its records again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Losses:
     """Partitions that were taken away before all their delivered records were committed.
 
     Attributes:
-        offsets: For each of them, the offset behind the last delivered record.
-        revoked: The partitions that were revoked, and not lost.
+        offsets: The offset after the last delivered record of each partition.
+        revoked: The partitions that were revoked, not lost.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Losses:
 
     @property
     def lost(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The partitions that were lost, and not revoked."""
+        """The partitions that were lost, not revoked."""
         return {partition: offset for partition, offset in self.offsets.items() if partition not in self.revoked}
 
     def add(self, removed: Iterable[Cursor], *, revoked: bool, known: bool) -> None:
-        """Note partitions that were revoked or lost. ``known`` says whether the application knows already."""
+        """Note partitions that were revoked or lost. ``known`` says whether the application already knows."""
         for cursor in removed:
             # guard: calls without records are rejected after a loss
             if cursor.outstanding:
@@ -57,13 +57,13 @@ class Losses:
         self._reported.update(self.offsets.keys() & set(partitions))
 
     def requested(self) -> None:
-        """Note that the application requests records, so it's done with the losses that it knows of."""
+        """Note that the application has requested records, so it's done with the losses that it knows about."""
         # guard: a loss counts until it was reported -> if self.offsets: self._forget(set(self.offsets))
         if self._reported:
             self._forget(self._reported)
 
     def retain(self, topics: Container[str]) -> None:
-        """Forget the partitions of other topics, which don't exist any more."""
+        """Forget the partitions of all other topics, which no longer exist."""
         if deleted := {partition for partition in self.offsets if partition.topic not in topics}:
             self._forget(deleted)
 
@@ -71,5 +71,5 @@ class Losses:
         for partition in partitions:
             del self.offsets[partition]
         self.revoked -= partitions
-        # Do this last, because ``partitions`` may be this set itself.
+        # Do this last: ``partitions`` may be this set itself.
         self._reported -= partitions

@@ -1,15 +1,16 @@
-"""Which partitions are new to a subscription, so that records from before they were noticed are read. Pure.
+"""Detects partitions that are new to a subscription, to read the records written before they were noticed. Pure.
 
-A partition without a committed offset may be one that the group hasn't read yet, where ``auto_offset_reset`` decides.
-Or it has appeared since the group started. Then starting at its end would lose the records that were written before the
-group noticed it. Partitions are only added at the end, so two observations tell these cases apart:
+If a partition has no committed offset, the group may not have read it yet, and ``auto_offset_reset`` decides where to
+start. Or the partition has appeared since the group started. In that case, starting at its end would lose the records
+that were written before the group noticed it. Partition numbers are only added at the end, so two observations identify
+a new partition:
 
-* This consumer has seen the topic without the partition since it subscribed, or without the topic.
-* The group has committed offsets for the topic's first partitions, without a gap, and for none from this one on. This
-  works across restarts and rebalances, even for a member that has seen nothing itself.
+* Since it subscribed, this consumer has seen the topic without the partition, or the cluster without the topic.
+* The group has committed offsets for the topic's first partitions, without a gap, but not for this one or any higher
+  one. This works across restarts and rebalances, even if this member hasn't seen anything itself.
 
-No rule can tell whether a group that commits single records has read a partition without processing a record. A gap is
-the sign of such a group.
+If a group commits individual records, no rule can tell whether it has read a partition without processing a record. A
+gap indicates such a group.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SeenTopics:
         self._pattern = False
 
     def is_new(self, subscription: object) -> bool:
-        """Return whether nothing was noted about a subscription yet."""
+        """Return whether nothing has been noted about a subscription yet."""
         return self._subscription is not subscription
 
     def note(
@@ -40,11 +41,11 @@ class SeenTopics:
             self._counts = {topic: self._counts.get(topic, count) for topic, count in counts.items()}
             self._subscription, self._pattern = subscription, pattern
         for topic, count in counts.items():
-            # A topic that is found by name only now may have existed, hidden from this client.
+            # A topic subscribed by name and found only now may have existed before, hidden from this client.
             self._counts.setdefault(topic, 0 if pattern else count)
         if pattern and counts:
-            # Forget deleted topics. Every topic that this client has matched has a count, so one without a count is new
-            # when it's created again.
+            # Forget deleted topics. Every topic that this client has matched has a count, so a topic without a count is
+            # new when it's created again.
             self._counts = {topic: count for topic, count in self._counts.items() if count or topic in counts}
         for topic in missing:
             self._counts.setdefault(topic, 0)
@@ -53,11 +54,11 @@ class SeenTopics:
         """Return whether the topic was seen without this partition."""
         count = self._counts.get(partition.topic)
         if count is None:
-            # The broker has matched the topic with the pattern, and it didn't exist before.
+            # The broker has matched the topic with the pattern, so it didn't exist before.
             return self._pattern
         return partition.partition >= count
 
 
 def follows_committed(partition: TopicPartition, committed: Collection[int]) -> bool:
-    """Return whether a group that has ``committed`` these partitions of the topic started without this one."""
+    """Return whether a group that has ``committed`` these partitions of the topic started before this one existed."""
     return 0 < len(committed) <= partition.partition and max(committed) + 1 == len(committed)

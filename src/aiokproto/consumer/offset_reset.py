@@ -15,7 +15,7 @@ from aiokproto.types import TopicPartition
 _BY_DURATION = "by_duration:"
 
 MAX_DAYS = 36_500
-"""The longest duration of ``by_duration``."""
+"""The maximum duration of ``by_duration``."""
 
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,9})D)?(?:T(?=\d)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?"
@@ -25,12 +25,12 @@ _DURATION = re.compile(
 
 
 class ResetPolicy(NamedTuple):
-    """Where to start without a committed offset, and where to continue if the position is not in the log.
+    """Where to start if there's no committed offset, and where to continue if the position isn't in the log.
 
     Attributes:
         name: The option's value.
-        start_at: ``EARLIEST`` or ``LATEST``; None if another rule holds.
-        before_ms: Start this many milliseconds before the time of the reset (KIP-1106); None if another rule holds.
+        start_at: ``EARLIEST`` or ``LATEST``; None if another rule applies.
+        before_ms: Start this many milliseconds before the time of the reset (KIP-1106); None if another rule applies.
         nearest: Whether a position outside the log moves to the nearer end of the log instead of ``start_at``.
     """
 
@@ -45,12 +45,12 @@ class ResetPolicy(NamedTuple):
         return self.start_at is None and self.before_ms is None
 
     def start(self, now_ms: int, reason: ResetReason | None = None) -> int:
-        """Return what to look up: ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the epoch).
+        """Return the position to look up: ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the epoch).
 
         ``reason`` says why the position isn't in the log. It's None at the start.
         """
-        # Other reasons mean another log, for example of a topic that was created again, where the former offset has no
-        # meaning.
+        # Other reasons mean a different log, for example after a topic was created again. The former offset is
+        # meaningless there.
         if self.nearest and reason is ResetReason.OUT_OF_RANGE:
             return NEAREST
         if self.start_at is not None:
@@ -61,10 +61,10 @@ class ResetPolicy(NamedTuple):
 
     @classmethod
     def parse(cls, value: object) -> ResetPolicy:
-        """Return the policy of a value of ``auto_offset_reset``.
+        """Return the policy for a value of ``auto_offset_reset``.
 
         Raises:
-            ConfigurationError: It is no such value.
+            ConfigurationError: The value is invalid.
         """
         if value == "earliest":
             return cls("earliest", EARLIEST)
@@ -101,18 +101,18 @@ def _milliseconds(value: str) -> int:
 
 
 class OffsetReset(NamedTuple):
-    """A position that the consumer has moved by itself.
+    """A position that the consumer has moved on its own.
 
     Between ``position`` and ``offset`` records were skipped, or will be delivered again. With
-    :attr:`ResetReason.TRUNCATED` (KIP-320), records before ``position`` that were delivered are not in the log any
-    more; it may have others at their offsets, which are delivered from ``offset`` on.
+    :attr:`ResetReason.TRUNCATED` (KIP-320), some delivered records before ``position`` are no longer in the log. The
+    log may contain other records at their offsets; these are delivered, starting at ``offset``.
 
     Attributes:
         partition: The partition.
-        reason: Why.
+        reason: Why it was moved.
         position: The position before.
         offset: Where the consumer continues.
-        leader_epoch: The leader epoch of the record before ``position``; -1 if it is unknown.
+        leader_epoch: The leader epoch of the record before ``position``; -1 if unknown.
     """
 
     partition: TopicPartition
@@ -133,7 +133,7 @@ def to_listener(value: object) -> ResetListener | None:
     """Return the function that the user has passed as ``on_offset_reset``.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The value isn't a function.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Lookups of offsets in the log (ListOffsets): the first, the last, or the first one at a timestamp."""
+"""Lookups of offsets in the log (ListOffsets): the first, the last, or the first at a timestamp."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from aiokproto.texts import counted
 from aiokproto.types import TopicPartition
 
 MISSING_FOR = 5.0
-"""Seconds for which brokers may report that a topic doesn't exist before it counts as missing, because the metadata of
-new topics takes time to reach all brokers."""
+"""Seconds that brokers may report a topic as nonexistent before it counts as missing: the metadata of new topics takes
+time to reach all brokers."""
 
 _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
 
 
 class FoundOffset(NamedTuple):
-    """An offset that was looked up; -1 if no record has the timestamp or a later one. Timestamp and epoch are -1 if
+    """An offset that was looked up; -1 if no record has the timestamp or a later one. The timestamp and epoch are -1 if
     unknown."""
 
     offset: int
@@ -52,9 +52,9 @@ class OffsetLookup:
             timeout: Seconds.
 
         Raises:
-            UnknownTopicError, AuthorizationError, BrokerError: A lookup was refused; the message names the partition.
+            UnknownTopicError, AuthorizationError, BrokerError: A lookup was rejected; the message names the partition.
             UnsupportedVersionError: A broker cannot look up times, or has no version in common with this client.
-            DeadlineError: Not all are known in time; the message names the last failure.
+            DeadlineError: Some offsets weren't known in time; the message includes the last failure.
         """
         loop = asyncio.get_running_loop()
         at = loop.time() + timeout
@@ -68,10 +68,10 @@ class OffsetLookup:
             why = failures.get(partition, "no response yet")
             return f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}"
 
-        # This deadline is around everything. The steps have deadlines of their own, which end an attempt.
+        # This deadline covers everything. Each step has its own deadline, which ends an attempt.
         async with deadline_at(at, late):
             while left:
-                # Check in each round. If a topic is deleted in the meantime, this raises UnknownTopicError.
+                # Check in each round: if a topic was deleted in the meantime, this raises UnknownTopicError.
                 await self._check_known(left, max(at - loop.time(), 0))
                 offsets, failures = await self.once(left, max(at - loop.time(), 0))
                 found |= offsets
@@ -85,7 +85,7 @@ class OffsetLookup:
         return found
 
     async def offsets(self, wanted: Mapping[TopicPartition, int], timeout: float) -> dict[TopicPartition, int]:
-        """Look up offsets as :meth:`all`, and return them without their timestamps."""
+        """Look up offsets like :meth:`all`, and return them without their timestamps."""
         return {partition: found.offset for partition, found in (await self.all(wanted, timeout)).items()}
 
     async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
@@ -98,7 +98,7 @@ class OffsetLookup:
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
-        """Make one attempt. Return offsets and failures; each partition is in one of the two."""
+        """Make one attempt. Return offsets and failures; each partition is in one of them."""
         by_node: dict[int, dict[TopicPartition, int]] = {}
         failures: dict[TopicPartition, KafkaError] = {}
         for partition, time in wanted.items():
@@ -124,12 +124,12 @@ class OffsetLookup:
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
         try:
             versions = await self._cluster.broker_versions(node, timeout=timeout)
-            # Version 0 would answer another question: which segments are older than the time.
+            # Version 0 means something else: it returns the segments that are older than the time.
             if any(time >= 0 for time in wanted.values()):
                 versions.require(TIMES)
             request = ListOffsetsRequest(
                 replica_id=-1,
-                # A broker without transactions has no field for this. All of its records are committed.
+                # A broker without transactions has no field for this: all of its records are committed.
                 isolation_level=int(self._read_committed and versions.supports(TRANSACTIONS)),
                 topics=self._topics(wanted),
                 timeout_ms=int(timeout * 1000),
@@ -169,7 +169,8 @@ class OffsetLookup:
         topics: dict[str, ListOffsetsTopic] = {}
         for (name, number), time in wanted.items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            # The epoch makes a leader that has been replaced refuse instead of answering from an old log (KIP-320).
+            # Given the epoch, a leader that has been replaced rejects the request instead of responding from an old log
+            # (KIP-320).
             epoch = self._cluster.snapshot.leader_epoch(name, number)
             topic.partitions.append(
                 ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)
@@ -183,13 +184,13 @@ def may_pass(failure: KafkaError, situation: Situation) -> bool:
 
 
 def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
-    # Version 0 lists the offsets of segments, latest first. With max_num_offsets=1 there is only one.
+    # Version 0 lists the offsets of segments, latest first. With max_num_offsets=1 it lists only one.
     offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
     return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
 
 
 def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> str | None:
-    """Return how many partitions the topic has, if that's why this one is missing."""
+    """Return a message with the number of the topic's partitions, if that's why this one is missing."""
     info = topics.get(partition.topic)
     if info is None or not info.partitions or partition.partition < len(info.partitions):
         return None
@@ -197,5 +198,5 @@ def why_missing(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> s
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as text."""
+    """Return the partitions as text."""
     return ", ".join(str(partition) for partition in sorted(partitions))

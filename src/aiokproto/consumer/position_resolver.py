@@ -1,7 +1,8 @@
-"""Start positions: the group's committed offset, or without one the log, as ``auto_offset_reset`` says.
+"""Start positions: the group's committed offset, or if there is none, a position in the log, as ``auto_offset_reset``
+says.
 
-A failure never counts as "no offset committed", because applying ``auto_offset_reset`` to it would skip records, or
-repeat all of them.
+A failure never counts as "no offset committed": applying ``auto_offset_reset`` to it would skip records, or repeat all
+of them.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.consumer")
 
 _NAMED = 5
-"""Most partitions that a log line names."""
+"""Maximum number of partitions in a log line."""
 
 _GROUP = -1
-"""The group coordinator, among broker ids."""
+"""Represents the group coordinator where a broker id is expected."""
 
 
 class PositionResolver(Lookups[StartLookup]):
-    """Looks up the first position of partitions, and a new one if a position is not in the log any more."""
+    """Looks up the start positions of partitions, and a new position if one is no longer in the log."""
 
     def __init__(
         self,
@@ -66,10 +67,10 @@ class PositionResolver(Lookups[StartLookup]):
 
         Args:
             engine: Knows which partitions are new to the subscription.
-            cluster: Metadata.
+            cluster: The cluster's metadata.
             assignment: The partitions.
             lookup: Looks up offsets in the log.
-            group: The member, which looks up committed offsets; None without a group.
+            group: The group member, which looks up committed offsets; None if there's no group.
             policy: ``auto_offset_reset``.
         """
         super().__init__(cluster)
@@ -88,20 +89,21 @@ class PositionResolver(Lookups[StartLookup]):
                 self.waiting[cursor] = cursor.lookup
                 self._wake.set()
             else:
-                # It was sought or removed, or has failed. A request in flight finds its lookup outdated (_is_current).
+                # It was sought or removed, or has failed. The result of a request in flight will be dropped
+                # (_is_current).
                 self.waiting.pop(cursor, None)
 
     def request(self, cursor: Cursor) -> None:
-        """Look up a position even while the partition is held, because a rebalance callback waits for it."""
-        # It stays set, because it belongs to this lookup, and a seek makes another one.
+        """Look up a position even while the partition is held: a rebalance callback may be waiting for it."""
+        # It's never reset: it belongs to this lookup, and a seek creates a new one.
         cursor.lookup.needed = True
         self._wake.set()
 
     def reset(self, cursor: Cursor, reason: ResetReason) -> bool:
-        """Apply ``auto_offset_reset`` to a partition whose position is not in the log.
+        """Apply ``auto_offset_reset`` to a partition whose position isn't in the log.
 
         Returns:
-            Whether it was applied. It isn't while records are buffered, because these are valid and delivered first.
+            Whether it was applied. It isn't while records are buffered: these are valid and are delivered first.
         """
         # Its records were fetched before the log was cut, or belong to the former topic. Either way they're delivered
         # first.
@@ -115,12 +117,12 @@ class PositionResolver(Lookups[StartLookup]):
         return True
 
     def truncated(self, cursor: Cursor, offset: int | None, epoch: int) -> None:
-        """Move a position because delivered records aren't in the log any more (KIP-320).
+        """Move a position because delivered records are no longer in the log (KIP-320).
 
         Args:
             cursor: The partition.
             offset: The offset where the log diverges from the delivered records; None if it's unknown.
-            epoch: The epoch of the log before it; -1 if it is unknown.
+            epoch: The log's epoch before that offset; -1 if unknown.
         """
         position = cursor.position
         assert position is not None, "records were delivered"
@@ -144,8 +146,8 @@ class PositionResolver(Lookups[StartLookup]):
         )
         cursor.fetch.moves += 1
         self._assignment.reset(cursor, self._policy.start(current().milliseconds(), reason), former)
-        # The first lookup is made at once. Later ones pause. Otherwise a log that refuses the offset which it has just
-        # named would be asked all the time.
+        # The first lookup is immediate. Later ones pause: otherwise, a log that rejects the offset it has just returned
+        # would be queried all the time.
         # guard: a log that rejects its own offset is requested after a pause
         if cursor.fetch.moves > 1:
             cursor.lookup.postpone(
@@ -164,17 +166,18 @@ class PositionResolver(Lookups[StartLookup]):
         return bool(cursor.held) and not lookup.needed
 
     def _source(self, cursor: Cursor, lookup: StartLookup) -> int | None:
-        # It's None without a leader. Then OffsetLookup.once() fails the lookup, and refreshes the metadata.
+        # If there's no leader, it's None. In that case, OffsetLookup.once() fails the lookup and refreshes the
+        # metadata.
         return _GROUP if lookup.start == COMMITTED else super()._source(cursor, lookup)
 
     async def _ask(self, source: int | None, lookups: Mapping[Cursor, StartLookup]) -> bool:
         return await (self._from_group if source == _GROUP else self._from_log)(lookups)
 
     async def _from_log(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
-        """Query the leader of the partitions. Return whether some have to be retried."""
+        """Query the leader of the partitions. Return whether any have to be retried."""
         by_name = {cursor.partition: cursor for cursor in lookups}
         wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
-        # Take the epochs before the request. After an election in the meantime the position has to be validated.
+        # Read the epochs before the request: if there's an election in the meantime, the position has to be validated.
         snapshot = self._cluster.snapshot
         epochs = {partition: snapshot.leader_epoch(*partition) for partition in wanted}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
@@ -185,7 +188,7 @@ class PositionResolver(Lookups[StartLookup]):
             if _is_current(cursor, lookups):
                 if cursor.lookup.uncommitted and cursor.lookup.start == LATEST:
                     at_end[partition] = answer.offset
-                # It's the first half of a lookup by time. The next round asks for the timestamp.
+                # This is the first half of a lookup. The next round sends the second request.
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
                 elif cursor.lookup.start == NEAREST:
@@ -202,14 +205,14 @@ class PositionResolver(Lookups[StartLookup]):
         return again
 
     def _to_nearest(self, cursor: Cursor, first: FoundOffset, leader_epoch: int) -> None:
-        """Continue at the start of the log if the position was before it, else at the position, but not behind the end
-        of the log."""
+        """Continue at the start of the log if the position was before it, else at the position, but not past the end of
+        the log."""
         former = cursor.lookup.reset
         assert former is not None, "a start is not NEAREST"
         if former.offset <= first.offset:
             self._assignment.resolved(cursor, first.offset, first.leader_epoch, leader_epoch)
         else:
-            # The log may have grown to the position in the meantime, for example if the leader lagged. Then the
+            # The log may have grown to the position in the meantime, for example if the leader lagged. If so, the
             # position stays.
             self._assignment.resolved(cursor, min(former.offset, cursor.lookup.end))
 
@@ -238,14 +241,14 @@ class PositionResolver(Lookups[StartLookup]):
         new: Collection[TopicPartition] = ()
         if self._group is not None:
             try:
-                # Accept partial results. One partition, such as one with an open transaction, must not hold up the
+                # Accept partial results: a partition with an open transaction, for example, must not hold up the
                 # others.
                 committed, failures = await self._group.committed(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout, partly=True
                 )
                 new = await self._new_ones(self._group, committed)
             except KafkaError as error:
-                # Never apply auto_offset_reset to a failure. That would skip records, or repeat all of them.
+                # Never apply auto_offset_reset to a failure: that would skip records, or repeat all of them.
                 # guard: a failure is no reason for auto_offset_reset -> committed = {}
                 return self._group_failed(lookups, error)
         again = False
@@ -264,7 +267,7 @@ class PositionResolver(Lookups[StartLookup]):
                 no_offset = "the group has committed no offset" if self._group is not None else "no offset is given"
                 self._fail(cursor, f"{cursor.partition}: {no_offset}")
             else:
-                # The next round looks in the log. It's the same lookup, so that attempts and `needed` carry over.
+                # The next round looks in the log. It uses the same lookup, to keep the attempts and `needed`.
                 cursor.lookup.start = self._policy.start(current().milliseconds())
                 cursor.lookup.uncommitted = self._group is not None
         return again
@@ -290,7 +293,8 @@ class PositionResolver(Lookups[StartLookup]):
         if others:
             more, failures = await group.committed(others, self._cluster.config.api_timeout)
             found |= more
-            # If one was refused, the group's offsets aren't known, and a guess would skip records or repeat all.
+            # If a lookup was rejected, the group's offsets aren't known, and a guess would skip records or repeat all
+            # of them.
             for failure in failures.values():
                 raise failure
         numbers: dict[str, set[int]] = defaultdict(set)
@@ -303,7 +307,7 @@ class PositionResolver(Lookups[StartLookup]):
         action = classify(error, Situation(OffsetFetchRequest.api_key))
         if action is Action.STOP and not isinstance(error, DeadlineError):
             raise error
-        # An error of single partitions is only logged for debugging, because another attempt may succeed for them.
+        # An error of individual partitions is logged only at debug level: another attempt may succeed for them.
         level = logging.DEBUG if isinstance(error, BrokerError) and action in RETRIED else logging.WARNING
         log.log(level, "committed offsets: %s", error)
         for cursor in lookups:
@@ -315,7 +319,7 @@ class PositionResolver(Lookups[StartLookup]):
 
 
 def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
-    """Log that a group starts at the end of the log, because most people who see no records don't expect that."""
+    """Log that a group starts at the end of the log, to explain why the application doesn't see older records."""
     if not at_end:
         return
     some = ", ".join(f"{partition} at offset {at_end[partition]}" for partition in sorted(at_end)[:_NAMED])
@@ -329,6 +333,6 @@ def _report_starts(at_end: Mapping[TopicPartition, int]) -> None:
 
 
 def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:
-    # Each seek makes another StartLookup, so identity shows whether this one still counts.
+    # Each seek creates a new StartLookup, so identity shows whether this one is still current.
     # guard: an offset that was looked up before a seek is dropped -> True
     return cursor.lookup is lookups[cursor] and cursor.unresolved

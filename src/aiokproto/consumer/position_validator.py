@@ -1,15 +1,15 @@
-"""Truncation detection (KIP-320): whether the leader's log has the fetched records, and what follows if it doesn't.
+"""Truncation detection (KIP-320): whether the leader's log contains the fetched records, and what to do if it doesn't.
 
 Before a partition is fetched in a leader epoch, its position is validated with OffsetForLeaderEpoch: at the start, if
-its leader epoch was committed with it, and after every election. Then fetches name the leader epoch in which they're
-valid, so that a leader of another epoch refuses them. They also name the epoch of the last fetched batch, so that a
-leader whose log changed within its epoch says so (Fetch v12). Positions without a leader epoch aren't validated. They
-come from the application, from clients that commit none, or from brokers before 2.1.
+its leader epoch was committed with it, and after every election. After that, fetches include the leader epoch in which
+they're valid, so a leader of another epoch rejects them. They also include the epoch of the last fetched batch, so a
+leader whose log changed within its epoch reports that (Fetch v12+). Positions without a leader epoch aren't validated.
+They come from the application, from clients that don't commit leader epochs, or from brokers before 2.1.
 
-If the leader's log diverges behind the position, no delivered record is lost, and buffered records are dropped and
-fetched again. If it diverges before the position, delivered records aren't in the log any more. Then the position moves
-to the divergence, which is reported (:meth:`Assignment.reset_happened`), or with ``auto_offset_reset="none"`` the read
-raises :class:`~aiokproto.errors.LogTruncationError`.
+If the leader's log diverges after the position, no delivered record is lost, and buffered records are dropped and
+fetched again. If it diverges before the position, some delivered records are no longer in the log. In that case the
+position moves to the divergence, and the move is reported (:meth:`Assignment.reset_happened`); with
+``auto_offset_reset="none"``, the read raises :class:`~aiokproto.errors.LogTruncationError`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger("aiokproto.consumer")
 _SITUATION = Situation(OffsetForLeaderEpochRequest.api_key)
 
 _FOR_CONSUMERS = 3
-"""The first version that consumers may send. Earlier ones need the permissions of a broker."""
+"""The first version that consumers may send. Earlier versions need the permissions of a broker."""
 
 _CONSUMER = -1
-"""The replica id of consumers."""
+"""The replica id for consumers."""
 
 MAX_OLDER_LEADERS = 5
-"""How often newer metadata is requested while the leader's epoch is older than the position's. That happens while a
-broker with old metadata responds. It stays so only if the position belongs to a topic that was deleted and created
+"""How many times newer metadata is requested if the leader's epoch is older than the position's. This happens when a
+broker with old metadata responds. It persists only if the position belongs to a topic that was deleted and created
 again."""
 
 
@@ -52,9 +52,9 @@ class Validation(Lookup):
     """The validation of one position.
 
     Attributes:
-        version: The version of the cursor that is validated.
+        version: The version of the cursor being validated.
         asked: The epoch to ask the leader for.
-        older_leaders: How often the leader's epoch was older than the requested one.
+        older_leaders: How many times the leader's epoch was older than the requested one.
     """
 
     __slots__ = ("asked", "older_leaders", "version")
@@ -67,28 +67,31 @@ class Validation(Lookup):
 
 
 class PositionValidator(Lookups[Validation]):
-    """Validates positions, and decides what follows."""
+    """Validates positions, and decides what to do about invalid ones."""
 
     _what = "validate"
 
     def __init__(self, cluster: ClusterClient, assignment: Assignment, resolver: PositionResolver) -> None:
-        """Create a validator; :meth:`run` does the work. The ``resolver`` moves positions that the log has lost."""
+        """Create a validator; :meth:`run` does the work. The ``resolver`` moves positions that are no longer in the
+        log."""
         super().__init__(cluster)
         self._assignment = assignment
         self._resolver = resolver
 
     def is_valid(self, cursor: Cursor) -> bool:
-        """Return whether a partition can be fetched in the current leader epoch. If it can't, start to validate it."""
+        """Return whether a partition can be fetched in the current leader epoch. If it cannot, start validating it."""
         fetch, epoch = cursor.fetch, self._cluster.snapshot.leader_epoch(*cursor.partition)
-        # The epoch is unknown if the cluster has no leader epochs (before 2.1), or if the metadata lacks the partition.
+        # The epoch is unknown if the cluster has no leader epochs (before 2.1), or if the partition isn't in the
+        # metadata.
         if epoch < 0 or epoch == fetch.leader_epoch:
             self.waiting.pop(cursor, None)
             return True
         if fetch.epochs.last < 0:
-            # Nothing was fetched that could be compared. From now on all records come from this leader's log.
+            # Nothing has been fetched yet that could be compared. All records fetched after this come from this
+            # leader's log.
             fetch.leader_epoch = epoch
             return True
-        # The fetcher looks for a leader first if there is none.
+        # If there is no leader, the fetcher looks for one first.
         if self._cluster.snapshot.leader(*cursor.partition) is not None:
             self._validate(cursor, fetch.epochs.last)
             return False
@@ -99,12 +102,12 @@ class PositionValidator(Lookups[Validation]):
         return cursor in self.waiting
 
     def failure(self, cursor: Cursor) -> str:
-        """Return why the position is not validated yet."""
+        """Return why the position isn't validated yet."""
         waiting = self.waiting.get(cursor)
         return waiting.failure if waiting is not None else ""
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """Drop validations of positions that aren't current any more. The fetcher requests others."""
+        """Drop validations of positions that are no longer current. The fetcher starts new validations."""
         for cursor in cursors:
             waiting = self.waiting.get(cursor)
             if waiting is not None and not self._is_current(cursor, waiting):
@@ -124,13 +127,13 @@ class PositionValidator(Lookups[Validation]):
         )
 
     def found(self, cursor: Cursor, asked: int, end: EpochEnd, leader_epoch: int) -> None:
-        """Decide what follows from the end of an epoch in the leader's log.
+        """Decide what to do, given the end of an epoch in the leader's log.
 
         Args:
             cursor: The partition.
-            asked: The epoch that was requested, in a request of its own or with a Fetch.
-            end: Its response.
-            leader_epoch: The leader epoch in which it responded.
+            asked: The epoch that was requested, in a separate request or with a Fetch.
+            end: The leader's response.
+            leader_epoch: The leader's epoch when it responded.
         """
         fetch = cursor.fetch
         assert fetch.offset is not None, "a position is validated"
@@ -143,7 +146,7 @@ class PositionValidator(Lookups[Validation]):
             waiting = self.waiting[cursor] = Validation(cursor.version, agreed.epoch)
             waiting.failure = f"the leader's log has no epoch {asked}"
             self._wake.set()
-            # Don't fetch it until the divergence is known.
+            # Don't fetch until the divergence is known.
             fetch.leader_epoch = -1
             self._assignment.validated(cursor)
             return
@@ -202,9 +205,9 @@ class PositionValidator(Lookups[Validation]):
                 validation.failure = "the metadata is older than the position"
                 again = True
             elif entry.leader_epoch < 0 and validation.asked <= epochs[cursor]:
-                # This isn't a Kafka broker. Kafka's leaders know where each epoch before their own has ended. It keeps
-                # no epochs, or forgets its own until it writes (kfake), and says nothing about the position. Java's
-                # consumer resets the position, and so reads everything again.
+                # This isn't a Kafka broker: Kafka's leaders know where each earlier epoch has ended. This broker
+                # doesn't store epochs, or doesn't know its own until it writes (kfake), so the response says nothing
+                # about the position. Java's consumer resets the position, and so reads everything again.
                 self._accept({cursor: validation}, epochs)
             else:
                 end = EpochEnd(entry.leader_epoch, entry.end_offset)
@@ -212,14 +215,14 @@ class PositionValidator(Lookups[Validation]):
         return again
 
     def _is_older(self, validation: Validation, leader_epoch: int) -> bool:
-        """Return whether a leader of this epoch can't know the position's epoch, so that newer metadata is needed."""
+        """Return whether a leader of this epoch cannot know the position's epoch. If so, newer metadata is needed."""
         if validation.asked <= leader_epoch:
             return False
         validation.older_leaders += 1
         return validation.older_leaders <= MAX_OLDER_LEADERS
 
     def _failed(self, error: KafkaError, lookups: Mapping[Cursor, Validation], epochs: Mapping[Cursor, int]) -> bool:
-        """Act on a failure. Return whether to retry."""
+        """Handle a failure. Return whether to retry."""
         action = classify(error, _SITUATION)
         if action is Action.STOP:
             raise error
@@ -235,7 +238,7 @@ class PositionValidator(Lookups[Validation]):
         return action is not Action.FAIL
 
     def _accept(self, lookups: Mapping[Cursor, Validation], epochs: Mapping[Cursor, int]) -> bool:
-        """Use positions that can't be validated."""
+        """Accept positions that cannot be validated."""
         for cursor, validation in lookups.items():
             if self.waiting.get(cursor) is validation and self._is_current(cursor, validation):
                 del self.waiting[cursor]

@@ -1,4 +1,5 @@
-"""The progress that delivered records stand for: the offsets that a transaction commits, or an abort returns to."""
+"""The progress made by processing records: the offsets that a transaction commits, and the positions to return to after
+an abort."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from aiokproto.types import GroupMetadata, OffsetAndMetadata, Record, TopicParti
 
 
 class Delivered:
-    """Offsets to commit in a transaction, and the ownerships in which the records before them were delivered.
+    """Offsets to commit in a transaction, and the ownerships under which the records before them were delivered.
 
     Each attempt of a request reads the identity again and checks the ownerships, in one turn of the event loop. As long
-    as this consumer has owned a partition all the time, the current generation is the right one to send, even if
-    rebalances came in between. Afterwards no generation is right.
+    as this consumer has owned a partition without interruption, the current generation is the right one to send, even
+    if there were rebalances in between. After that, no generation is right.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Delivered:
         positions: Mapping[TopicPartition, OffsetAndMetadata],
         taken: Iterable[TopicPartition] = (),
     ) -> None:
-        """``taken`` are partitions that were taken away already."""
+        """``taken`` contains partitions that were already taken away."""
         self._engine = engine
         self._assignment = engine.assignment
         self._cursors = cursors
@@ -46,14 +47,14 @@ class Delivered:
         return sorted(self._taken | lost)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offset to continue from in each partition: after the last of the records."""
+        """Return the offset to continue from in each partition: the offset after the last record."""
         return dict(self._positions)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the consumer's identity in its group, to which the records belong.
+        """Return the consumer's identity in its group, which the records belong to.
 
         Raises:
-            CommitError: A partition is lost, or the consumer is in no generation of its group.
+            CommitError: A partition is lost, or the consumer isn't in a generation of its group.
         """
         # guard: a lost partition is not committed
         if lost := self.lost:
@@ -73,11 +74,11 @@ class Delivered:
 
 @gated(PROGRESS)
 class Progress(Delivered):
-    """How far some records have brought a consumer (:meth:`Consumer.progress`).
+    """A consumer's progress after processing some records (:meth:`Consumer.progress`).
 
-    ``txn.send_offsets(progress)`` commits it in a transaction. After an abort :meth:`rewind` lets the same records come
-    again. A partition that the group takes away meanwhile is lost for good, also if it comes back later: other members
-    can have processed the records.
+    ``txn.send_offsets(progress)`` commits it in a transaction. After an abort, :meth:`rewind` makes the consumer
+    deliver the same records again. If the group takes a partition away in the meantime, it's lost for good, even if it
+    comes back later: other members may have processed the records.
     """
 
     def __init__(self, engine: Engine, records: Iterable[Record[Any, Any]]) -> None:
@@ -108,7 +109,7 @@ class Progress(Delivered):
         return list(self._positions)
 
     def rewind(self) -> None:
-        """Deliver the records again, of the partitions that are not lost.
+        """Deliver the records again, unless their partition is lost.
 
         Raises:
             ConfigurationError: The consumer belongs to an :class:`~aiokproto.exactly_once.ExactlyOnce`.

@@ -1,7 +1,7 @@
-"""The reader, which ``async for``, ``poll`` and ``batches`` call when no record is open.
+"""The reader, which ``async for``, ``poll`` and ``batches`` call when no records are open.
 
-It waits for buffered records, takes the partition whose turn it is, and opens its next batch. It does so in the event
-loop if that's quick, else in a thread, while other partitions deliver.
+It waits for buffered records, takes the partition whose turn it is, and opens its next batch. If that's quick, it does
+so in the event loop, else in a thread, while other partitions deliver.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from aiokproto.consumer.engine import Engine
 
 CHECKED_ON_LOOP = 2 * 1024 * 1024
-"""Most bytes whose checksums are verified in the event loop, which takes some tenths of a millisecond."""
+"""Maximum number of bytes to verify the checksum of in the event loop. It takes a few tenths of a millisecond."""
 
 T = TypeVar("T")
 
 
 class Awaited(NamedTuple):
-    """What the delivery of a fetched record waits for: the application's deserializer, or a dead letter.
+    """What a fetched record is waiting for before it's delivered: the application's deserializer, or a dead letter.
 
     Attributes:
         what: The end of the sentence "the record waits for …".
         record: Returns the record.
-        since: The loop time at which the wait started.
+        since: The loop time when the wait started.
     """
 
     what: str
@@ -65,13 +65,13 @@ class Awaited(NamedTuple):
 class Reader:
     """Opens batches, for one caller at a time.
 
-    Cancelling a call changes nothing, because the next one continues with the batch that was being opened.
+    Cancelling a call has no effect on the records: the next call continues with the batch that was being opened.
 
     Attributes:
-        requests: How often records were requested.
-        waiting: Whether a call waits for records.
-        owner: The only caller that may read; None if every caller may.
-        awaited: What the delivery of a record waits for now; None if it doesn't wait.
+        requests: The number of requests for records.
+        waiting: Whether a call is waiting for records.
+        owner: The only caller that may read; None if any caller may.
+        awaited: What the delivery of a record is waiting for, if anything.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Reader:
         check_crcs: bool = True,
         interceptors: Interceptors = NO_INTERCEPTORS,
     ) -> None:
-        # It's None if no interceptor wants records, so that the check costs no call.
+        # It's None if no interceptor wants records, so the check doesn't need a call.
         self._interceptors = interceptors if interceptors.receiving else None
         self.requests = 0
         self.waiting = False
@@ -93,24 +93,24 @@ class Reader:
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._undecodable = undecodable
-        # Wakes the call that waits for records. Every event that may give it records or an error sets it.
+        # Wakes the call that is waiting for records. Every event that may provide records or an error sets it.
         self._arrived = asyncio.Event()
-        # Wakes a revocation that waits for the application. Each request for records sets it.
+        # Wakes a revocation that is waiting for the application. Each request for records sets it.
         self._processed = asyncio.Event()
         self._slice = TimeSlice()
 
     def wake(self) -> None:
-        """Let a waiting call check again for records, and for a reason to raise."""
+        """Make a waiting call check again for records, and for errors to raise."""
         self._arrived.set()
 
     async def wait_processed(self, deadline: float) -> None:
-        """Wait until the application requests the next record, which says that the current one is processed; at most
-        until that loop time."""
+        """Wait until the application requests the next record, which means that the current one is processed, or until
+        ``deadline`` (loop time)."""
         self._processed.clear()
         await wait_until(self._processed, deadline)
 
     def give_up_waiting(self) -> None:
-        """Let :meth:`wait_processed` return now."""
+        """Make :meth:`wait_processed` return now."""
         self._processed.set()
 
     @contextmanager
@@ -123,37 +123,36 @@ class Reader:
             self.awaited = None
 
     async def open(self, deadline: float | None = None, *, by: object = None) -> bool:
-        """Open records into ``assignment.open``. Return False if there are none by that loop time. The owner passes
-        itself as ``by``.
+        """Open records into ``assignment.open``. Return False if there are none by ``deadline`` (loop time). The
+        reader's owner passes itself as ``by``.
 
         Raises:
             KafkaError: A partition, or the consumer, has failed.
         """
-        # This is outside of the try. A second caller is refused, and must not clear the first one's `waiting`.
+        # Keep this outside the try: a second caller is rejected, and must not clear the first caller's `waiting`.
         self._start_waiting(by)
         try:
-            # Pause here, where no record is taken yet. Otherwise `async for` over buffered records would never let
-            # other tasks run.
+            # Pause here, before any record is taken. Otherwise, `async for` over buffered records would never let other
+            # tasks run.
             await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
-                # Records may be open already if the delivery of their partition was interrupted.
+                # Records may already be open if the delivery of their partition was interrupted.
                 if cursor.buffer.records or self._open(cursor):
                     if await self._removed(cursor):
                         continue
                     self._assignment.serve(cursor)
                     return True
-                # A batch can have many slices before the position, or slices that interceptors leave out.
+                # A batch can contain many slices that are before the position or that interceptors drop.
                 await self._slice.pause()
             return False
         finally:
             self.waiting = False
 
     async def open_among(self, remaining: Callable[[], Mapping[TopicPartition, int]], deadline: float) -> bool:
-        """Like :meth:`open`, but open only records of the partitions that ``remaining`` returns, each with the offset
-        to stop at.
+        """Like :meth:`open`, but only for the partitions that ``remaining`` returns, each with the offset to stop at.
 
         Returns:
-            Whether records of these partitions are open; False at the deadline, or once no partition remains.
+            Whether records of these partitions are open; False after the deadline, or once no partition remains.
         """
         self._start_waiting()
         try:
@@ -167,7 +166,7 @@ class Reader:
                         return False
                 elif cursor.error is not None:
                     raise self._assignment.report(cursor).with_traceback(None)
-                # Check the position after opening, which can move it behind the end.
+                # Check the position after opening, which can move it past the end.
                 elif (cursor.buffer.records or self._open(cursor)) and cursor.buffer.position < left[cursor.partition]:
                     if await self._removed(cursor):
                         continue
@@ -178,10 +177,10 @@ class Reader:
             self.waiting = False
 
     async def collect(self, least: int, deadline: float) -> None:
-        """Open records of all partitions until there are ``least``, but deliver none. A cancelled call leaves them open
-        for the next one, and a seek, a pause or a revocation drops or keeps them like other buffered records.
+        """Open records of all partitions until there are ``least``, but don't deliver them. If cancelled, they stay
+        open for the next call. A seek, a pause or a revocation drops or keeps them like other buffered records.
 
-        It returns earlier at that loop time, and before an error or a damaged batch that isn't skipped, because the
+        It returns early at ``deadline`` (loop time), and before an error or a damaged batch that isn't skipped: the
         open records are delivered first.
         """
         self._start_waiting()
@@ -207,13 +206,13 @@ class Reader:
             self.waiting = False
 
     def collected(self) -> list[Cursor]:
-        """Return the partitions with open records to deliver, in turn."""
+        """Return the partitions with open records to deliver, in the order of their turns."""
         return [
             cursor
             for cursor in self._assignment.ready()
             if cursor.error is None
             and cursor.buffer.records
-            # Leave it out because its dead letter would have to be awaited.
+            # Leave it out: its dead letter would have to be awaited.
             and not (self._undecodable.removes and cursor.buffer.stands_in)
         ]
 
@@ -224,8 +223,7 @@ class Reader:
         return cursor.error is None and not buffer.stands_in and (not damaged or self._undecodable.skips)
 
     def _open_behind(self, cursor: Cursor) -> bool:
-        """Open the next batch of a partition, behind its open records. Return False if it's damaged, and not
-        skipped."""
+        """Open the batch after a partition's open records. Return False if it's damaged and not skipped."""
         buffer = cursor.buffer
         if not buffer.records and not self._undecodable.skips:
             self._open(cursor)
@@ -235,7 +233,7 @@ class Reader:
                     raise damage
                 self._read(cursor)
             except (CorruptRecordError, UnsupportedCompressionError) as error:
-                # The next call finds the error again, and raises it once the open records are delivered.
+                # The next call finds the error again. It's raised once the open records are delivered.
                 buffer.reading = None
                 if not self._skipped(cursor, error):
                     return False
@@ -243,7 +241,7 @@ class Reader:
         return True
 
     def _skipped(self, cursor: Cursor, error: KafkaError) -> bool:
-        """Skip a damaged batch behind the open records, if that is the policy."""
+        """Skip a damaged batch after the open records, if that is the policy."""
         if not self._undecodable.skips or not isinstance(error, CorruptRecordError):
             return False
         buffer = cursor.buffer
@@ -261,11 +259,11 @@ class Reader:
         return True
 
     def open_at_once(self) -> bool:
-        """Like :meth:`open`, but neither wait nor work long. It returns False if other tasks should run first, too."""
+        """Like :meth:`open`, but don't wait or do long work. It also returns False if other tasks should run first."""
         if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
-        # Leave an error to the next call. This one has records to return.
+        # Leave an error to the next call: this one has records to return.
         while cursor is not None and cursor.error is None:
             buffer = cursor.buffer
             if not buffer.records:
@@ -273,15 +271,15 @@ class Reader:
                 if not buffer.chunks[0].batches:
                     return False
                 try:
-                    # Leave work for a thread to open(), too.
+                    # Leave work that needs a thread to open(), too.
                     if self._read_now(cursor) is None:
                         return False
                 except (CorruptRecordError, UnsupportedCompressionError):
-                    # Deliver the records before it. The next call finds the error again, and raises it.
+                    # Deliver the records before the error. The next call finds it again, and raises it.
                     buffer.reading = None
                     return False
             if buffer.records:
-                # Leave it out because its dead letter would have to be awaited.
+                # Leave it out: its dead letter would have to be awaited.
                 if self._undecodable.removes and type(buffer.records[-1]) is UndecodableRecord:
                     return False
                 self._assignment.serve(cursor)
@@ -290,7 +288,8 @@ class Reader:
         return False
 
     async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> FetchedBatch | None:
-        """Deliver the next batch, or None if there is none by that loop time. It raises as :meth:`open`.
+        """Deliver the next batch, or None if there is none by ``deadline`` (loop time). Raises the same errors as
+        :meth:`open`.
 
         With ``decompress``, large compressed batches are decompressed in a thread first.
         """
@@ -316,7 +315,7 @@ class Reader:
                     continue
                 if prepared is None:
                     continue
-                # Read it before take(), which moves the position.
+                # Read the position before take(), which moves it.
                 base = cursor.position
                 assert base is not None
                 buffer.take(len(prepared))
@@ -329,17 +328,18 @@ class Reader:
             self.waiting = False
 
     def requested(self, by: object = None) -> None:
-        """Note that the application requests a record, so the last one is processed. It raises as :meth:`open`."""
-        # Check this first. A consumer that can't deliver must not count the current record as processed.
+        """Note that the application has requested a record, so the last one is processed. Raises the same errors as
+        :meth:`open`."""
+        # Check this first: if the consumer cannot deliver, the current record must not count as processed.
         self._engine.check()
         # guard: while a session or run() reads, other readers are rejected
         if self.owner is not by:
-            # The gate refuses callers because of the reader's owner: a session, or run().
+            # The reader's owner is a session or run(), so the gate rejects other callers.
             self._engine.admit(READ)
         if self.waiting:
             raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.requests += 1
-        # Requesting the next record says that the last one is processed.
+        # Requesting the next record means that the last one is processed.
         self._assignment.mark_processed()
         self._processed.set()
 
@@ -348,11 +348,10 @@ class Reader:
         self.waiting = True
 
     async def _next(self, deadline: float | None) -> Cursor | None:
-        """Wait for the partition to deliver next; None after the deadline. It raises the partition's error, if there is
-        one."""
+        """Wait for the partition to deliver next; None after the deadline. If the partition has an error, raise it."""
         while True:
             self._engine.check()
-            # Clear the event before looking, so that records that arrive later wake this call.
+            # Clear the event before looking. Records that arrive later then wake this call.
             self._arrived.clear()
             cursor = self._assignment.next_cursor()
             if cursor is None:
@@ -376,7 +375,7 @@ class Reader:
             await self._arrived.wait()
             return True
         if loop.time() >= deadline:
-            # Otherwise `while True: await poll(0)` would never let the event loop read from sockets.
+            # Without this, `while True: await poll(0)` would never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
         await wait_until(self._arrived, deadline)
@@ -392,13 +391,13 @@ class Reader:
         except CorruptRecordError as error:
             return self._damaged(cursor, error)
         except UnsupportedCompressionError as error:
-            # The error isn't about the batch. This installation lacks a library for all batches of that codec.
+            # The batch isn't at fault: this installation is missing the library for its codec.
             cursor.buffer.reading = None
             self._fail(cursor, error)
             return False
 
     def _read(self, cursor: Cursor) -> bool:
-        """Read the next slice of a partition's first batch. Return whether it has records."""
+        """Read the next slice of a partition's first batch. Return whether it contains records."""
         found = self._read_now(cursor)
         if found is None:
             reading = cursor.buffer.reading
@@ -432,7 +431,7 @@ class Reader:
         if self._interceptors is not None:
             records = self._interceptors.on_records(records)
             for record in records:
-                # A record that an interceptor has made belongs to this delivery, too.
+                # A record created by an interceptor belongs to this delivery, too.
                 if record._ownership is None:
                     record._ownership = cursor.ownership
         records.reverse()
@@ -440,9 +439,9 @@ class Reader:
         return bool(records)
 
     def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
-        """Verify checksums, and decompress large batches if ``decompress``. Return None while a thread does it.
+        """Verify checksums, and decompress large batches if ``decompress``. Return None while a thread is doing it.
 
-        It returns the batches before the first damaged one, and raises if there are none before it.
+        It returns the batches before the first damaged batch, and raises if the first batch is damaged.
         """
         ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > QUICK_BYTES for batch in batches)
 
@@ -455,23 +454,23 @@ class Reader:
         return prepare()
 
     def _in_thread(self, cursor: Cursor, what: object, work: Callable[[], list[T]]) -> list[T] | None:
-        """Return the result of the work, None while a thread does it. Other partitions deliver in the meantime.
+        """Return the result of the work, or None while a thread is doing it. Other partitions deliver in the meantime.
 
-        The work starts once, and a call that is cancelled leaves the result to the next one. ``what`` identifies the
+        The work is started only once: if a call is cancelled, the next call gets the result. ``what`` identifies the
         work.
         """
         buffer = cursor.buffer
-        # It's another piece of work: the buffer was restarted, or batches() reads a batch that `async for` has started.
+        # It's different work: the buffer was restarted, or batches() is reading a batch that `async for` has started.
         if buffer.opening is None or buffer.opening[0] != what:
             if buffer.reading is not None and buffer.reading is not what:
-                # Open the batch again, because another thread may still be reading it.
+                # Open the batch again: another thread may still be reading it.
                 self._read_again(cursor)
             future = self._engine.cluster.run_in_thread(work)
             buffer.opening = (what, future)
             future.add_done_callback(partial(self._opened_in_thread, cursor))
         future = buffer.opening[1]
         if not future.done():
-            # _opened_in_thread() queues it again.
+            # _opened_in_thread() queues the partition again.
             self._assignment.yield_turn(cursor)
             return None
         buffer.opening = None
@@ -479,14 +478,14 @@ class Reader:
         return result
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
-        # Retrieve the error. After a seek no call does, and asyncio would log it as never retrieved. The future is
-        # cancelled if the client is closed.
+        # Retrieve the error: after a seek no call does, and asyncio would log that it was never retrieved. The future
+        # is cancelled if the client is closed.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)
 
     def _damaged(self, cursor: Cursor, damage: KafkaError | None) -> bool:
-        """Put a record in place of a damaged batch, or stop the partition. Return whether there is a record."""
+        """Replace a damaged batch with a record, or stop the partition. Return whether there is a record."""
         error = damage or CorruptRecordError("no batch")
         buffer = cursor.buffer
         located = None
@@ -497,19 +496,19 @@ class Reader:
             self._assignment.refetch(cursor, buffer.end)
             return False
         if not self._undecodable.removes:
-            # Batches that the policy deals with are counted then.
+            # A batch that the policy removes is counted when it's removed.
             self._undecodable.count += 1
         if located is None or self._undecodable.policy == "raise":
             self._fail(cursor, located or error)
             return False
         buffer.replaced(stand_in(located, cursor.ownership), located.next_offset)
         if not buffer.chunks:
-            # Fetch again. The damaged header said otherwise, or the records behind it couldn't be cut.
+            # Fetch the rest again: the damaged header gave a different end, or the records after it couldn't be cut.
             self._assignment.refetch(cursor, located.next_offset)
         return True
 
     async def _removed(self, cursor: Cursor) -> bool:
-        """Skip a damaged batch, or write its dead letter, as the policy says. Return False if the policy says neither.
+        """Skip a damaged batch, or write its dead letter, if that is the policy. Return False if it's neither.
 
         Raises:
             KafkaError: The dead letter couldn't be written. The next call tries again.
@@ -523,7 +522,7 @@ class Reader:
             return False
         with self.awaiting("its dead letter to be acknowledged", lambda: record):
             await self._undecodable.write_dead_letter(record, record.error)
-        # A seek may have replaced it in the meantime.
+        # A seek may have replaced the list in the meantime.
         if cursor.buffer.records is records:
             records.clear()
             self._assignment.delivered_at_once(cursor, 1)
@@ -531,7 +530,7 @@ class Reader:
         return True
 
     def _deliver_damaged(self, cursor: Cursor) -> FetchedBatch:
-        """Deliver the record that stands for a damaged batch, as a batch."""
+        """Deliver the record that represents a damaged batch, as a batch."""
         buffer = cursor.buffer
         record = buffer.records[-1]
         assert isinstance(record, UndecodableRecord)
@@ -542,14 +541,14 @@ class Reader:
         return result
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
-        # The other errors name their partition already.
+        # The other errors already include their partition.
         if not isinstance(error, BrokerError | CorruptBatchError):
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)
 
 
 def _has_more(buffer: RecordBuffer) -> bool:
-    """Return whether there is a batch to open now, or one that a thread has opened."""
+    """Return whether there is a batch to open now, or a thread has opened one."""
     return bool(buffer.chunks) and (buffer.opening is None or buffer.opening[1].done())
 
 
@@ -558,7 +557,7 @@ def _is_in_thread(buffer: RecordBuffer, reading: OpenRecords) -> bool:
 
 
 class BatchIterator:
-    """The endless iterator of :meth:`Consumer.batches`. It isn't a generator, because a cancellation would end that."""
+    """The endless iterator of :meth:`Consumer.batches`. It isn't a generator: a cancellation would end a generator."""
 
     def __init__(self, reader: Reader, decompress: bool) -> None:
         self._reader = reader

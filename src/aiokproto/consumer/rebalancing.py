@@ -1,8 +1,8 @@
 """The consumer's part in rebalances: stop delivery, let the application finish, commit, call back.
 
 The group member decides which partitions are assigned, revoked or lost (:class:`~aiokproto.group.changes.Change`), and
-waits until the change is carried out here before it goes on with the protocol. Therefore the delivery of a partition
-has stopped, and its processed records are committed, before another member can own it.
+waits until the change is carried out here before it continues with the protocol. So before another member can own a
+partition, its delivery has stopped, and its processed records are committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KINDS: dict[ChangeKind, RebalanceKind] = {
 }
 
 _CANCELLED_WITHIN = 0.05
-"""Seconds in which a cancelled callback has to end before it's abandoned."""
+"""How many seconds a cancelled callback has to end before it's abandoned."""
 
 
 class _Call:
@@ -52,7 +52,7 @@ class _Call:
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("rebalance callback", default=None)
-"""The callback in which the current task runs. Tasks inherit it, because a callback may delegate work to tasks and wait
+"""The callback that the current task is running in. Tasks inherit it: a callback may delegate work to tasks and wait
 for them."""
 
 
@@ -71,21 +71,22 @@ class Rebalancing(PartitionOwner):
         self._assignment = assignment
         self._reader = reader
         self._engine = engine
-        # lost() sets it during a change, so that the change stops waiting. The end of the change clears it.
+        # lost() sets this during a change, to make the change stop waiting. The end of the change clears it.
         self._lost = False
         self._confirmed = True
-        # The callback that the current change has called.
+        # The kind of callback that the current change has called.
         self._called: ChangeKind | None = None
-        # close() sets it. From then on end() makes the last calls, and apply() makes none.
+        # close() sets this. After that, end() makes the last calls, and apply() doesn't make any.
         self._ending = False
-        # It's clear while a callback runs. At most one runs. The group member applies one change at a time.
+        # This is clear while a callback is running. Only one runs at a time, because the group member applies one
+        # change at a time.
         self._idle = asyncio.Event()
         self._idle.set()
 
     def in_callback(self) -> bool:
-        """Return whether the current task runs in a rebalance callback of this consumer, or was started by one that
-        still runs."""
-        # Usually no callback runs. This check is faster than the context variable.
+        """Return whether the current task is running in a rebalance callback of this consumer, or was started by one
+        that is still running."""
+        # Usually no callback is running, and this check is faster than the context variable.
         if self._idle.is_set():
             return False
         call = _CALL.get()
@@ -94,13 +95,13 @@ class Rebalancing(PartitionOwner):
     # PartitionOwner
 
     async def apply(self, change: Change) -> None:
-        """Carry out a change; the group member waits for it."""
+        """Carry out a change. The group member waits for it."""
         partitions = change.partitions
         self._called = None
         started = asyncio.get_running_loop().time()
         try:
             if change.kind is ChangeKind.ASSIGN:
-                # The partitions are assigned but held during the callback, so that it can seek before records are
+                # During the callback, the partitions are assigned but held, so it can seek before records are
                 # delivered.
                 # guard: nothing is fetched before on_assigned has returned
                 #     -> self._assignment.add(partitions, COMMITTED)
@@ -109,16 +110,16 @@ class Rebalancing(PartitionOwner):
                 self._deliver(partitions)
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
-                # The group may have removed this member while the application finished its records.
+                # The group may have removed this member while the application was finishing its records.
                 # guard: the partitions of a removed member are lost, not revoked -> ChangeKind.REVOKE
                 kind = ChangeKind.LOST if self._lost else ChangeKind.REVOKE
                 await self._call(kind, partitions)
-                # Take them away after the callback, which may still commit and ask for positions.
+                # Take them away after the callback, which may still commit and call position().
                 # guard: a revocation that leaves uncommitted records is a loss for transactions
                 #     -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=not self._lost, known=self._reports(kind))
             elif change.kind is ChangeKind.LOST:
-                # Take them away before the callback. Other members may own the partitions already.
+                # Take them away before the callback: other members may already own the partitions.
                 # guard: a loss by the group is remembered -> self._assignment.remove(partitions)
                 self._assignment.take_away(partitions, revoked=False, known=False)
                 await self._call(change.kind, partitions)
@@ -126,40 +127,40 @@ class Rebalancing(PartitionOwner):
                     self._assignment.report_lost(partitions)
         finally:
             self._lost = False
-            # Do this even if a callback raised. Calls that wait for the assignment must look again.
+            # Do this even if a callback raised: calls that wait for the assignment must check again.
             self._engine.ownership_changed(partitions)
-            # If this change made no call, end() makes it, and reports it.
+            # If this change didn't make the call, end() makes and reports it.
             if partitions and self._called is not None:
                 took = asyncio.get_running_loop().time() - started
                 self._assignment.observer.rebalanced(_KINDS[self._called], partitions, took)
 
     def lost(self) -> None:
-        """Stop delivery at once and don't wait for the application any longer, because the group has removed the
-        member, and other members may own the partitions already."""
+        """Stop delivery immediately, and stop waiting for the application: the group has removed the member, and other
+        members may already own the partitions."""
         self._lost = True
         self._assignment.hold(list(self._assignment.cursors), "lost")
         self._reader.give_up_waiting()
 
     def session(self, confirmed: bool) -> None:
-        """Stop delivery while the coordinator hasn't confirmed the session, because the partitions may have other
+        """Stop delivery while the session isn't ``confirmed`` by the coordinator: the partitions may have other
         owners."""
         self._confirmed = confirmed
         cursors = self._assignment.cursors.items()
         if confirmed:
             self._assignment.release([each for each, cursor in cursors if cursor.held == UNCONFIRMED])
         else:
-            # A partition that is held for another reason keeps that reason, so that release() ends only the holds of
-            # this method.
+            # If a partition is already held for another reason, keep that reason: release() must end only this method's
+            # holds.
             # guard: nothing is delivered while the session is unconfirmed
             self._assignment.hold([each for each, cursor in cursors if not cursor.held], UNCONFIRMED)
 
     # Closing
 
     async def until_idle(self, timeout: float) -> None:
-        """Carry out no further change, and wait for a running callback, at most ``timeout`` seconds."""
+        """Stop carrying out changes, and wait for a running callback for at most ``timeout`` seconds."""
         self._ending = True
         if not self._idle.is_set():
-            # Use asyncio.wait and not wait_for. Closing goes on after the timeout, and nothing must raise.
+            # Use asyncio.wait and not wait_for: closing continues after the timeout, and nothing must raise.
             waiting = asyncio.ensure_future(self._idle.wait())
             try:
                 await asyncio.wait([waiting], timeout=timeout)
@@ -171,14 +172,14 @@ class Rebalancing(PartitionOwner):
         is cancelled.
 
         Returns:
-            The exception of the callback, None if it raised none.
+            The exception that the callback raised, if any.
         """
         if not self.called_for:
             return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
         partitions, loop = sorted(self.called_for), asyncio.get_running_loop()
         started = loop.time()
-        # Use a task, so that a callback that takes too long can be cancelled without cancelling close().
+        # Use a task, to be able to cancel a callback that takes too long without cancelling close().
         call = create_task(self._invoke(kind, partitions), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
@@ -189,7 +190,7 @@ class Rebalancing(PartitionOwner):
             log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
             return None
         finally:
-            # The callback was too slow, or close() was cancelled. Give it only a moment. It may swallow the
+            # The callback was too slow, or close() was cancelled. Wait only a moment: the callback may swallow the
             # cancellation.
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
@@ -198,7 +199,7 @@ class Rebalancing(PartitionOwner):
     async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
         """Stop delivery of partitions, let the application finish the current record, and commit."""
         loop = asyncio.get_running_loop()
-        # Hold them before waiting, so that the record that is being processed is the last one.
+        # Hold them before waiting. The record that is being processed is then the last one.
         # guard: nothing that is being revoked is delivered
         self._assignment.hold(partitions, "being revoked")
         if self._assignment.runner is not None:
@@ -208,14 +209,14 @@ class Rebalancing(PartitionOwner):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break
-            # Wait in a loop. Any request for records ends the wait, but the record may come from another partition.
+            # Wait in a loop: any request for records ends the wait, even if the record that was processed is from
+            # another partition.
             await self._reader.wait_processed(deadline)
         if not self._lost:
             try:
-                # Allow at least a second, even after the deadline, because a late commit is better than repeated
-                # records.
+                # Allow at least a second, even after the deadline: a late commit is better than repeated records.
                 await self._engine.commit_before_revoking(partitions, max(deadline - loop.time(), 1.0))
-            # Log it instead of raising it. The partitions have to be given up all the same.
+            # Log it instead of raising it: the partitions have to be given up anyway.
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
 
@@ -235,20 +236,20 @@ class Rebalancing(PartitionOwner):
                 await self._invoke(kind, partitions)
             except Exception as error:
                 failure = f"{self._listener(kind)[0]} raised {repr_of(error)}: the consumer has ended"
-                # Log the traceback, too. The application may see the error only when it next reads, or not at all.
+                # Log the traceback, too: the application sees the error only at its next read, or not at all.
                 log.exception("consumer: %s", failure)
                 raise ClientClosedError(failure) from error
         if self._ending:
-            # end() calls back for the partitions that are left. The callback may have swallowed the cancellation of
-            # this task.
+            # end() calls back for the remaining partitions. The callback may have swallowed the cancellation of this
+            # task.
             raise asyncio.CancelledError
 
     async def _invoke(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if kind is ChangeKind.ASSIGN:
-            # Note it before the call, so that it counts as made even if it raises.
+            # Note it before the call: it counts as called even if it raises.
             self.called_for.update(partitions)
         else:
-            # Note it before the call here, too, so that end() doesn't repeat a call that raises.
+            # Note it before the call here, too: end() must not repeat a call that raised.
             self.called_for.difference_update(partitions)
         name, listener = self._listener(kind)
         if listener is None:
@@ -258,19 +259,19 @@ class Rebalancing(PartitionOwner):
         self._idle.clear()
         try:
             with calling(name, awaited=True):
-                # Pass a copy. The application may keep or change it.
+                # Pass a copy: the application may keep or change it.
                 result = listener(list(partitions))
                 if isawaitable(result):
                     await result
         finally:
-            # Tasks that the callback started may outlive it. They're no longer in a callback.
+            # Tasks that the callback started may outlive it, but are no longer in a callback.
             call.running = False
             _CALL.reset(token)
             self._idle.set()
 
     def _reports(self, kind: ChangeKind) -> bool:
-        """Return whether the application learns of a change by its callback. ``on_revoked`` doesn't report a loss,
-        because the application may believe that its commits succeed there."""
+        """Return whether the callback informs the application of a change. ``on_revoked`` doesn't report a loss: the
+        application may believe that its commits in there succeed."""
         subscription = self._engine.subscription
         listener = subscription.on_lost if kind is ChangeKind.LOST else subscription.on_revoked
         return listener is not None

@@ -1,4 +1,4 @@
-"""Iterators over records that end. They aren't generators because a cancellation would end those."""
+"""Record iterators that end. They aren't generators: a cancellation would end a generator."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class _EndingRecords(ABC):
-    """An iterator over records that ends."""
+    """A record iterator that ends."""
 
     def __init__(self, engine: Engine, deserializing: DeserializingReader[Any, Any], timeout: float) -> None:
-        """``timeout`` seconds without a record are too long."""
+        """``timeout`` is the maximum number of seconds to wait for a record."""
         self._engine = engine
         self._deserializing = deserializing
         self._timeout = timeout
@@ -31,11 +31,11 @@ class _EndingRecords(ABC):
         return self
 
     async def _next(self) -> Record[Any, Any] | None:
-        """Deliver the next record; None once :meth:`_open_more` has opened none."""
+        """Deliver the next record; None once :meth:`_open_more` doesn't open any."""
         assignment = self._engine.assignment
         while self._is_open() or await self._open_more():
             if not self._deserializing.needed:
-                # RecordIterator does the same.
+                # This is what RecordIterator does, too.
                 assignment.current = record = assignment.open.pop()
                 return record
             if (delivered := await self._deserializing.deliver_one()) is not None:
@@ -47,7 +47,7 @@ class _EndingRecords(ABC):
 
     @abstractmethod
     def _is_open(self) -> bool:
-        """Return whether the next open record is one to deliver."""
+        """Return whether the next open record should be delivered."""
 
     @abstractmethod
     async def _open_more(self) -> bool:
@@ -74,9 +74,9 @@ class RecordsUntilIdle(_EndingRecords):
 class RecordsToEnd(_EndingRecords):
     """The iterator of :meth:`Consumer.read_to_end`.
 
-    It delivers partitions up to their end only: what follows stays buffered for other reads. A partition has ended once
-    the position has reached the end, which transaction markers and compacted records move too, or once it is not
-    assigned any more.
+    It delivers partitions up to their end only: later records stay buffered for other reads. A partition is finished
+    once its position has reached the end, which may be past transaction markers or compacted records, or once it's no
+    longer assigned.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class RecordsToEnd(_EndingRecords):
         partitions: Collection[TopicPartition] | None,
         timeout: float,
     ) -> None:
-        """Without ``partitions``, it reads those that the group assigns first. ``timeout`` seconds without an
-        assignment, or without a record, are too long."""
+        """If there are no ``partitions``, it reads the group's first assignment. ``timeout`` is the maximum number of
+        seconds to wait for an assignment, or for a record."""
         super().__init__(engine, deserializing, timeout)
         self._partitions = partitions
         self._ends: dict[TopicPartition, int] | None = None
@@ -95,14 +95,14 @@ class RecordsToEnd(_EndingRecords):
     async def __anext__(self) -> Record[Any, Any]:
         self._engine.cluster.check_loop()
         if self._ends is None:
-            # Look them up with the first record, so that creating the iterator needs no await.
+            # Look up the ends with the first record, because creating the iterator cannot await.
             self._ends = await self._look_up_ends()
             self._note_ends(self._ends)
         record = await self._next()
         if record is not None:
             return record
         if not (remaining := self._remaining()):
-            # As with a list of poll(), asking for more says that the last record is processed.
+            # As with the list from poll(), requesting more means that the last record is processed.
             raise StopAsyncIteration
         states = "; ".join(f"{partition}: {self._engine.state(partition)}" for partition in sorted(remaining)[:3])
         raise DeadlineError(
@@ -116,7 +116,7 @@ class RecordsToEnd(_EndingRecords):
         return await self._engine.lookup.offsets(dict.fromkeys(partitions, LATEST), self._timeout)
 
     def _note_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let ``at_end()`` know the ends of partitions that were not fetched, because their position is their end."""
+        """Note the ends for ``at_end()``: a partition whose position is its end isn't fetched."""
         stable = self._engine.config.fetch.read_committed
         for partition, end in ends.items():
             if (cursor := self._engine.assignment.cursors.get(partition)) is not None:
@@ -133,7 +133,7 @@ class RecordsToEnd(_EndingRecords):
         return await self._engine.reader.open_among(self._remaining, self._deadline())
 
     def _remaining(self) -> Mapping[TopicPartition, int]:
-        """Return the partitions whose end is not reached, and their ends."""
+        """Return the partitions whose end hasn't been reached, and their ends."""
         assert self._ends is not None, "the ends are known"
         cursors = self._engine.assignment.cursors
         for partition, end in list(self._ends.items()):

@@ -1,4 +1,4 @@
-"""What a consumer says about itself: statistics, health, metrics for brokers, and why no record arrives. No I/O."""
+"""A consumer's reports about itself: statistics, health, metrics for brokers, and why no records arrive. No I/O."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.consumer")
 
 SILENT_FOR = 5.0
-"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
+"""If a call has been waiting this many seconds without a record, and something is wrong, the cause is logged."""
 
 REPEATED_AFTER = 30.0
-"""Seconds after which the same causes are logged again."""
+"""Seconds until the same causes are logged again."""
 
 _NAMED = 3
-"""Most causes that a log line names, the most frequent first."""
+"""Maximum number of causes in a log line. They're sorted by frequency."""
 
 
 @dataclass(frozen=True)
 class PartitionStats:
-    """An assigned partition.
+    """Statistics of an assigned partition.
 
     Attributes:
         state: What the consumer is doing about it.
-        position: The next offset to deliver; None while it is being looked up.
-        lag: Offsets between position and end of the log as of the last fetch; None if unknown.
-        high_watermark: End of the log for readers as of the last fetch; None if unknown.
-        buffered_bytes: Bytes that are fetched and not decoded.
+        position: The next offset to deliver; None while it's being looked up.
+        lag: The number of offsets between the position and the end of the log as of the last fetch; None if unknown.
+        high_watermark: The end of the log for readers as of the last fetch; None if unknown.
+        buffered_bytes: Bytes that are fetched but not decoded.
     """
 
     state: PartitionState
@@ -55,28 +55,29 @@ class PartitionStats:
 
 @dataclass(frozen=True)
 class ConsumerStats:
-    """What a consumer has done, and what it holds.
+    """A consumer's statistics.
 
     Attributes:
-        client: Connections, requests and metadata.
+        client: Statistics of connections, requests and metadata.
         partitions: The assigned partitions.
-        group_id: The group; empty without one.
-        member_id: The member's id; empty before the coordinator has given one.
-        member_state: The member's state in words; empty without a group.
-        generation: The group's generation; -1 outside of any.
+        group_id: The group; empty if there is none.
+        member_id: The member's id; empty until the coordinator has assigned it.
+        member_state: The member's state in words; empty if there's no group.
+        generation: The group's generation; -1 if the member isn't in one.
         rebalance_latency: How long it took to join each generation; its ``count`` is the number of rebalances.
         assigned: How often partitions were assigned.
         revoked: How often partitions were revoked.
         lost: How often partitions were lost.
-        fetch_latency: From a Fetch request to its response; brokers wait for records up to ``fetch_max_wait_ms``.
+        fetch_latency: The time from a Fetch request to its response; brokers wait for records up to
+            ``fetch_max_wait_ms``.
         fetch_failures: Fetch requests that failed.
         bytes_fetched: Bytes of records, as received.
         batches_delivered: Record batches that the application has received.
-        records_delivered: Their records.
-        offset_resets: Positions that weren't in the log any more.
-        commit_latency: Successful commits.
+        records_delivered: The records in these batches.
+        offset_resets: How often a position was no longer in the log.
+        commit_latency: How long successful commits took.
         commit_failures: Failed commits.
-        waited: Seconds in which a call waited for records.
+        waited: Total seconds that calls have waited for records.
         run: What ``run()`` has done and is doing.
     """
 
@@ -103,12 +104,12 @@ class ConsumerStats:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that are fetched and not decoded, over all partitions."""
+        """Bytes that are fetched but not decoded, in all partitions."""
         return sum(partition.buffered_bytes for partition in self.partitions.values())
 
     @property
     def lag(self) -> int:
-        """Sum of the known lags."""
+        """The sum of the known lags."""
         return sum(partition.lag or 0 for partition in self.partitions.values())
 
 
@@ -143,7 +144,7 @@ def stats_of(engine: Engine) -> ConsumerStats:
 
 
 def health_of(engine: Engine) -> Health:
-    """Return whether a consumer works, and what is wrong."""
+    """Return whether a consumer is working, and if not, what is wrong."""
     findings = engine.cluster.findings()
     ended = engine.ended
     if ended is not None:
@@ -206,8 +207,8 @@ def _add_partitions(engine: Engine, findings: Findings) -> None:
 class SilenceWatch:
     """Logs why a consumer gets no records.
 
-    Topics without new records are no cause. Causes are partitions that can't be read, a group that can't be joined, a
-    group without a partition for this member, and a deserializer or a dead letter that a read waits for.
+    The absence of new records isn't a cause. Causes are partitions that cannot be read, a group that cannot be joined,
+    a group without a partition for this member, and a deserializer or a dead letter that a read is waiting for.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -221,12 +222,13 @@ class SilenceWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         loop = asyncio.get_running_loop()
-        # Compare counters instead of adding hooks, so that the paths that deliver records don't know about this watch.
+        # Compare counters instead of adding hooks: the code that delivers records doesn't need to know about this
+        # watch.
         delivered, requests, since = -1, 0, loop.time()
         while True:
             if self._assignment.delivered != delivered:
                 delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
-            # An application that requests no records doesn't wait, so no record is missing.
+            # If the application isn't requesting records, it isn't waiting, so nothing is wrong.
             waiting = self._reader.waiting or self._reader.awaited is not None
             waited, requests = waiting or self._reader.requests != requests, self._reader.requests
             if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):

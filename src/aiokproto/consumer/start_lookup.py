@@ -1,4 +1,4 @@
-"""The lookup of one partition's start position. Only the resolver writes it; each seek starts another. Pure."""
+"""The lookup of one partition's start position. Only the resolver writes it; each seek starts a new lookup. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from enum import Enum
 from typing import NamedTuple
 
 EARLIEST = -2
-"""The timestamp that stands for the first offset in ListOffsets."""
+"""The timestamp that represents the first offset in ListOffsets."""
 LATEST = -1
-"""The timestamp that stands for the offset after the last record in ListOffsets."""
+"""The timestamp that represents the offset after the last record in ListOffsets."""
 NEAREST = -11
-"""Start at the offset of the log that is nearest to the former position. Not a value of the protocol."""
+"""Start at the offset in the log nearest to the former position. Not a protocol value."""
 COMMITTED = -10
-"""Start at the group's committed offset. Not a value of the protocol."""
+"""Start at the group's committed offset. Not a protocol value."""
 
 
 class ResetReason(Enum):
-    """Why the consumer has moved a position by itself."""
+    """Why the consumer has moved a position on its own."""
 
     OUT_OF_RANGE = "the offset is outside the log"
     TOPIC_RECREATED = "the topic was deleted and created again"
@@ -38,8 +38,8 @@ class Lookup:
         under_way: Whether a request for it is in flight.
         requested_at: Loop time of the last request.
         attempts: Consecutive failures.
-        failure: The last failure, as text.
-        retry_at: Loop time before which there is no other attempt, ...
+        failure: A description of the last failure.
+        retry_at: The earliest loop time for the next attempt, ...
         generation: ... unless the cluster metadata is newer than this generation.
     """
 
@@ -54,7 +54,7 @@ class Lookup:
         self.generation = -1
 
     def postpone(self, retry_at: float, generation: int) -> None:
-        """Make no attempt before that loop time, unless the metadata is newer than that generation."""
+        """Don't make an attempt before ``retry_at`` (loop time), unless the metadata is newer than ``generation``."""
         self.retry_at, self.generation = retry_at, generation
 
 
@@ -64,11 +64,11 @@ class StartLookup(Lookup):
     Attributes:
         start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, ``NEAREST``, or a timestamp (ms since the
             epoch).
-        missing_since: Loop time since when brokers have reported that the partition does not exist.
-        needed: Whether a call waits for the position although the partition is held.
-        end: For a timestamp or ``NEAREST``, the end of the log as it was before the lookup; -1 while unknown.
-        reset: The former position, and why another one is looked up; None for a start or a seek.
-        uncommitted: Whether the group has committed no offset, so that ``start`` follows ``auto_offset_reset``.
+        missing_since: The loop time when brokers first reported that the partition doesn't exist.
+        needed: Whether a call is waiting for the position even though the partition is held.
+        end: For a timestamp or ``NEAREST``, the end of the log before the lookup; -1 while unknown.
+        reset: The former position, and why a new one is looked up; None for a start or a seek.
+        uncommitted: Whether ``start`` comes from ``auto_offset_reset`` because the group has no committed offset.
     """
 
     __slots__ = ("end", "missing_since", "needed", "reset", "start", "uncommitted")
@@ -87,24 +87,24 @@ class StartLookup(Lookup):
         """Whether the end of the log has to be looked up first.
 
         If no record has the timestamp or a later one, the position is the end of the log. The end is looked up before
-        the timestamp, because afterwards it could be behind a matching record that was written in between.
+        the timestamp: if it were looked up afterwards, it could be past a matching record that was written in between.
         """
         return (self.start >= 0 or self.start == NEAREST) and self.end < 0
 
     @property
     def wanted(self) -> int:
         """The timestamp of the next ListOffsets request."""
-        # COMMITTED never gets here, because the group's offset is looked up first, and replaces it.
+        # COMMITTED never gets here: the group's offset is looked up first, and replaces it.
         if self.needs_end:
             return LATEST
         return EARLIEST if self.start == NEAREST else self.start
 
     def failed(self, failure: str) -> None:
-        """Note why the position is not known yet."""
+        """Note why the position isn't known yet."""
         self.failure = failure
 
     def is_missing(self, now: float, limit: float) -> bool:
-        """Note that a broker reports the partition as missing. Return whether that has been so for ``limit``
+        """Note that a broker reports the partition as missing. Return whether it has been missing for ``limit``
         seconds."""
         if self.missing_since is None:
             self.missing_since = now

@@ -30,10 +30,10 @@ _COMMON_SYNTAX = re.compile(
     )+""",
     re.VERBOSE | re.ASCII,
 )
-"""Patterns that mean the same in Python and in RE2, which Kafka's brokers use (KIP-848). There are more."""
+"""Patterns that mean the same in Python and in RE2, which Kafka's brokers use (KIP-848). This isn't all of them."""
 
 _REGEX = frozenset("*+?()[]{}^$|\\")
-"""Characters of regular expressions that topic names cannot have."""
+"""Characters of regular expressions that cannot occur in topic names."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class SubscriptionState:
     """The subscription: topics, a pattern or partitions, and the rebalance callbacks.
 
     Attributes:
-        topics: Topics by name.
+        topics: Topics subscribed by name.
         pattern: All topics, existing and future, whose whole name matches.
-        partitions: Partitions, independent of the group's assignment.
-        on_assigned: Called with new partitions before any of them is read.
-        on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
-        on_lost: Called with partitions that other members may own already; without it, ``on_revoked`` is called.
+        partitions: Partitions that the application has assigned, instead of the group.
+        on_assigned: Called with new partitions before any of them are read.
+        on_revoked: Called with partitions that the member is giving up, while their offsets can still be committed.
+        on_lost: Called with partitions that other members may already own; if None, ``on_revoked`` is called.
     """
 
     topics: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ class SubscriptionState:
 
     @property
     def by_topic(self) -> bool:
-        """Whether topics are subscribed, so that the group or the metadata decides about partitions."""
+        """Whether topics are subscribed. If so, the group or the metadata decides which partitions are read."""
         return bool(self.topics) or self.pattern is not None
 
     def matching(self, topics: Iterable[str]) -> frozenset[str]:
@@ -67,7 +67,7 @@ class SubscriptionState:
         return frozenset(name for name in topics if name not in _INTERNAL and self.pattern.fullmatch(name))
 
     def broker_pattern(self) -> str | None:
-        """Return the pattern in RE2's syntax; None if it may mean something else there.
+        """Return the pattern in RE2's syntax; None if it may mean something else in RE2.
 
         Brokers match internal topics, too, so a pattern that matches one is left to the client.
         """
@@ -80,10 +80,10 @@ class SubscriptionState:
 
 
 def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
-    """Return topic names as the user has passed them to ``call``.
+    """Return the topic names that the user has passed to ``call``.
 
     Raises:
-        ConfigurationError: One of them is not a topic name.
+        ConfigurationError: One of them isn't a topic name.
     """
     names = list(topics)
     for name in names:
@@ -105,10 +105,10 @@ def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
 
 
 def to_timestamp(value: object) -> int:
-    """Return a timestamp (ms since the epoch) as the user has passed it.
+    """Return the timestamp (ms since the epoch) that the user has passed.
 
     Raises:
-        ConfigurationError: It is out of range, or not an integer.
+        ConfigurationError: It's out of range, or not an integer.
     """
     remedy = "pass int(when.timestamp() * 1000)" if hasattr(value, "timestamp") else "time.time() has seconds"
     return to_int64("timestamp", value, f"it is in milliseconds since the epoch; {remedy}")
@@ -118,7 +118,7 @@ def to_pattern(value: str | re.Pattern[str]) -> re.Pattern[str]:
     """Return the pattern that the user has passed to ``subscribe``.
 
     Raises:
-        ConfigurationError: It is not a regular expression of text.
+        ConfigurationError: It isn't a regular expression for text.
     """
     try:
         pattern = re.compile(value)
@@ -138,7 +138,7 @@ def check_listener(name: str, listener: Any) -> None:
     try:
         accepted = signature(listener)
     except ValueError:
-        # Some callables that are written in C have no signature.
+        # Some callables written in C have no signature.
         return
     try:
         accepted.bind([])

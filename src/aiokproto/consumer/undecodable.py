@@ -1,13 +1,13 @@
-"""The policy for records that can't be decoded: ``on_undecodable``.
+"""The policy for records that cannot be decoded: ``on_undecodable``.
 
-There are two kinds. A deserializer fails on one record, which the deserializing reader finds when it delivers the
-record. Or a whole batch is damaged, which the reader finds when it opens the batch. Then it puts one
-:class:`~aiokproto.types.UndecodableRecord` in the batch's place.
+There are two kinds. If a deserializer fails on a record, the deserializing reader finds that when it delivers the
+record. If a whole batch is damaged, the reader finds that when it opens the batch, and replaces the batch with one
+:class:`~aiokproto.types.UndecodableRecord`.
 
-With ``"raise"`` and ``"return"`` the application decides, so the record counts as processed like every other record,
-once the next one is requested. With the other policies the consumer deals with the record itself, before the position
-moves behind it: it logs the record, or waits until its dead letter is acknowledged. A process that is killed in between
-reads the record again.
+With ``"raise"`` and ``"return"`` the application decides, so, like any other record, it counts as processed once the
+next one is requested. With the other policies, the consumer deals with the record itself before the position moves past
+it: it logs the record, or waits until its dead letter is acknowledged. If the process is killed in between, the record
+is read again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiokproto.types import Record
 log = logging.getLogger("aiokproto.consumer")
 
 LOGGED_EVERY = 10.0
-"""Seconds in which at most one skipped record is logged."""
+"""Minimum number of seconds between log lines about skipped records."""
 
 Policy = Literal["raise", "skip", "return"] | DeadLetterTopic
 
@@ -36,7 +36,7 @@ def to_policy(option: object) -> Policy:
     """Check ``on_undecodable``.
 
     Raises:
-        ConfigurationError: It is no policy.
+        ConfigurationError: It isn't a policy.
     """
     if isinstance(option, DeadLetterTopic):
         return option
@@ -47,7 +47,7 @@ def to_policy(option: object) -> Policy:
 
 
 class Undecodable:
-    """The policy, and how often it was applied.
+    """The policy, and a count of how often it was applied.
 
     Attributes:
         policy: The option.
@@ -58,8 +58,8 @@ class Undecodable:
         self.policy = policy
         self.count = 0
         self._group = group
-        # Dead letters that were sent, as long as the position isn't behind their records. A call that is cancelled
-        # leaves them to the next one, so that no letter is written twice.
+        # Dead letters that were sent, until the position moves past their records. If a call is cancelled, the next
+        # call uses them, so no letter is written twice.
         self._letters: dict[Record[Any, Any], Awaitable[Any]] = {}
         self._log_at = float("-inf")
         self._unlogged = 0
@@ -76,11 +76,11 @@ class Undecodable:
 
     @property
     def awaited(self) -> bool:
-        """Whether :meth:`write_dead_letter` waits."""
+        """Whether :meth:`write_dead_letter` has to wait."""
         return isinstance(self.policy, DeadLetterTopic)
 
     async def write_dead_letter(self, record: Record[Any, Any], error: Exception) -> None:
-        """Write the record's dead letter, if that's the policy, before the position moves behind the record. Call
+        """Write the record's dead letter, if that's the policy, before the position moves past the record. Call
         :meth:`removed` afterwards.
 
         Raises:
@@ -89,7 +89,7 @@ class Undecodable:
         if not isinstance(self.policy, DeadLetterTopic):
             return
         if record not in self._letters:
-            # The deserializer's own error says more than the one that wraps it.
+            # The deserializer's own error is more informative than the error that wraps it.
             cause = error.__cause__ or error
             with calling("DeadLetterTopic(producer)", awaited=True):
                 self._letters[record] = await self.policy.post(record, cause, group=self._group)
@@ -101,9 +101,9 @@ class Undecodable:
             raise said_of(failure, self.policy.unwritten(record)) from failure
 
     def removed(self, error: Exception) -> None:
-        """Count a record that the position has moved behind, and log it."""
+        """Count a record that the position has moved past, and log it."""
         self.count += 1
-        # Forget the letters of records that a seek or a rebalance has dropped, too. These records are read again.
+        # Also forget the letters of records that a seek or a rebalance has dropped: these records are read again.
         self._letters.clear()
         now = asyncio.get_running_loop().time()
         if now - self._log_at < LOGGED_EVERY:

@@ -1,7 +1,7 @@
 """Chunks: the records of one partition in one Fetch response, as encoded batches. Pure.
 
 A response is cut into chunks of about a megabyte, without decompressing them. A chunk can be decoded in one time slice
-of the event loop. Batches are decoded one by one when the application requests records.
+of the event loop. Batches are decoded one at a time, when the application requests records.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from aiokproto.types import Ownership, RawControlRecord, Record, TopicPartition
 T = TypeVar("T")
 
 MAX_WORK = 1024 * 1024
-"""Bytes of decompressed records after which a chunk ends. Decoding them takes one or two milliseconds."""
+"""A chunk ends after this many bytes of decompressed records. Decoding them takes one or two milliseconds."""
 
 MAX_BATCHES = 256
-"""Batches after which a chunk ends. Parsing their headers takes a millisecond."""
+"""A chunk ends after this many batches. Parsing their headers takes a millisecond."""
 
 _COMPRESSION_RATIO = 4
 
 
 class DecodeLimits(NamedTuple):
-    """How large batches and records may become.
+    """Size limits for batches and records.
 
     Attributes:
-        batch: Most bytes that a batch decompresses to.
-        record: Most bytes of a record, see :attr:`RecordBatch.max_record`.
+        batch: Maximum decompressed size of a batch, in bytes.
+        record: Maximum size of a record, in bytes; see :attr:`RecordBatch.max_record`.
     """
 
     batch: int = MAX_DECOMPRESSED
@@ -51,7 +51,7 @@ class BufferedBytes:
 
     Attributes:
         waiting: Bytes that can be delivered.
-        parked: Bytes that can't be delivered now, because their partition is paused, held or has failed.
+        parked: Bytes that cannot be delivered at the moment, because their partition is paused, held or has failed.
     """
 
     __slots__ = ("parked", "waiting")
@@ -67,20 +67,20 @@ class BufferedBytes:
 
 
 class Chunk:
-    """Batches of one partition from one fetch, without aborted transactions, and as a rule without control batches.
+    """Batches of one partition from one fetch, without aborted transactions, and usually without control batches.
 
     Attributes:
         partition: The partition.
         position: The first offset to deliver. Brokers send whole batches, so the first batch may start before it.
         end: The offset after the chunk.
         epochs: Each leader epoch in the chunk, with its first offset.
-        size: Bytes that aren't opened.
-        batches: Batches that aren't opened.
-        damage: The error of the damage behind the last good batch; None if there is none.
-        rest: The bytes from the damaged batch on; None without damage.
-        wanted_size: If the broker cut even the first batch, the bytes to request so that it's whole (or, while its size
-            isn't known, so that the size can be read); else 0.
-        parked: Whether it can't be delivered now.
+        size: The number of bytes that aren't open yet.
+        batches: The batches that aren't open yet.
+        damage: The error describing the damage after the last good batch; None if there is no damage.
+        rest: The bytes starting at the damaged batch; None if there is no damage.
+        wanted_size: If the broker cut even the first batch, the number of bytes to request to get all of it (or enough
+            to read its size, if that is not known yet); else 0.
+        parked: Whether it cannot be delivered at the moment.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Chunk:
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
-        # It's None until count_in(). A chunk isn't buffered while the response is cut.
+        # It's None until count_in(): a chunk is not buffered while the response is being cut.
         self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
@@ -122,15 +122,16 @@ class Chunk:
         self.size += batch.size_in_bytes
 
     def count_in(self, buffered: BufferedBytes) -> None:
-        """Count what is not opened of this chunk among a broker's buffered bytes from now on."""
+        """Include the unopened bytes of this chunk in a broker's buffered bytes."""
         size, self.size, self._buffered = self.size, 0, buffered
         self._resize(size)
 
     def take(self) -> int:
-        """Remove the first batch, which was opened. Return the offset to continue from after it."""
+        """Remove the first batch, which was opened. Return the offset to continue from."""
         batch = self.batches.popleft()
         self._resize(-batch.size_in_bytes)
-        # The end can be behind the last batch. Control batches and aborted ones may follow, which aren't delivered.
+        # The end can be past the last batch: it may be followed by control batches and aborted batches, which aren't
+        # delivered.
         return batch.next_offset if self.batches or self.damage else self.end
 
     def take_all(self) -> list[RecordBatch]:
@@ -141,17 +142,17 @@ class Chunk:
         return batches
 
     def drop(self) -> None:
-        """Discard the chunk, so that it doesn't count as buffered any more."""
+        """Discard the chunk. It no longer counts as buffered."""
         self.take_all()
         self.rest = None
 
     def park(self, *, reading: bool = False) -> None:
         """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
 
-        While the first batch is being read, nothing is copied, because reading would have to start again.
+        While the first batch is being read, nothing is copied: reading would have to start over.
 
-        Batches are views of the whole response, most of which may be other partitions' records, and a partition may
-        stay paused for long.
+        Batches are views of the whole response, which may consist mostly of other partitions' records, and a partition
+        may stay paused for a long time.
         """
         if self.parked:
             return
@@ -160,7 +161,7 @@ class Chunk:
         self._resize(-size)
         self.parked = True
         self._resize(size)
-        # Copy only if the response is at least twice as large. Otherwise it would save little.
+        # Copy only if the response is at least twice as large: otherwise copying wouldn't save much.
         if self.batches and not reading and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
             own = b"".join(batch.raw for batch in self.batches)
             limits = {"max_decompressed": self.batches[0].max_decompressed, "max_record": self.batches[0].max_record}
@@ -193,20 +194,20 @@ def chunks(
     check_crc: bool = True,
     limits: DecodeLimits = DEFAULT_LIMITS,
 ) -> Iterator[Chunk]:
-    """Cut a record set into chunks, lazily, so that neither cutting nor decoding one takes long.
+    """Cut a record set into chunks. It does so lazily, so neither cutting nor decoding a chunk takes long.
 
     Args:
         partition: The partition.
         position: The offset that was requested. Records before it are never delivered.
         data: The record set.
         aborted: Aborted transactions to leave out, with ``read_committed``.
-        control: Whether control batches are kept.
-        check_crc: Whether to verify the checksums of batches that are left out; a damaged one is kept. The others are
-            verified when they're opened, in a thread if they're large.
-        limits: How large batches and records may become.
+        control: Whether to keep control batches.
+        check_crc: Whether to verify the checksums of batches that are left out; damaged batches are kept. The other
+            batches are verified when they're opened, in a thread if they're large.
+        limits: Size limits for batches and records.
 
     Returns:
-        At least one chunk if there is data. Damage is in the last one.
+        At least one chunk if there is data. Damage is in the last chunk.
     """
     chunk = Chunk(partition, position)
     passed = found = work = 0
@@ -218,15 +219,15 @@ def chunks(
         nonlocal passed, found, at, epoch
         for batch in decode(data, check_crc=False, max_decompressed=limits.batch, max_record=limits.record):
             at = batch.position
-            # Compare the batch's end and not its base, because the requested offset can be in the middle of a batch.
+            # Compare the batch's end and not its base: the requested offset can be in the middle of a batch.
             if batch.next_offset > position:
                 found += 1
                 if batch.partition_leader_epoch != epoch:
                     epoch = batch.partition_leader_epoch
-                    # Use the chunk's end and not the base offset. A compressed set of magic 1 has to be decompressed
-                    # for that.
+                    # Use the chunk's end and not the base offset, which is only available after decompression for a
+                    # compressed set of magic 1.
                     chunk.epochs.append((epoch, chunk.end))
-                # Move the end behind invisible batches, too. Otherwise the same markers would be fetched forever.
+                # Move the end past invisible batches, too: otherwise the same markers would be fetched forever.
                 chunk.end = batch.next_offset
                 yield batch
             else:
@@ -234,32 +235,32 @@ def chunks(
             at = batch.position + batch.size_in_bytes
 
     try:
-        # Pass all batches from the position on. An abort marker ends a transaction whose batches were skipped.
+        # Pass all batches after the position, because an abort marker ends a transaction whose batches were skipped.
         for batch in visible(wanted(), aborted, control=control, check_crc=check_crc):
             chunk.add(batch)
             work += expected_size(batch)
             if work >= MAX_WORK or len(chunk.batches) == MAX_BATCHES:
                 yield chunk
                 chunk, work = Chunk(partition, chunk.end), 0
-        # A broker before 0.10.1 has cut the first batch, so there are bytes, but no whole batch (KIP-74).
+        # A broker before 0.10.1 has cut the first batch: there are bytes, but not a whole batch (KIP-74).
         if data and not found:
             # The size of a batch is in its second field. If that's missing, request enough to read it.
             chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
             raise CorruptRecordError("not one whole record batch was sent")
     except CorruptRecordError as error:
-        # Keep the error instead of raising it. The good batches before it are delivered first.
+        # Store the error instead of raising it: the good batches before it are delivered first.
         chunk.damage = error
-        # A batch with a wanted size was only cut, so none is known to be damaged.
+        # If there's a wanted size, the batch was only cut, and is not known to be damaged.
         chunk.rest = None if chunk.wanted_size else data[at:]
     yield chunk
 
 
 def record_count(batches: Iterable[RecordBatch], position: int) -> int:
-    """Return how many records batches have, by their headers.
+    """Return the number of records in batches, according to their headers.
 
-    To count the messages in a compressed set of magic 0 or 1, it would have to be decompressed, which takes seconds for
-    a megabyte. So its offsets count instead, from ``position`` or the end of the batch before. They're as many, unless
-    compaction removed some.
+    The messages in a compressed set of magic 0 or 1 cannot be counted without decompressing it, which takes seconds for
+    a megabyte. So its offsets are counted instead, starting at ``position`` or at the end of the previous batch. The
+    count is the same unless compaction has removed messages.
     """
     count = 0
     for batch in batches:
@@ -270,11 +271,11 @@ def record_count(batches: Iterable[RecordBatch], position: int) -> int:
 
 
 def expected_size(batch: RecordBatch) -> int:
-    """Estimate the decompressed bytes of a batch, because only decompression would show them."""
+    """Estimate the decompressed size of a batch. The actual size is known only after decompression."""
     size, codec = batch.size_in_bytes, batch.attributes & CODEC
     if not codec:
         return size
-    # The declared size can be false, so it only makes the estimate larger.
+    # The declared size can be wrong, so it may only increase the estimate.
     declared = declared_size(codec, batch.raw[HEADER.size :]) if batch.magic == 2 else 0
     return max(size * _COMPRESSION_RATIO, declared)
 
@@ -284,7 +285,7 @@ class OpenBatch(Generic[T]):
 
     Attributes:
         batch: The batch.
-        position: The offset behind the slices that were read.
+        position: The offset after the slices that were read.
         ended: Whether the last slice was read.
     """
 
@@ -297,18 +298,18 @@ class OpenBatch(Generic[T]):
         self._slices = slices
 
     def is_quick(self) -> bool:
-        """Return whether the event loop may read the next slice. If it may not, a thread should read it.
+        """Return whether the event loop may read the next slice. If not, a thread should read it.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As reading.
+            CorruptRecordError, UnsupportedCompressionError: The same errors as reading.
         """
         return expected_size(self.batch) <= QUICK_BYTES and self._slices.is_quick()
 
     def read_all(self) -> list[T]:
-        """Decode all records of the next slice, in order. There may be none.
+        """Decode all records of the next slice, in order. It may be empty.
 
         Raises:
-            CorruptRecordError: Checksum or content are wrong, or a limit is exceeded.
+            CorruptRecordError: The checksum or the content is wrong, or a limit is exceeded.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         records = self._slices.read()
@@ -316,12 +317,12 @@ class OpenBatch(Generic[T]):
         return records
 
     def passed(self, offset: int) -> None:
-        """Move the position behind a record, but not behind the batch, even if the record's offset is wrong."""
+        """Move the position past a record, but not past the batch, even if the record's offset is wrong."""
         self.position = min(max(self.position, offset + 1), self.batch.next_offset)
 
 
 class OpenRecords(OpenBatch[Record]):
-    """The records of a batch from a position on."""
+    """The records of a batch, starting at a position."""
 
     __slots__ = ("_first",)
 
@@ -330,7 +331,8 @@ class OpenRecords(OpenBatch[Record]):
         self._first = position
 
     def read(self) -> list[Record]:
-        """Decode the next slice from the first position on, in order; raises as :meth:`read_all`."""
+        """Decode the next slice in order, without records before the first position. Raises the same errors as
+        :meth:`read_all`."""
         records = self.read_all()
         if records and not self.ended:
             self.passed(records[-1].offset)
@@ -338,7 +340,7 @@ class OpenRecords(OpenBatch[Record]):
 
 
 def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list[Record]:
-    """Return the records of a batch from ``position`` on, as they are delivered."""
+    """Return the records of a batch, starting at ``position``, as they are delivered."""
     if batch.is_control:
         records[:] = map(RawControlRecord, records)
     # Compare each offset, like Java: in a damaged batch they needn't grow. Only the batch that the position is in pays.
@@ -350,11 +352,11 @@ def _delivered(batch: RecordBatch, records: list[Record], position: int) -> list
 def read_or_open(
     batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
 ) -> list[Record] | OpenRecords:
-    """Decode the records of a batch from ``position`` on, in order, if it's small. For other batches, return an object
-    that does.
+    """Decode the records of a batch in order, starting at ``position``, if the batch is small. Otherwise, return an
+    object that does.
 
-    It's the short way for most batches, see :meth:`RecordBatch.read_or_slice`. The records refer to ``ownership``. It
-    raises as :meth:`OpenBatch.read_all`.
+    This is a shortcut for most batches; see :meth:`RecordBatch.read_or_slice`. The records refer to ``ownership``.
+    Raises the same errors as :meth:`OpenBatch.read_all`.
     """
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
@@ -365,7 +367,8 @@ def read_or_open(
 def open_batch(
     batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool, ownership: Ownership | None = None
 ) -> OpenRecords:
-    """Return an object that decodes the records of a batch from ``position`` on. The records refer to ``ownership``."""
+    """Return an object that decodes the records of a batch, starting at ``position``. The records refer to
+    ``ownership``."""
     topic, number = partition
     make = RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch, ownership)
     return OpenRecords(batch, batch.slices(make, check_crc=check_crcs), position)
@@ -374,7 +377,7 @@ def open_batch(
 def read_batches(
     batches: Iterable[RecordBatch], partition: TopicPartition, position: int, ownership: Ownership | None = None
 ) -> Iterator[list[Record]]:
-    """Decode the records of batches from ``position`` on, in order, in lists of a slice each. Checksums aren't
+    """Decode the records of batches in order, starting at ``position``. Yield a list for each slice. Checksums aren't
     verified.
 
     Raises:
@@ -388,5 +391,5 @@ def read_batches(
         else:
             while not found.ended:
                 yield found.read()
-        # Release the batch before reading the next one, so that two aren't in memory at once.
+        # Release the batch before reading the next one: two must not be in memory at once.
         del found

@@ -1,4 +1,4 @@
-"""Batches that a thread decompresses before delivery, so that iterating them doesn't block the event loop."""
+"""Batches that a thread decompresses before delivery. Iterating them doesn't block the event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aiokproto.records.batch import HEADER
 from aiokproto.records.compression import Bytes, decompress
 
 MAX_DECOMPRESSED = 16 * 1024 * 1024
-"""Most decompressed bytes of one chunk's batches. The others are decompressed when they're iterated."""
+"""Maximum decompressed bytes for one chunk's batches. Any further batches are decompressed when they're iterated."""
 
 
 class DecompressedBatch(RecordBatch):
-    """A batch of magic 2, with its records section decompressed."""
+    """A batch of magic 2 with a decompressed records section."""
 
     __slots__ = ("_body",)
 
@@ -31,10 +31,9 @@ class DecompressedBatch(RecordBatch):
 
 
 def is_decompressible(batch: RecordBatch) -> bool:
-    """Return whether the batch can be decompressed ahead. Batches of magic 0 and 1 can't, because they nest message
-    sets.
+    """Return whether the batch can be decompressed ahead. Batches of magic 0 and 1 cannot: they nest message sets.
 
-    A batch without records, for example after compaction, can't either.
+    A batch without records, such as after compaction, cannot either.
     """
     packed = batch.magic == 2 and batch.attributes & 7 != 0
     return packed and batch.count > 0 and not isinstance(batch, DecompressedBatch)
@@ -43,14 +42,14 @@ def is_decompressible(batch: RecordBatch) -> bool:
 def decompress_ahead(batches: Iterable[RecordBatch], most: int = MAX_DECOMPRESSED) -> list[RecordBatch]:
     """Decompress batches until they take ``most`` bytes; return them in order.
 
-    A batch that can't be decompressed stays as it is, and iterating it raises the error.
+    A batch that cannot be decompressed stays as it is, and iterating it raises the error.
     """
     found: list[RecordBatch] = []
     for batch in batches:
         if is_decompressible(batch):
             with suppress(CorruptRecordError, UnsupportedCompressionError):
                 body = decompress(batch.compression, batch.raw[HEADER.size :], min(most, batch.max_decompressed))
-                # The limit is for all batches together. A producer can choose any compression ratio.
+                # The limit is on all batches together: a producer can choose any compression ratio.
                 most -= len(body)
                 batch = DecompressedBatch(batch, body)
         found.append(batch)

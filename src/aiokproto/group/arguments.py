@@ -10,7 +10,8 @@ from aiokproto.texts import is_unicode, shortened
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 Partition = TypeVar("Partition", bound=tuple[str, int])
-"""A variable, since the keys of a Mapping are invariant: else a dict with keys of TopicPartition would be refused."""
+"""A type variable: a Mapping's keys are invariant, so otherwise type checkers would reject a dict with TopicPartition
+keys."""
 
 Offsets = Mapping[Partition, int | OffsetAndMetadata]
 """Partition → the offset to continue from."""
@@ -21,10 +22,10 @@ _LONGEST_TOPIC = 249
 
 
 def to_topic(value: object) -> str:
-    """Return a topic's name as the user has passed it. Whether it has other characters than brokers accept, they say.
+    """Return the topic name that the user has passed. Brokers check whether its characters are valid.
 
     Raises:
-        ConfigurationError: It cannot be sent, which would end the member of a group.
+        ConfigurationError: It cannot be sent. Trying would end a group member.
     """
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TOPIC or not is_unicode(value):
         text = shortened(repr(value), _LONGEST_TOPIC)
@@ -33,7 +34,7 @@ def to_topic(value: object) -> str:
 
 
 def to_partition(value: object) -> TopicPartition:
-    """Return a partition as the user has passed it: a :class:`TopicPartition` or a pair.
+    """Return the partition that the user has passed: a :class:`TopicPartition` or a pair.
 
     Raises:
         ConfigurationError: It is neither.
@@ -53,7 +54,7 @@ def to_partition(value: object) -> TopicPartition:
 
 
 def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """Return a position as the user has passed it: an offset, or one with metadata.
+    """Return the position that the user has passed: an offset, with or without metadata.
 
     Raises:
         ConfigurationError: The offset is out of range.
@@ -64,7 +65,7 @@ def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
 
 
 def to_offsets(call: str, offsets: object) -> Mapping[Any, Any]:
-    """Return what maps partitions to offsets or times, as the user has passed it to ``call``.
+    """Return the mapping of partitions to offsets or times that the user has passed to ``call``.
 
     Raises:
         ConfigurationError: It is not a mapping.
@@ -80,7 +81,7 @@ def to_int64(name: str, value: object, remedy: str) -> int:
     """Return an int of 0 to 2**63 - 1.
 
     Raises:
-        ConfigurationError: It is none; the error names it, and the remedy.
+        ConfigurationError: It isn't one; the message includes the value and the remedy.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
         raise ConfigurationError(f"{name}={value!r}: must be an int of 0 to 2**63 - 1; {remedy}")

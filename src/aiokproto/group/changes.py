@@ -19,11 +19,11 @@ class ChangeKind(Enum):
     """Give up partitions: finish the records being processed, and commit. The member owns them until the change is
     carried out, unless the group removes it in the meantime."""
     LOST = auto()
-    """Other members may own the partitions already. Nothing of them can be committed."""
+    """Other members may already own the partitions. Their offsets can't be committed."""
     ASSIGN = auto()
-    """The member owns the partitions from now on. Empty if a generation adds none."""
+    """The member now owns the partitions. They're empty if a generation adds none."""
     LEFT = auto()
-    """The member has left the group and owns nothing: it has no subscription, or the application requests no
+    """The member has left the group and owns nothing: it has no subscription, or the application isn't requesting
     records."""
 
 
@@ -32,41 +32,40 @@ class Change(NamedTuple):
 
     Attributes:
         kind: What happens.
-        partitions: The partitions concerned, sorted.
-        deadline: Loop time by which a REVOKE has to be carried out, so that the member joins the next generation in
-            time.
+        partitions: The affected partitions, sorted.
+        deadline: The loop time when a REVOKE has to be carried out, for the member to join the next generation in time.
     """
 
     kind: ChangeKind
-    # It is a list because callbacks receive it, in a stable order.
+    # This is a list because it's passed to callbacks, in a stable order.
     partitions: list[TopicPartition]
     deadline: float = 0.0
 
 
 class PartitionOwner(Protocol):
-    """What reads the member's partitions, and carries out the changes that the group makes."""
+    """The owner reads the member's partitions, and carries out the group's changes."""
 
     async def apply(self, change: Change) -> None:
-        """Carry out a change. The group member waits for it, and changes nothing else in the meantime."""
+        """Carry out a change. The group member waits for it, and doesn't change anything else in the meantime."""
         ...
 
     def lost(self) -> None:
-        """The group has removed the member. A LOST change follows when :meth:`apply` has returned.
+        """Note that the group has removed the member. A LOST change follows once :meth:`apply` has returned.
 
-        It should return soon: what it waits for can no longer be committed.
+        :meth:`apply` should return soon: the offsets that it's waiting for can no longer be committed.
         """
         ...
 
     def session(self, confirmed: bool) -> None:
-        """The coordinator has confirmed the session, or has not within the session timeout: then other members may have
-        been assigned the partitions."""
+        """Note whether the coordinator has confirmed the session. If it hasn't within the session timeout, the
+        partitions may have been assigned to other members."""
         ...
 
 
 class ItemOwner(Protocol[Item]):
-    """What carries out the changes of a member's items: partitions, or tasks.
+    """The owner carries out the changes to a member's items: partitions, or tasks.
 
-    An item is assigned, then either revoked or lost, alternately; one change at a time.
+    Each item is alternately assigned and then either revoked or lost. There is one change at a time.
     """
 
     @property
@@ -75,33 +74,34 @@ class ItemOwner(Protocol[Item]):
         ...
 
     def known(self, items: frozenset[Item]) -> frozenset[Item]:
-        """Return the items that can be assigned now; others have to wait for metadata."""
+        """Return the items that can be assigned now. All others have to wait for metadata."""
         ...
 
     async def look_up(self, items: frozenset[Item]) -> None:
-        """Look up what is missing of items that are not known. Returns when it may be there; raises KafkaError."""
+        """Look up the missing metadata of unknown items. Return once it may be available. Raises KafkaError."""
         ...
 
     async def assign(self, items: frozenset[Item]) -> None:
-        """The member owns these from now on; empty if a first target has none."""
+        """Note that the member now owns these items. They're empty if the first target is."""
         ...
 
     async def revoke(self, items: frozenset[Item]) -> None:
-        """Give up items: the group waits for it."""
+        """Give up items. The group waits for it."""
         ...
 
     async def lose(self, items: frozenset[Item]) -> None:
-        """Other members may own these already."""
+        """Note that other members may already own these items."""
         ...
 
     async def left(self) -> None:
-        """The member has left the group and owns nothing."""
+        """Note that the member has left the group and owns nothing."""
         ...
 
     def lost(self) -> None:
-        """The group has removed the member: :meth:`lose` follows when the change in progress is carried out."""
+        """Note that the group has removed the member. :meth:`lose` follows once the change in progress is carried
+        out."""
         ...
 
     def session(self, confirmed: bool) -> None:
-        """The coordinator has confirmed the session, or has not within the session timeout."""
+        """Note whether the coordinator has confirmed the session within the session timeout."""
         ...

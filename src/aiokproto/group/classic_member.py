@@ -1,4 +1,4 @@
-"""A member of a classic group, as the consumer sees it."""
+"""The consumer's view of a member of a classic group."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LEAVE_TIMEOUT = 3.0
 class ClassicMember:
     """A member of a classic group: the members compute the assignment.
 
-    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. A task of its own sends
-    heartbeats, so that neither joining nor callbacks delay them.
+    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. A separate task sends
+    heartbeats, so neither joining nor callbacks delay them.
 
-    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the
+    Invariant: when any of its tasks learns that the group has permanently rejected this member, :meth:`run` raises the
     error.
     """
 
@@ -47,7 +47,7 @@ class ClassicMember:
         owner: PartitionOwner,
         member_id: str = "",
     ) -> None:
-        """``member_id`` is the id of the member of the consumer protocol whose place it takes; empty for a new one."""
+        """``member_id`` is the id of the consumer-protocol member that this one replaces; empty for a new member."""
         self._config = config
         self._membership = Membership(
             config.group_id, config.group_instance_id, config.session_timeout, config.max_poll_interval, member_id
@@ -62,11 +62,11 @@ class ClassicMember:
     # Called by the consumer
 
     def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
-        """Replace the subscription; without topics the member leaves the group. There is never a pattern."""
+        """Replace the subscription. If there are no topics, the member leaves the group. There is never a pattern."""
         self._rebalance.set_topics(frozenset(topics))
 
     async def matches_patterns(self) -> bool:
-        """Return False: the client itself matches patterns, and subscribes to the matching topics."""
+        """Return False: the client matches patterns itself, and subscribes to the matching topics."""
         return False
 
     def metadata_changed(self) -> None:
@@ -75,22 +75,22 @@ class ClassicMember:
             self._rebalance.rejoin(reason)
 
     def watches(self, topic: str) -> bool:
-        """Return whether this member leads, and a member of the group subscribes to a topic, so that it is assigned
-        once it exists."""
+        """Return whether this member leads, and any member of the group subscribes to a topic. If so, the topic is
+        assigned once it exists."""
         return self._joining.watches(topic)
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`, because the application requests no records."""
+        """Leave the group until :meth:`rejoin`: the application isn't requesting records."""
         if not self._rebalance.left_reason:
             self._rebalance.set_left_reason(reason)
 
     def rejoin(self) -> None:
-        """Join again after :meth:`leave_on_poll_timeout`."""
+        """Rejoin after :meth:`leave_on_poll_timeout`."""
         if self._rebalance.left_reason:
             self._rebalance.set_left_reason("")
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Have the group rebalance (KIP-568), unless this member is outside of it."""
+        """Trigger a rebalance of the group (KIP-568), unless this member is outside it."""
         if not self._rebalance.outside and not self._rebalance.left_reason:
             self._rebalance.rejoin(reason)
 
@@ -107,18 +107,19 @@ class ClassicMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Its identity now. Outside of any generation the coordinator accepts it only while the group is empty."""
+        """The member's current identity. Outside any generation, the coordinator accepts it only while the group is
+        empty."""
         member = self._membership
         return GroupMetadata(member.group_id, member.generation, member.member_id, member.instance_id)
 
     @property
     def outside(self) -> bool:
-        """Whether it is not a member, and has no subscription for which to join."""
+        """Whether it isn't a member and has no subscription to join for."""
         return self._rebalance.outside
 
     @property
     def removed(self) -> bool:
-        """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
+        """Whether the member isn't in a generation. If so, it owns nothing, whatever it owned before."""
         return self._membership.generation < 0
 
     @property
@@ -128,19 +129,19 @@ class ClassicMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining the current generation started (s, the loop's clock); None while none is being joined."""
+        """When joining the current generation started (loop time); None if no generation is being joined."""
         return self._rebalance.joining_since
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
+        """The member's state in words."""
         if self._rebalance.left_reason:
             return f"out of group {self._config.group_id!r}: {self._rebalance.left_reason}"
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
     @property
     def problem(self) -> str:
-        """Why the member has no partitions, if something is wrong; else empty."""
+        """Why the member has no partitions; empty if nothing is wrong."""
         if (self.outside and not self._rebalance.has_subscription) or self._rebalance.join_ended.is_set() or self.owned:
             return ""
         return f"{self.state}: {self._rebalance.problem}"
@@ -151,7 +152,7 @@ class ClassicMember:
         """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
-            GroupError, FencedError, AuthorizationError: The group refuses this member for good.
+            GroupError, FencedError, AuthorizationError: The group has permanently rejected this member.
             ClientClosedError: The heartbeat task was cancelled.
         """
         heartbeats = create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
@@ -182,8 +183,8 @@ class ClassicMember:
     ) -> FoundOffsets:
         """Look up committed offsets; see :meth:`GroupOffsets.lookup <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
-        The request doesn't name the member, because classic groups don't check it, and Java's members don't name
-        themselves either.
+        The request doesn't include the member: classic groups don't check it, and Java's members don't include it
+        either.
         """
         at = asyncio.get_running_loop().time() + timeout
         return await self._offsets.lookup(partitions, None, at, partly=partly)
@@ -214,28 +215,28 @@ class ClassicMember:
         action = self._membership.responded(code, generation, OffsetCommitRequest.api_key)
         self._rebalance.take(action, error)
         if isinstance(error, FencedError):
-            # Do it at once, because the loop may be cancelled before it sees the note.
+            # Do this immediately: the loop may be cancelled before it sees the note.
             self._fenced()
         return action
 
     async def catch_up(self, generation: int) -> None:
-        """Wait for the end of a rebalance, but not for a JoinGroup, which the coordinator can hold back for a whole
+        """Wait until a rebalance ends, but don't wait for a JoinGroup, which the coordinator can hold back for a whole
         rebalance timeout.
 
-        While the coordinator waits for members to join, it takes commits of the last generation. If it refuses one,
-        all have joined, and the response is on its way.
+        While the coordinator is waiting for members to join, it accepts commits of the last generation. If it rejects
+        one, all members have joined, and the response is on its way.
         """
         # guard: a commit does not wait for a JoinGroup -> True
         if self._membership.phase is not Phase.JOINING:
             await self._rebalance.join_ended.wait()
 
     def _fenced(self) -> None:
-        """Forget the membership, because another member has the instance id, and with it the partitions."""
+        """Forget the membership: another member has taken over the instance id, and the partitions with it."""
         self._membership.forget()
         self._rebalance.owned.clear()
 
     def heartbeat_refused(self, action: Action, error: KafkaError) -> None:
-        """Act on a heartbeat's response that asks for an action."""
+        """Handle a heartbeat response that requires an action."""
         self._rebalance.take(action, error)
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:

@@ -12,7 +12,7 @@ GroupProtocol = Literal["auto", "classic", "consumer"]
 """Who computes the assignment: a member (classic), or the broker (consumer; KIP-848)."""
 
 LeaveMode = Literal["default", "leave", "remain"]
-"""Whether a member that stops leaves its group (KIP-1092); by default, a static member remains."""
+"""Whether a member leaves its group when it stops (KIP-1092). By default, a static member remains."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,16 @@ class GroupConfig:
 
     Attributes:
         group_id: The group.
-        group_instance_id: The static identity (KIP-345), None for a dynamic member.
-        session_timeout: Seconds without a heartbeat after which the coordinator removes the member.
+        group_instance_id: The static identity (KIP-345); None for a dynamic member.
+        session_timeout: The coordinator removes a member that hasn't sent a heartbeat for this many seconds.
         heartbeat_interval: Seconds between heartbeats.
-        max_poll_interval: Seconds that the application can process records without requesting more, and that a
+        max_poll_interval: How many seconds the application can process records without requesting more, and how long a
             rebalance waits for it.
-        client_rack: The rack of the member; None if unknown.
+        client_rack: The member's rack, if known.
         protocol: Who computes the assignment.
-        assignors: The assignors of the classic protocol, by preference.
-        remote_assignor: The broker's assignor, by name; None leaves it to the broker. Only of the consumer protocol.
+        assignors: The assignors for the classic protocol, in order of preference.
+        remote_assignor: The name of the broker's assignor; None leaves it to the broker. Only for the consumer
+            protocol.
     """
 
     group_id: str
@@ -44,6 +45,6 @@ class GroupConfig:
 
     @property
     def named(self) -> str:
-        """The group, and the static identity if there is one, as errors name them."""
+        """The group, and the static identity if there is one, as they appear in errors."""
         instance = "" if self.group_instance_id is None else f" as group_instance_id {self.group_instance_id!r}"
         return f"group {self.group_id!r}{instance}"

@@ -1,4 +1,4 @@
-"""A member of a consumer group whose assignment the broker computes (KIP-848), as the consumer sees it."""
+"""The consumer's view of a member of a consumer group, where the broker computes the assignment (KIP-848)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("aiokproto.group")
 _LEAVE_TIMEOUT = 3.0
 
 _GROUP = 32
-"""The ConfigResource type of groups."""
+"""The ConfigResource type for groups."""
 
 _SESSION_TIMEOUT = "consumer.session.timeout.ms"
 
@@ -47,17 +47,17 @@ _PATTERNS_FROM = 1
 
 
 class ConsumerMember:
-    """A member of a consumer group: the coordinator computes the assignment, and each member reconciles on its own.
+    """A member of a consumer group: the coordinator computes the assignment, and each member reconciles independently.
 
-    Its heartbeats never wait for the application: a commit that was sent in an older epoch is repeated in the current
-    one even while a callback runs.
+    Its heartbeats never wait for the application, so a commit that was sent in an older epoch is repeated in the
+    current one even while a callback is running.
     """
 
     def __init__(
         self, cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner, *, optional: bool = False
     ) -> None:
-        """``optional`` says that the classic protocol can be used instead: if the coordinator refuses this one,
-        :meth:`run` raises the refusal once the member has given up its partitions."""
+        """If ``optional``, the classic protocol can be used instead: if the coordinator rejects this protocol,
+        :meth:`run` raises the error once the member has given up its partitions."""
         self._config = config
         self._cluster = cluster
         self._form = _Form(config)
@@ -78,7 +78,7 @@ class ConsumerMember:
     # Called by the consumer
 
     def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None:
-        """Replace the subscription; without topics and pattern the member leaves the group."""
+        """Replace the subscription. If there are no topics and no pattern, the member leaves the group."""
         if self._form.subscribe(frozenset(topics), pattern):
             self._member.reconciliation.subscription_changed()
 
@@ -86,34 +86,34 @@ class ConsumerMember:
         """Return whether the broker matches topic names with patterns.
 
         Raises:
-            KafkaError: No broker could be asked.
+            KafkaError: No broker could be reached.
         """
         node = min(self._cluster.snapshot.brokers, default=-1)
         try:
             return await self._cluster.version(ConsumerGroupHeartbeatRequest, node) >= _PATTERNS_FROM
         except UnsupportedVersionError:
-            # The first heartbeat reports it.
+            # The first heartbeat reports the error.
             return False
 
     def metadata_changed(self) -> None:
-        """Nothing: the coordinator notices new topics and partitions by itself."""
+        """Do nothing: the coordinator notices new topics and partitions itself."""
 
     def watches(self, topic: str) -> bool:
-        """Return False, because the coordinator assigns a topic that is created again under its new id."""
+        """Return False: if a topic is created again, the coordinator assigns it under its new id."""
         return False
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`, because the application requests no records."""
+        """Leave the group until :meth:`rejoin`: the application isn't requesting records."""
         if not self._member.reconciliation.left_reason:
             self._member.reconciliation.set_left_reason(reason)
 
     def rejoin(self) -> None:
-        """Join again after :meth:`leave_on_poll_timeout`."""
+        """Rejoin after :meth:`leave_on_poll_timeout`."""
         if self._member.reconciliation.left_reason:
             self._member.reconciliation.set_left_reason("")
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Only log it: the coordinator rebalances whenever there is a cause, and no member can demand it."""
+        """Only log it: the coordinator rebalances whenever there is a reason, and members can't request it."""
         log.warning("group %s: the broker decides when to rebalance; not enforced: %s", self._config.group_id, reason)
 
     def check_session(self) -> None:
@@ -129,22 +129,22 @@ class ConsumerMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Its identity now, with the member epoch as generation."""
+        """The member's current identity, with the member epoch as generation."""
         return self._member.metadata
 
     @property
     def known_id(self) -> str:
-        """The member id, if the coordinator has accepted it and not removed the member; else empty."""
+        """The member id if the coordinator has accepted it and hasn't removed the member; else empty."""
         return self._membership.member_id if self._membership.joined else ""
 
     @property
     def outside(self) -> bool:
-        """Whether it is not a member, and has no subscription for which to join."""
+        """Whether it isn't a member and has no subscription to join for."""
         return self._member.reconciliation.outside
 
     @property
     def removed(self) -> bool:
-        """Whether the group has removed the member: it owns nothing now, whatever it owned before."""
+        """Whether the group has removed the member. If so, it owns nothing, whatever it owned before."""
         return not self._membership.joined
 
     @property
@@ -154,18 +154,17 @@ class ConsumerMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining, or carrying out the current target, started (s, the loop's clock); None while neither is under
-        way."""
+        """When joining, or carrying out the current target, started (loop time); None if neither is in progress."""
         return self._member.reconciliation.joining_since
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
+        """The member's state in words."""
         return self._member.state
 
     @property
     def problem(self) -> str:
-        """Why the member has no partitions, if something is wrong; else empty."""
+        """Why the member has no partitions; empty if nothing is wrong."""
         if self.owned or not self._form.subscribed:
             return ""
         waits = self._membership.state in (MemberState.JOINING, MemberState.FENCED)
@@ -177,22 +176,22 @@ class ConsumerMember:
         """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
-            GroupError, FencedError, AuthorizationError: The group refuses this member for good.
-            UnsupportedVersionError: The broker lacks the consumer protocol.
+            GroupError, FencedError, AuthorizationError: The group has permanently rejected this member.
+            UnsupportedVersionError: The broker doesn't support the consumer protocol.
             ClientClosedError: The heartbeat task was cancelled.
         """
         learning = create_task(self._learn_session_timeout(), name="aiokproto-group-session-timeout")
         try:
             await self._member.run()
         except BrokerError as error:
-            # The broker has the API, but as a preview or disabled (group.coordinator.rebalance.protocols), which is the
-            # same to a user.
+            # The broker has the API, but as a preview or disabled (group.coordinator.rebalance.protocols), which makes
+            # no difference to a user.
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             text = f"{CONSUMER_PROTOCOL.need}, and the coordinator's broker has it disabled"
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {text}; {_CLASSIC}") from error
         except UnsupportedVersionError as error:
-            # The error about a pattern that an old coordinator can't match says itself what to do.
+            # If an old coordinator can't match a pattern, the error already says what to do.
             if "classic" in str(error):
                 raise
             raise UnsupportedVersionError(f"group {self._config.group_id!r}: {error}; {_CLASSIC}") from error
@@ -201,8 +200,8 @@ class ConsumerMember:
             await asyncio.wait([learning])
 
     async def _learn_session_timeout(self) -> None:
-        """Ask the broker for the group's session timeout, which no heartbeat returns. The shorter one counts: the
-        coordinator applies its own, and the application has requested at most its own."""
+        """Ask the broker for the group's session timeout, which heartbeats don't return. The shorter timeout counts:
+        the coordinator enforces the group's, and the application wants no more than its own."""
         name = self._config.group_id
         keys = [_SESSION_TIMEOUT]
         resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=name, configuration_keys=keys)
@@ -218,7 +217,8 @@ class ConsumerMember:
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.delay(attempt))
         values = [each.value for result in response.results for each in result.configs if each.name == _SESSION_TIMEOUT]
-        # The value is absent without the right to describe the group's configuration, or from a broker before 4.0.
+        # The value is missing if the client isn't allowed to describe the group's configuration, or if the broker is
+        # older than 4.0.
         if values and (value := values[0] or "").isdecimal() and int(value) > 0:
             # guard: a member of the consumer protocol follows the broker's session timeout
             self._member.heartbeat.session.limit(min(int(value) / 1000, self._config.session_timeout))
@@ -319,7 +319,7 @@ class _Owner:
     def __init__(self, names: TopicNames, owner: PartitionOwner, config: GroupConfig) -> None:
         self.owned: set[TopicPartition] = set()
         self._items: set[TopicIdPartition] = set()
-        # The items of the last call of known().
+        # The items passed to the last call of known().
         self._target: frozenset[TopicIdPartition] = frozenset()
         self._names = names
         self._owner = owner
@@ -355,7 +355,8 @@ class _Owner:
 
     async def _give_up(self, kind: ChangeKind, items: frozenset[TopicIdPartition]) -> None:
         partitions = self._names.named(items)
-        # It is less than the rebalance timeout, in which the coordinator has to receive the heartbeat that reports it.
+        # This is less than the rebalance timeout: by then, the coordinator has to receive the heartbeat that reports
+        # the revocation.
         patience = self._config.max_poll_interval * 0.9
         deadline = asyncio.get_running_loop().time() + patience
         await self._owner.apply(Change(kind, partitions, deadline))

@@ -1,4 +1,4 @@
-"""Heartbeats of a member whose assignment the coordinator computes: the only requests about its membership."""
+"""Heartbeats of a member whose assignment the coordinator computes. They are the only requests about its membership."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_INTERVAL = 5.0
 
 
 class HeartbeatForm(Protocol[Item]):
-    """What heartbeats of one kind of group carry."""
+    """The content of the heartbeats for one kind of group."""
 
     @property
     def request_type(self) -> type[Request[Any]]:
@@ -42,24 +42,24 @@ class HeartbeatForm(Protocol[Item]):
 
     @property
     def subscribed(self) -> bool:
-        """Whether there is something for which to be a member."""
+        """Whether there is a reason to be a member."""
         ...
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The fields that say what the member owns."""
+        """The fields that report what the member owns."""
         ...
 
     def fields(self, owned: frozenset[Item], version: int) -> dict[str, Any]:
-        """Return what the coordinator has to know, by field. None of the values may change any more."""
+        """Return what the coordinator has to know, by field. The values must not be modified later."""
         ...
 
     def always(self, version: int, joins: bool) -> dict[str, Any]:
-        """Return the other fields that a heartbeat carries in any case; ``joins``: to join."""
+        """Return the fields that every heartbeat carries. ``joins`` says whether it's a heartbeat to join."""
         ...
 
     def target(self, response: Any) -> frozenset[Item] | None:
-        """Return the target in a response, None if it has not changed; note what else it says."""
+        """Return the target in a response, or None if it has not changed. Note the rest of the response."""
         ...
 
 
@@ -82,14 +82,14 @@ class _Exchange:
 
 
 class EpochHeartbeat(Generic[Item]):
-    """Sends heartbeats: at the interval that the coordinator sets, and at once when there is something to say.
+    """Sends heartbeats: at the interval that the coordinator sets, and immediately when there is something to report.
 
-    Invariant: one heartbeat at a time. The coordinator would refuse the epoch of a second one.
+    Invariant: one heartbeat at a time. The coordinator would reject the epoch of a second one.
 
     Attributes:
         session: The session that they keep alive.
-        failure: Why the last heartbeat had no success; empty if it had.
-        latency: How long heartbeats took that had success.
+        failure: Why the last heartbeat failed; empty if it succeeded.
+        latency: How long successful heartbeats took.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class EpochHeartbeat(Generic[Item]):
         *,
         optional: bool = False,
     ) -> None:
-        """``optional``: there is another protocol for the same purpose."""
+        """``optional`` says whether there is another protocol for the same purpose."""
         self.session = session
         self.failure = ""
         self.latency = Timing()
@@ -120,21 +120,21 @@ class EpochHeartbeat(Generic[Item]):
         self._sent_at = 0.0
         self._joined_at = 0.0
         self._losses_seen = 0
-        # Loop time since when another member has the instance id; None if none has.
+        # The loop time when another member was first seen with the instance id, if any.
         self._taken_since: float | None = None
         self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
         self._in_flight: asyncio.Task[Any] | None = None
 
     def wake(self) -> None:
-        """Look again whether a heartbeat is due."""
+        """Check again whether a heartbeat is due."""
         self._woken.set()
 
     async def run(self) -> None:
         """Send heartbeats while the member is in the group, until cancelled.
 
         Raises:
-            KafkaError: A heartbeat fails for good.
+            KafkaError: A heartbeat failed permanently.
         """
         failures = 0
         try:
@@ -151,9 +151,9 @@ class EpochHeartbeat(Generic[Item]):
             self.session.stop()
 
     async def _pause_after_losses(self) -> None:
-        """Wait if the group has lost the member since the last heartbeat, and also before: after the first loss it
-        joins again at once."""
-        # The state can't tell, because a response to a heartbeat before the loss can end JOINING.
+        """Wait if the group has lost the member since the last heartbeat, unless it was the first loss. After the first
+        loss, the member rejoins immediately."""
+        # The state isn't enough: the response to a heartbeat from before the loss can end JOINING.
         losses, seen = self._membership.losses, self._losses_seen
         self._losses_seen = losses
         # guard: a member that the group loses repeatedly joins after a pause
@@ -162,20 +162,20 @@ class EpochHeartbeat(Generic[Item]):
             await asyncio.sleep(self._cluster.backoff.delay(losses - 1))
 
     async def refresh(self, epoch: int) -> None:
-        """Have the coordinator return the member's epoch, unless it already differs from ``epoch``."""
+        """Get the member's epoch from the coordinator, unless it already differs from ``epoch``."""
         async with self._turn:
             if self._membership.joined and self._membership.epoch == epoch:
                 await self._send_heartbeat()
 
     async def leave(self, epoch: int, timeout: float) -> None:
-        """Send the last heartbeat, and give up one that is in flight. Failures are only logged."""
+        """Send the last heartbeat. If a heartbeat is in flight, abandon it. Failures are only logged."""
         if self._in_flight is not None:
             self._in_flight.cancel()
         exchange = _Exchange(self._form, self._situation, lambda version: self._request(epoch, {}))
         try:
             async with self._turn:
                 response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
-            # A member that the coordinator doesn't know has left.
+            # If the coordinator doesn't know the member, it has left.
             if classify(code := ErrorCode(response.error_code), self._situation) is Action.STOP:
                 raise self._error(code, response.error_message)
         except KafkaError as error:
@@ -201,7 +201,7 @@ class EpochHeartbeat(Generic[Item]):
         situation = self._situation._replace(joined=membership.joined)
         exchange = _Exchange(self._form, situation, self._build)
         self._sent_at = sent_at
-        # Several attempts have to fit into a session, or one lost response would end it.
+        # A session has to have room for several attempts, or a single lost response would end it.
         timeout = min(self._cluster.config.request_timeout, self.session.timeout / 3)
         self._in_flight = create_task(
             self._requests.attempt(exchange, timeout, timeout=timeout), name="aiokproto-group-heartbeat"
@@ -218,8 +218,8 @@ class EpochHeartbeat(Generic[Item]):
                 raise
             return False
         except asyncio.CancelledError:
-            # A commit that waited for the epoch was cancelled. No code reads the response, which may have a new target.
-            # So the next heartbeat, which is due now, carries all fields, and its response has everything, too.
+            # A commit that was waiting for the epoch was cancelled. The response, which may contain a new target, won't
+            # be read. So the next heartbeat, which is now due, carries all fields, and its response is complete, too.
             membership.refused(Action.BACKOFF)
             self.wake()
             raise
@@ -235,15 +235,16 @@ class EpochHeartbeat(Generic[Item]):
         self.failure = ""
         self._taken_since = None
         now = asyncio.get_running_loop().time()
-        # One accepted heartbeat proves little: a commit can lose what the next heartbeat joins again.
+        # A single accepted heartbeat doesn't prove much: a commit can lose the membership again, and the next heartbeat
+        # rejoin.
         if membership.state is MemberState.JOINING:
             self._joined_at = now
         elif now - self._joined_at >= self._interval:
             membership.losses = 0
         self.latency.add(now - sent_at)
         if response.heartbeat_interval_ms > 0:
-            # A session must have room for several heartbeats, even if the coordinator says otherwise: with one, each
-            # heartbeat would come at its end.
+            # A session must have room for several heartbeats, even if the coordinator says otherwise: with room for
+            # only one, each heartbeat would come at the end of the session.
             self._interval = min(response.heartbeat_interval_ms / 1000, self.session.timeout / 3)
         self.session.confirm(sent_at)
         membership.accepted(response.member_epoch, self._form.target(response))
@@ -251,8 +252,8 @@ class EpochHeartbeat(Generic[Item]):
         return True
 
     def _judged(self, code: ErrorCode, action: Action) -> Action:
-        """Return the action for an error code. If another member has the instance id for longer than a session, that
-        member is alive."""
+        """Return the action for an error code. If another member has had the instance id for longer than a session,
+        that member is alive."""
         if code is not ErrorCode.UNRELEASED_INSTANCE_ID:
             return action
         now = asyncio.get_running_loop().time()
@@ -286,7 +287,7 @@ class EpochHeartbeat(Generic[Item]):
     def _request(self, epoch: int, fields: dict[str, Any]) -> Request[Any]:
         if self._membership.instance_id is not None:
             fields = {**fields, "instance_id": self._membership.instance_id}
-        # The three requests have these fields in common, but no class.
+        # The three requests share these fields, but not a base class.
         make: Any = self._form.request_type
         request: Request[Any] = make(
             group_id=self._group_id, member_id=self._membership.member_id, member_epoch=epoch, **fields

@@ -1,4 +1,4 @@
-"""A member of any group whose assignment the coordinator computes: its parts put together."""
+"""A member of any group whose assignment the coordinator computes. It combines the parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _OFFSET_FETCH = Situation(OffsetFetchRequest.api_key, member=True)
 class EpochMember(Generic[Item]):
     """The state of a member, its heartbeats, and the reconciliation of what it owns.
 
-    Invariant: when any of its tasks learns that the group refuses this member for good, :meth:`run` raises the error.
+    Invariant: when any of its tasks learns that the group has permanently rejected this member, :meth:`run` raises the
+    error.
 
     Attributes:
         membership: The state machine.
@@ -57,7 +58,7 @@ class EpochMember(Generic[Item]):
     ) -> None:
         """See the parts.
 
-        With ``optional`` there is another protocol: if the coordinator refuses this one, :meth:`run` raises the refusal
+        If ``optional``, there is another protocol: if the coordinator rejects this one, :meth:`run` raises the error
         once the member has given up what it owned.
         """
         self._cluster = cluster
@@ -76,19 +77,19 @@ class EpochMember(Generic[Item]):
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
+        """The member's state in words."""
         if self.reconciliation.left_reason:
             return f"out of group {self._group_id!r}: {self.reconciliation.left_reason}"
         return f"{self.membership.state.name.lower().replace('_', ' ')} in group {self._group_id!r}"
 
     @property
     def problem(self) -> str:
-        """Why the member cannot join or take its assignment; empty if nothing is wrong."""
+        """Why the member cannot join or carry out its assignment; empty if nothing is wrong."""
         why = self.heartbeat.failure or self.reconciliation.look_up_failure or self._unreached()
         return f"{self.state}: {why}" if why else ""
 
     def _unreached(self) -> str:
-        """Return why the coordinator can't be reached, while the member has to join."""
+        """Return why the coordinator can't be reached, if the member has to join."""
         if self.membership.state not in (MemberState.JOINING, MemberState.FENCED):
             return ""
         return self._cluster.coordinator_failure(CoordinatorKind.GROUP, self._group_id)
@@ -97,7 +98,7 @@ class EpochMember(Generic[Item]):
         """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
-            KafkaError: The group refuses this member for good.
+            KafkaError: The group has permanently rejected this member.
             ClientClosedError: The heartbeat task was cancelled.
         """
         heartbeats = create_task(self.heartbeat.run(), name="aiokproto-heartbeat")
@@ -122,7 +123,7 @@ class EpochMember(Generic[Item]):
         <aiokproto.group.offsets.GroupOffsets.lookup>`.
 
         If its epoch is older than the coordinator's, it catches up first. If the group has removed it, it leaves a
-        note, as after a heartbeat, and returns the offsets that anyone sees.
+        note, as after a heartbeat, and returns the offsets that a non-member would see.
         """
         at, partitions = asyncio.get_running_loop().time() + timeout, list(partitions)
         attempt = 0
@@ -152,14 +153,14 @@ class EpochMember(Generic[Item]):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Its identity now, with the member epoch as generation; -1 if it is not a member."""
+        """The member's current identity, with the member epoch as generation; -1 if it isn't a member."""
         member = self.membership
         epoch = member.epoch if member.joined else -1
         return GroupMetadata(self._group_id, epoch, member.member_id, member.instance_id)
 
     @property
     def catches_up_alone(self) -> bool:
-        """True: one heartbeat is enough, and heartbeats never wait for the application."""
+        """True: a single heartbeat is enough, and heartbeats never wait for the application."""
         return True
 
     def commit_refused(self, code: ErrorCode, generation: int, error: KafkaError) -> Action:
@@ -170,7 +171,7 @@ class EpochMember(Generic[Item]):
         if generation != self.membership.epoch or not self.membership.joined:
             return Action.REFRESH_EPOCH
         if action is Action.REFRESH_EPOCH and self.membership.state is MemberState.FALLING_BACK:
-            # No heartbeat will return the epoch.
+            # No heartbeat is going to return the epoch.
             action = Action.REJOIN_LOST
         if action in LOST or action is Action.STOP:
             self.membership.refused(action)
@@ -178,11 +179,11 @@ class EpochMember(Generic[Item]):
         return action
 
     async def catch_up(self, generation: int) -> None:
-        """Have a heartbeat return the member's epoch."""
+        """Get the member's epoch with a heartbeat."""
         await self.heartbeat.refresh(generation)
 
     def heartbeat_responded(self, error: KafkaError | None) -> None:
-        """Act on the response to a heartbeat; ``error`` if it refuses the member or the protocol."""
+        """Handle the response to a heartbeat. ``error`` is set if it rejects the member or the protocol."""
         if error is not None and self.membership.state is MemberState.FALLING_BACK:
             self.reconciliation.fail(error)
         else:

@@ -1,10 +1,10 @@
 """The state machine of a member whose assignment the coordinator computes (KIP-848, KIP-932, KIP-1071). Pure.
 
-One request does everything: the *heartbeat*. The member states its *member epoch*, and what the coordinator has to
-know; the response has the epoch to send from now on and, if it has changed, the *target*: what the member can own.
-There is no barrier and no leader. Each member reconciles what it owns with its target on its own: it gives up what the
-target lacks, takes what is new, and *acknowledges* by reporting what it owns. The coordinator assigns a partition to
-another member only after its owner has reported that it gave it up, and only then moves that owner to the new epoch.
+One request does everything: the *heartbeat*. The member sends its *member epoch*, and what the coordinator has to know;
+the response contains the epoch to send next and, if it has changed, the *target*: what the member can own. There is no
+barrier and no leader. Each member reconciles what it owns with its target independently: it gives up what isn't in the
+target, takes what is new, and *acknowledges* by reporting what it owns. The coordinator assigns a partition to another
+member only after its owner has reported giving it up, and only then moves that owner to the new epoch.
 
 ::
 
@@ -18,14 +18,14 @@ another member only after its owner has reported that it gave it up, and only th
 
     FALLING_BACK ←── the coordinator lacks the protocol, from the start or later, and there is another one
 
-The names are Java's (``MemberState``), except FALLING_BACK, where Java's consumer ends. The member chooses its id and
-keeps it for life (KIP-1082). It joins with epoch 0, and leaves with -1; a static member (KIP-345) leaves with -2, and
-the next member with its instance id gets what it owned.
+The names are Java's (``MemberState``), except FALLING_BACK, where Java's consumer would end. The member chooses its id
+and keeps it for life (KIP-1082). It joins with epoch 0, and leaves with -1. A static member (KIP-345) leaves with -2,
+and the next member with its instance id gets what it owned.
 
-A heartbeat carries the fields that the coordinator doesn't have yet. After a failure the member can't know what the
+A heartbeat carries the fields that the coordinator doesn't have yet. After a failure, the member can't know what the
 coordinator has, so the next heartbeat carries all fields. The fields that report what the member owns are sent after
-every reconciliation, even if they haven't changed: the coordinator may wait for the member to confirm that it never
-took what was withdrawn meanwhile.
+every reconciliation, even if they haven't changed: if something was withdrawn in the meantime, the coordinator may be
+waiting for confirmation that the member never took it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from aiokproto.group.membership import LOST
 from aiokproto.runtime import current
 
 Item = TypeVar("Item", bound=Hashable)
-"""What is assigned: a partition of a topic id, or a task."""
+"""The type of what is assigned: a partition of a topic id, or a task."""
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
@@ -51,33 +51,32 @@ class MemberState(Enum):
     """The states of a member, as KIP-848 and the Java client name them."""
 
     UNSUBSCRIBED = auto()
-    """It isn't a member, and doesn't want to be one."""
+    """It isn't a member and doesn't want to be."""
     JOINING = auto()
     """It joins with the next heartbeat."""
     RECONCILING = auto()
-    """There is a target that it has not carried out yet."""
+    """It has a target that it hasn't carried out yet."""
     ACKNOWLEDGING = auto()
     """It has carried out a target and reports it with the next heartbeat."""
     STABLE = auto()
     """It owns its target, and the coordinator knows."""
     PREPARE_LEAVING = auto()
-    """It gives up what it owns, before it leaves."""
+    """It's giving up what it owns, before it leaves."""
     LEAVING = auto()
-    """It sends its last heartbeat."""
+    """It's sending its last heartbeat."""
     FENCED = auto()
-    """The group has continued without it. It joins again when it has released what it owned."""
+    """The group has continued without it. It rejoins once it has released what it owned."""
     STALE = auto()
-    """It has left because the application requested nothing, and joins again with the next request."""
+    """It has left because the application wasn't requesting records, and rejoins with the next request."""
     FALLING_BACK = auto()
-    """The coordinator refuses the protocol. The member sends no more heartbeats, and gives up what it owns, which it
-    can still commit if the group hasn't forgotten the member. Then it ends, and the member of another protocol takes
-    its place."""
+    """The coordinator rejects the protocol. The member stops sending heartbeats, and gives up what it owns; it can
+    still commit if the group hasn't forgotten it. Then it ends, and a member with another protocol takes its place."""
     FATAL = auto()
-    """The group refuses it for good."""
+    """The group has permanently rejected it."""
 
 
 _WITH_TARGET = frozenset({MemberState.JOINING, MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
-"""States in which a target is carried out."""
+"""The states where a target is carried out."""
 
 _IN_SESSION = _WITH_TARGET | {MemberState.PREPARE_LEAVING}
 
@@ -85,23 +84,23 @@ _ABSENT = object()
 
 
 def new_member_id() -> str:
-    """Return a random id in the form of Kafka's: 22 characters of base64, the first not a dash."""
+    """Return a random id in Kafka's format: 22 characters of base64, the first not a dash."""
     while (text := urlsafe_b64encode(current().uuid().bytes)[:22].decode()).startswith("-"):
         continue
     return text
 
 
 class EpochMembership(Generic[Item]):
-    """The state of the member: decides what its heartbeats carry, and changes with their responses.
+    """The state of the member. It decides what heartbeats carry, and changes with their responses.
 
     Attributes:
-        instance_id: The static identity, None for a dynamic member.
+        instance_id: The static identity; None for a dynamic member.
         member_id: The id that this client has chosen.
         epoch: The member epoch: 0 before the first response, -1 after leaving.
         state: The state.
         owned: What the member owns.
-        target: What it can own by the last response that said so.
-        losses: How often in a row the group has lost the member soon after it had joined.
+        target: What it can own, according to the last response with a target.
+        losses: How many times in a row the group has lost the member soon after it joined.
     """
 
     def __init__(self, instance_id: str | None = None, reports: tuple[str, ...] = ()) -> None:
@@ -126,7 +125,7 @@ class EpochMembership(Generic[Item]):
 
     @property
     def joined(self) -> bool:
-        """Whether the coordinator has accepted the member: it can commit what it owns."""
+        """Whether the coordinator has accepted the member. If so, it can commit what it owns."""
         return self.epoch > JOIN_EPOCH and (self.in_session or self.state is MemberState.FALLING_BACK)
 
     def choose_id(self) -> None:
@@ -136,11 +135,12 @@ class EpochMembership(Generic[Item]):
     # Heartbeats
 
     def due(self, fields: Mapping[str, Any]) -> bool:
-        """Return whether a heartbeat has something to say, so that it does not wait for the interval."""
+        """Return whether a heartbeat has something to report. If so, it doesn't wait for the interval."""
         return self.in_session and (self.state is MemberState.JOINING or bool(self._news(fields)))
 
     def heartbeat(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which of the fields the next heartbeat carries: all to join and after a failure, else changed ones."""
+        """Return the fields that the next heartbeat carries: all of them to join and after a failure, else only the
+        changed ones."""
         self.choose_id()
         self._sent = dict(fields) if self.state is MemberState.JOINING else self._news(fields)
         self._acknowledges = self.state is MemberState.ACKNOWLEDGING
@@ -149,22 +149,23 @@ class EpochMembership(Generic[Item]):
     def _news(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         changed = {name for name, value in fields.items() if self._known.get(name, _ABSENT) != value}
         if changed.intersection(self._reports):
-            # It reports everything that it owns, or nothing.
+            # A heartbeat reports everything that the member owns, or nothing.
             changed.update(self._reports)
         return {name: value for name, value in fields.items() if name in changed}
 
     def accepted(self, epoch: int, target: frozenset[Item] | None) -> None:
-        """Handle a response without an error; ``target`` is None if it has not changed."""
+        """Handle a response without an error. ``target`` is None if it has not changed."""
         self._known.update(self._sent)
         if not self.in_session:
             return
         self.epoch = epoch
-        # Keep the target even while the member prepares to leave: it may stay, and a target is sent once.
+        # Keep the target even while the member prepares to leave: it may stay after all, and a target is sent only
+        # once.
         if target is not None:
             self.target, self._target_is_new = target, True
         if self.state not in _WITH_TARGET:
             return
-        # During a reconciliation only its end changes the state.
+        # During a reconciliation, only its end changes the state.
         if self.state is not MemberState.RECONCILING and (
             self.state is not MemberState.ACKNOWLEDGING or self._acknowledges
         ):
@@ -173,11 +174,11 @@ class EpochMembership(Generic[Item]):
     def refused(self, action: Action) -> None:
         """Handle an error response to a heartbeat or a commit, or a heartbeat without a response.
 
-        ``action`` is what :func:`~aiokproto.failures.classify` makes of it.
+        ``action`` is the result of :func:`~aiokproto.failures.classify`.
         """
         self._known.clear()
         if self.state is MemberState.FALLING_BACK and action in LOST:
-            # A commit found out that the coordinator doesn't know the member any more.
+            # A commit has discovered that the coordinator no longer knows the member.
             self.epoch = JOIN_EPOCH
         if not self.in_session:
             return
@@ -197,15 +198,15 @@ class EpochMembership(Generic[Item]):
         return self.target
 
     def take(self, items: frozenset[Item]) -> None:
-        """Own more."""
+        """Add items to what the member owns."""
         self.owned |= items
 
     def give_up(self, items: frozenset[Item]) -> None:
-        """Own less."""
+        """Remove items from what the member owns."""
         self.owned -= items
 
     def reconciled(self) -> None:
-        """The target is carried out, as far as possible now: acknowledge it."""
+        """Note that the target is carried out, as far as currently possible. It will be acknowledged."""
         if self.state is not MemberState.RECONCILING:
             return
         for name in self._reports:
@@ -222,19 +223,19 @@ class EpochMembership(Generic[Item]):
     # Joining and leaving
 
     def join(self) -> None:
-        """Join with the next heartbeat. Nothing is owned: it was given up or lost before."""
+        """Join with the next heartbeat. The member owns nothing: everything was given up or lost before."""
         assert not self.owned, "a member joins without partitions"
         self.state, self.epoch = MemberState.JOINING, JOIN_EPOCH
         self.target, self._target_is_new = frozenset(), True
         self._known.clear()
 
     def prepare_leaving(self) -> None:
-        """Start to give everything up."""
+        """Start giving up everything."""
         if self.in_session:
             self.state = MemberState.PREPARE_LEAVING
 
     def stay(self) -> None:
-        """Take back what was given up by :meth:`prepare_leaving`, as far as it is still the target."""
+        """Take back what was given up by :meth:`prepare_leaving`, if it's still in the target."""
         if self.state is MemberState.PREPARE_LEAVING:
             self._target_is_new = True
             self._settle()
@@ -243,7 +244,7 @@ class EpochMembership(Generic[Item]):
         """Return the epoch of the last heartbeat; None if the coordinator does not know the member.
 
         Args:
-            for_good: Whether a static member leaves as well, instead of being expected to return.
+            for_good: Whether a static member leaves too, instead of being expected to return.
         """
         known = self.member_id and self.in_session
         self.state = MemberState.LEAVING
@@ -253,7 +254,7 @@ class EpochMembership(Generic[Item]):
         return LEAVE_EPOCH if for_good or self.instance_id is None else LEAVE_STATIC_EPOCH
 
     def left(self, *, stale: bool) -> None:
-        """The member has left; ``stale``: until the application requests records."""
+        """Note that the member has left. If ``stale``, it rejoins when the application requests records."""
         self.state = MemberState.STALE if stale else MemberState.UNSUBSCRIBED
         self.epoch = LEAVE_EPOCH
         self.target = frozenset()

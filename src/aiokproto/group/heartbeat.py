@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.group")
 
 _KNOWN = frozenset({Action.ACCEPT, Action.REJOIN})
-"""Actions of responses to a member that the coordinator knows."""
+"""Actions that mean that the coordinator knows the member."""
 
 
 class Heartbeat:
@@ -49,25 +49,25 @@ class Heartbeat:
         self._membership = membership
         self._requests = requests
         self._member = member
-        # Several attempts have to fit into a session, or one lost response would end it.
+        # A session has to have room for several attempts, or a single lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
 
     async def run(self) -> None:
         """Send heartbeats until cancelled.
 
         Raises:
-            KafkaError: Heartbeats fail for good.
+            KafkaError: A heartbeat failed permanently.
         """
         failures = 0
         try:
             while True:
-                # The pause after a failure is shorter than an interval: the rest of the session must see several
-                # attempts.
+                # The pause after a failure is shorter than an interval: there must be several attempts in the rest of
+                # the session.
                 await asyncio.sleep(
                     self._cluster.backoff.delay(failures) if failures else self._config.heartbeat_interval
                 )
-                # Between sessions the task sleeps instead of ending, so that there is one task for the member's whole
-                # life, with one end to watch.
+                # Between sessions the task sleeps instead of ending. This way, there's one task for the member's whole
+                # life, and only one end to watch.
                 if self._membership.in_session:
                     failures = 0 if await self._send_heartbeat() else failures + 1
         finally:
@@ -75,14 +75,14 @@ class Heartbeat:
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat. Return whether the coordinator responded."""
-        # Take the time before the coordinator is looked up: too early a time can only make the session look shorter.
+        # Take the time before looking up the coordinator: if the time is too early, the session only seems shorter.
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
-        # Store it: the response is judged by the generation of the request.
+        # Store this: the response is judged by the generation of the request.
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            # Heartbeats don't use the group connection while the member joins: brokers respond in order, and may hold
-            # JoinGroup back for minutes.
+            # Heartbeats don't use the group connection while the member is joining: brokers respond in order, and may
+            # hold back JoinGroup for minutes.
             channel = HELD_BACK if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
@@ -94,11 +94,12 @@ class Heartbeat:
             self._requests.prepare_retry(action, f"Heartbeat: {error}")
             return False
         if not membership.is_current(generation):
-            # Nothing can be learned about an earlier generation.
+            # If the generation has changed, the response is meaningless.
             if generation == membership.generation:
                 self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
-        # The state machine comes first, because it forgets the generation if that is lost. Then the loop gets its note.
+        # Update the state machine first, because it forgets the generation if that is lost. Then leave the note for the
+        # loop.
         action = membership.responded(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
             self.session.confirm(sent_at)
@@ -112,15 +113,15 @@ class Heartbeat:
         )
         self._requests.prepare_retry(action, str(refusal))
         self._member.heartbeat_refused(action, refusal)
-        # These are responses, too; only what is retried (COORDINATOR_NOT_AVAILABLE) counts as a failure.
+        # These count as successful responses, too; only retriable errors (COORDINATOR_NOT_AVAILABLE) count as failures.
         return action in LOST or action is Action.REJOIN
 
     def _responded_while_joining(self, action: Action, sent_at: float) -> None:
-        """Handle a response received while joining. It says whether the member, which still reads its partitions, is
-        still in the group."""
+        """Handle a response received while joining. It shows whether the member, which is still reading its partitions,
+        is still in the group."""
         if action in _KNOWN:
             self.session.confirm(sent_at)
-        # The session is only doubted: JoinGroup will report the loss, and the loop alone acts on it. ILLEGAL_GENERATION
-        # is no sign, because the next generation may have started.
+        # The session just becomes unconfirmed: JoinGroup will report the loss, and only the loop acts on it.
+        # ILLEGAL_GENERATION doesn't mean a loss, because the next generation may have started.
         elif action is Action.REJOIN_AS_NEW:
             self.session.mark_unconfirmed()

@@ -31,8 +31,8 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.group")
 
 _JOIN_MARGIN = 5.0
-"""How many seconds longer than the rebalance timeout, which the coordinator may use up, a JoinGroup response can
-take."""
+"""How many seconds a JoinGroup response can take in addition to the rebalance timeout, which the coordinator may use
+up."""
 
 _MANY_LEAVE = 3
 """The first version of LeaveGroup with a list of members (KIP-345)."""
@@ -46,7 +46,7 @@ class JoinFailure(NamedTuple):
     Attributes:
         action: What to do.
         error: Why.
-        joined: Whether the member is in the generation all the same, with an assignment that cannot be decoded.
+        joined: Whether the member is in the generation anyway, with an assignment that cannot be decoded.
     """
 
     action: Action
@@ -57,7 +57,7 @@ class JoinFailure(NamedTuple):
 class Joining:
     """Joins generations: JoinGroup, the assignment if this member leads, SyncGroup.
 
-    Invariant: an attempt changes the :class:`Membership` only; ownership of partitions changes in the rebalance loop.
+    Invariant: an attempt only changes the :class:`Membership`; ownership of partitions changes in the rebalance loop.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Joining:
         self._requests = requests
         self._heartbeat = heartbeat
         self._leader = Leader(cluster, config.group_id)
-        # All partitions are revoked before joining if one assignor is eager: the group may agree on that assignor.
+        # If any assignor is eager, all partitions are revoked before joining: the group may agree on that assignor.
         self.cooperative = all(assignor.cooperative for assignor in assignors)
 
     async def attempt(
@@ -85,28 +85,29 @@ class Joining:
         """Make one attempt. Return the assigned partitions, or the failure and what to do about it.
 
         Raises:
-            KafkaError: The group refuses this member for good.
+            KafkaError: The group has permanently rejected this member.
         """
         membership, api = self._membership, JoinGroupRequest.api_key
-        # JoinGroup announces this rebalance timeout, and the coordinator may hold the response back for as long.
+        # JoinGroup announces this rebalance timeout, and the coordinator may hold back the response for that long.
         timeout = self._config.max_poll_interval + _JOIN_MARGIN
         try:
             if membership.instance_id is not None:
                 await self._requests.require(STATIC_MEMBERS, timeout=timeout)
             protocols = self._protocols(topics, owned)
-            # Make one attempt, without the retries of CoordinatorRequests.send: the loop looks between attempts whether
-            # it should still join, and with what.
+            # Make one attempt, without the retries of CoordinatorRequests.send: between attempts, the loop checks
+            # whether it should still join, and with which subscription.
             joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
             action = membership.joined(joined)
             if action is not Action.ACCEPT:
                 return self._failed(action, self._refused(joined.error_code, JoinGroupRequest))
             if membership.protocol not in self._assignors:
                 return self._failed(Action.BACKOFF, self._disagrees())
-            # A failure from here on belongs to SyncGroup. (The assignment itself may look up topics, whose errors
-            # Leader handles.)
+            # Any later failure belongs to SyncGroup. (Computing the assignment may look up topics, but Leader handles
+            # those errors.)
             assignor = self._assignors[membership.protocol]
             api, assignments = SyncGroupRequest.api_key, await self._assignments(assignor)
-            # Take the time after the assignment, which can take seconds: the session is confirmed from this request on.
+            # Take the time after computing the assignment, which can take seconds: the session counts as confirmed from
+            # the time of this request.
             sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
@@ -121,35 +122,35 @@ class Joining:
         except DecodeError as error:
             return JoinFailure(Action.REJOIN, error, joined=True)
         with calling(f"on_assignment of the assignor {assignor.name!r}"):
-            # Type checkers know that there is no result.
+            # Type checkers assume that there is no result.
             result: object = assignor.on_assignment(assigned, membership.generation)  # type: ignore[func-returns-value]
             check_not_awaitable(result, "on_assignment")
         return set(assigned)
 
     def watches(self, topic: str) -> bool:
-        """Return whether this member leads, and a member subscribes to a topic."""
+        """Return whether this member leads, and any member subscribes to a topic."""
         return self._membership.leads and self._leader.watches(topic)
 
     def outdated(self) -> str:
-        """Return why the assignment is outdated; empty if it isn't, or another member leads."""
+        """Return why the assignment is outdated; empty if it isn't, or if another member leads."""
         if not self._membership.leads or self._membership.phase is not Phase.STABLE:
             return ""
         return self._leader.outdated(self._cluster.snapshot)
 
     async def leave(self, reason: str, timeout: float, *, for_good: bool = False) -> None:
-        """Leave the group, so that the others need not wait for the session to expire. Failures are only logged.
+        """Leave the group, so the other members don't have to wait for the session to expire. Failures are only logged.
 
-        A static member leaves only ``for_good``: otherwise it is expected to return (KIP-345).
+        A static member leaves only if ``for_good``: otherwise it's expected to return (KIP-345).
         """
         request = self._membership.leave(reason, for_good=for_good)
-        # Forget it before the request: whatever happens to that, this client no longer acts as that member. A static
-        # member is forgotten, too, and found again by its instance id.
+        # Forget the membership before the request: whatever happens to the request, this client no longer acts as that
+        # member. A static member is forgotten, too, and found again by its instance id.
         self._membership.forget()
         if request is None:
             return
         exchange, group_id = _Leave(request), self._config.group_id
         try:
-            # Retry: a lost LeaveGroup costs the others a whole session timeout.
+            # Retry: if LeaveGroup is lost, the other members have to wait for a whole session timeout.
             response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
             if code := exchange.failure(response):
                 raise error_for(code, f"LeaveGroup of group {group_id!r}")
@@ -162,7 +163,7 @@ class Joining:
         return error_for(code, context, None, self._cluster.asked(request, group=group))
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
-        # FAIL ends the join for good, too: no call could raise the error instead.
+        # FAIL ends the join for good, too, because there is no call that could raise the error instead.
         if action in (Action.STOP, Action.FAIL):
             raise error
         self._requests.prepare_retry(action, str(error))
@@ -178,15 +179,15 @@ class Joining:
     async def _assignments(self, assignor: Assignor) -> dict[str, bytes]:
         if not self._membership.leads:
             return {}
-        # This is a static leader that came back. The coordinator keeps the assignment, but the leader must still notice
-        # changes of topics (KIP-814).
+        # This is a returning static leader. The coordinator keeps the assignment, but the leader must still notice
+        # topic changes (KIP-814).
         if self._membership.skip_assignment:
             await self._leader.watch(self._membership.members)
             return {}
         return await self._leader.assign(assignor, self._membership.members)
 
     def _disagrees(self) -> KafkaError:
-        # The coordinator picks an assignor that all members have, so only a broken coordinator names another one.
+        # The coordinator picks an assignor that all members have, so only a broken coordinator names a different one.
         return ConfigurationError(
             f"group {self._config.group_id!r} agreed on the assignor {self._membership.protocol[:100]!r}, "
             f"which is not in partition_assignment_strategy"
@@ -223,6 +224,6 @@ class _Leave:
         return LeaveGroupRequest(group_id=request.group_id, member_id=request.member_id)
 
     def failure(self, response: LeaveGroupResponse) -> ErrorCode:
-        # This reads both forms: the codes of single members are in versions 3 and later.
+        # Read both forms: versions 3+ contain the codes of individual members.
         codes = [ErrorCode(code) for code in (response.error_code, *(each.error_code for each in response.members))]
         return next((code for code in codes if classify(code, _LEAVE_GROUP) is not Action.ACCEPT), ErrorCode.NONE)

@@ -1,10 +1,10 @@
 """The leader's part: computes the assignment from the subscriptions of all members.
 
-With a hundred members and a hundred thousand partitions it takes a good part of a second to decode the subscriptions,
-to run the assignor, and to encode the assignments. All of it runs in one of the client's threads, so that the event
-loop meanwhile sends heartbeats and delivers records; only assignors of the application run in the loop, unless they say
-otherwise. A thread works on values of its own and can't be stopped: if the attempt to join is cancelled meanwhile, its
-result is dropped, and if the group has started another rebalance, the coordinator refuses it.
+With a hundred members and a hundred thousand partitions, it takes most of a second to decode the subscriptions, run the
+assignor, and encode the assignments. All of this runs in one of the client's threads, so the event loop can send
+heartbeats and deliver records in the meantime. Only the application's assignors run in the loop, unless they say
+otherwise. The thread uses its own copies of the data and can't be stopped: if the attempt to join is cancelled, its
+result is dropped, and if the group has started another rebalance, the coordinator rejects it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
-# It is below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
+# This is below group.min.session.timeout.ms (6 s by default), for coordinators that don't accept heartbeats before
+# SyncGroup.
 _TOPIC_TIMEOUT = 5.0
 
 Encoded = Mapping[str, tuple[str | None, bytes]]
@@ -34,19 +35,19 @@ Encoded = Mapping[str, tuple[str | None, bytes]]
 class Leader:
     """Computes the group's assignment.
 
-    Invariant: a mistake of one member does not affect the others. A subscription that cannot be decoded, or a topic
-    that does not exist, yields no partitions; the others are assigned theirs.
+    Invariant: one member's mistake does not affect the others. A subscription that cannot be decoded, or a topic that
+    does not exist, yields no partitions; the rest are assigned normally.
     """
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        # Topic → the number of partitions with which the assignment was computed; 0 for a topic that was not found.
+        # Topic → the number of partitions used to compute the assignment; 0 for a topic that was not found.
         self._sizes: dict[str, int] = {}
         self._racks: Racks = {}
 
     async def assign(self, assignor: Assignor, members: Encoded) -> dict[str, bytes]:
-        """Return the encoded assignment of every member. Cancelling it drops the result.
+        """Return the encoded assignment of every member. If cancelled, the result is dropped.
 
         Args:
             assignor: The assignor that the group agreed on.
@@ -62,7 +63,7 @@ class Leader:
         return await self._cluster.run_in_thread(_encoded, assigned, subscriptions)
 
     async def watch(self, members: Encoded) -> Members:
-        """Let :meth:`outdated` compare with the topics as they are now. Returns the members' subscriptions."""
+        """Make :meth:`outdated` compare with the current topics. Return the members' subscriptions."""
         decoded, topics, failures = await self._cluster.run_in_thread(_decoded, members)
         for member_id, error in failures:
             log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
@@ -83,8 +84,8 @@ class Leader:
         """Return why the assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
-            # A topic that the snapshot lacks is no reason: a deleted topic keeps its assignment, and an expired one
-            # says nothing.
+            # A topic missing from the snapshot isn't a reason: a deleted topic keeps its assignment, and an expired
+            # topic says nothing.
             if info is None:
                 continue
             if len(info.partitions) != size:
@@ -94,7 +95,7 @@ class Leader:
         return ""
 
     def _moved(self, info: TopicInfo, snapshot: ClusterSnapshot) -> bool:
-        """Return whether replicas have moved to other racks (KIP-881). The racks of stopped brokers are unknown."""
+        """Return whether replicas have moved to other racks (KIP-881). The racks of stopped brokers aren't known."""
         now = _racks([info], snapshot.brokers)[info.name]
         return now != self._racks[info.name] and any(
             racks != before and all(replica in snapshot.brokers for replica in partition.replicas)
@@ -102,11 +103,12 @@ class Leader:
         )
 
     async def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return the topics that can be looked up: known topics, which are all of them as a rule, at once."""
+        """Return the topics that can be found. If all are known, as they usually are, this returns immediately."""
         known = [name for name in names if name in self._cluster.snapshot.topics]
         infos = dict(await self._cluster.topics(known, _TOPIC_TIMEOUT))
-        # It takes seconds to find out that a topic doesn't exist, and meanwhile no member reads the other topics. So
-        # this waits for it once. Then refreshes request it, and once it exists the assignment is outdated.
+        # It takes seconds to find out that a topic doesn't exist, and until then no member can read the other topics.
+        # So this waits only once. After that, metadata refreshes request the topic, and once it exists, the assignment
+        # is outdated.
         absent = self._cluster.metadata.absent(names)
         if absent:
             self._cluster.metadata.invalidate("members of the group subscribe to topics that do not exist", absent)
@@ -122,11 +124,11 @@ class Leader:
             return None
 
 
-# These functions run in a thread. They depend on their arguments only, which no other code changes.
+# These functions run in a thread. They depend only on their arguments, which no other code changes.
 
 
 def _decoded(members: Encoded) -> tuple[dict[str, Subscription], list[str], list[tuple[str, DecodeError]]]:
-    """Return the subscriptions, their topics, and the members whose subscription is malformed, with the error."""
+    """Return the subscriptions, their topics, and any members with a malformed subscription, each with its error."""
     subscriptions: dict[str, Subscription] = {}
     failures, shared = [], SharedTopics()
     for member_id, (instance_id, encoded) in members.items():

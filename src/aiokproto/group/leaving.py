@@ -9,16 +9,16 @@ from typing import Any
 from aiokproto.runtime import create_task
 
 _TURNS = 10
-"""Iterations of the event loop in which the cancelled tasks of the member end."""
+"""How many iterations of the event loop the member's cancelled tasks get to end."""
 
 
 async def leave_group(leave: Coroutine[Any, Any, None], *, wait: bool) -> None:
     """Send the request to leave, and ``wait`` for the response, unless cancelled.
 
-    Without the wait the request is sent only if that takes no more than writing it to an open connection. Otherwise the
-    member stays in the group until its session expires.
+    Unless it waits, the request is sent only if that just means writing it to an open connection. Otherwise the member
+    stays in the group until its session expires.
     """
-    # It needs a task of its own: a cancellation must not take effect before the request is written.
+    # This needs its own task: a cancellation must not take effect before the request is written.
     task = create_task(leave, name="aiokproto-group-leave")
     try:
         if wait:

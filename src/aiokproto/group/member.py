@@ -1,4 +1,4 @@
-"""A member of a group, as the consumer sees it, and the choice of its protocol."""
+"""The consumer's view of a group member, and the choice of its protocol."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _OPTIONAL = Situation(ConsumerGroupHeartbeatRequest.api_key, member=True, option
 
 
 class GroupMember(Protocol):
-    """A member of a group, with either protocol: what the consumer needs of it.
+    """A group member with either protocol: the interface that the consumer uses.
 
-    :class:`~aiokproto.group.classic_member.ClassicMember` and
-    :class:`~aiokproto.group.consumer_member.ConsumerMember` say what the parts mean.
+    :class:`~aiokproto.group.classic_member.ClassicMember` and :class:`~aiokproto.group.consumer_member.ConsumerMember`
+    document the methods.
     """
 
     def set_topics(self, topics: Iterable[str], pattern: str | None = None) -> None: ...
@@ -89,7 +89,7 @@ class GroupMember(Protocol):
 
 
 def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwner) -> GroupMember:
-    """Return a member with the protocol of ``config``."""
+    """Return a member that uses the protocol of ``config``."""
     if config.protocol == "auto":
         return AutoMember(cluster, config, owner)
     if config.protocol == "consumer":
@@ -98,14 +98,15 @@ def make_member(cluster: ClusterClient, config: GroupConfig, owner: PartitionOwn
 
 
 class AutoMember:
-    """A member with the consumer protocol, or with the classic one if the group's coordinator refuses the first.
+    """A member with the consumer protocol, or with the classic protocol if the group's coordinator rejects the consumer
+    protocol.
 
-    The coordinator may refuse it at once, or later: the group moves to a broker without the protocol, or the cluster's
-    ``group.version`` is lowered. (Java's consumer ends then, and franz-go's falls back only before its first join.) The
-    member gives up its partitions and commits what is processed, and goes on as a classic member with the same id. A
-    coordinator that still has the group lets it take the place of the former member, instead of keeping the partitions
-    for that until its session expires; any other coordinator takes it for a new member. It stays a classic member: once
-    the consumer protocol is back, the coordinator has both kinds in one group.
+    The coordinator may reject it at the start or later, if the group moves to a broker without the protocol, or the
+    cluster's ``group.version`` is lowered. (In that case, Java's consumer ends, and franz-go's falls back only before
+    its first join.) The member gives up its partitions, commits processed offsets, and continues as a classic member
+    with the same id. If the coordinator still has the group, it lets the new member replace the former one, instead of
+    reserving the partitions until the former member's session expires; any other coordinator sees a new member. It
+    stays a classic member: once the consumer protocol is back, the coordinator handles both kinds in one group.
 
     Invariant: the protocol changes only while the member owns nothing.
     """
@@ -123,7 +124,7 @@ class AutoMember:
         self._member.set_topics(self._topics)
 
     async def matches_patterns(self) -> bool:
-        """Return False: the classic protocol, which may become necessary, does not."""
+        """Return False: this member may fall back to the classic protocol, where the broker doesn't match patterns."""
         return False
 
     async def run(self) -> None:
@@ -137,7 +138,7 @@ class AutoMember:
         self._member = ClassicMember(
             self._cluster, self._config, self._config.assignors, self._owner, self._first.known_id
         )
-        # The former session may have ended unconfirmed. The new one starts with the first join, and reports only
+        # The former session may have ended unconfirmed. The new session starts with the first join, and reports only
         # changes.
         self._owner.session(confirmed=True)
         self._member.set_topics(self._topics)

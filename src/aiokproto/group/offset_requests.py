@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch requests in the form of each version, and reading their responses."""
+"""OffsetCommit and OffsetFetch requests in the format of each version, and the handling of their responses."""
 
 from __future__ import annotations
 
@@ -29,34 +29,35 @@ from aiokproto.group.membership import LOST
 from aiokproto.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch with topic names; later ones have topic ids (KIP-848)."""
+"""The last version of OffsetCommit and OffsetFetch with topic names; later versions use topic ids (KIP-848)."""
 
 _GROUPS_FROM = 8
 """The first version of OffsetFetch with several groups (KIP-709)."""
 
 _MEMBER_FROM = 9
-"""The first version of OffsetFetch with the member that asks (KIP-848)."""
+"""The first version of OffsetFetch that identifies the requesting member (KIP-848)."""
 
 _STABLE_FROM = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 MAX_OMISSIONS = 5
-"""How many responses in a row may leave out a partition without an error before it counts as one without a committed
-offset, if the coordinator serves no version of OffsetFetch in which this never happens."""
+"""How many consecutive responses may silently leave out a partition until it counts as a partition without a committed
+offset. This applies if the coordinator only supports versions of OffsetFetch where partitions can be left out."""
 
 
 class OffsetsByTopic:
-    """The offsets of a commit by topic, and the error code of each in the response.
+    """The offsets of a commit by topic, and the error code for each in the response.
 
     Attributes:
-        ids: The id of each topic; empty if one is unknown, and the request has names.
+        ids: The id of each topic; empty if any is unknown, and the request uses names.
         topics: Topic → pairs of partition number and offset.
     """
 
     def __init__(self, cluster: ClusterClient, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._cluster = cluster
         self._partitions = list(offsets)
-        # They are fixed for all attempts: ids looked up again after a refusal could belong to topics created again.
+        # The ids are fixed for all attempts: if they were looked up again after an error, they could belong to topics
+        # that were created again.
         self.ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
         self._names = {topic_id: name for name, topic_id in self.ids.items()}
         self.topics: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
@@ -80,22 +81,23 @@ class OffsetsByTopic:
         return {partition: ErrorCode(received[partition]) for partition in self._partitions}
 
     def _is_deleted(self, partition: TopicPartition, code: ErrorCode, situation: Situation) -> bool:
-        """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
+        """Return whether a partition was rejected because its topic was deleted. If so, a retry would only delay the
+        others."""
         if classify(code, situation) is not Action.REFRESH_METADATA:
             return False
-        # The coordinator's metadata may be outdated instead, so compare with fresh metadata.
+        # Or the coordinator's metadata may be outdated, so compare with fresh metadata.
         self._cluster.metadata.invalidate(f"committing the offset of {partition}: {code.name}")
-        # Use the snapshot as it is now; the refresh requested above serves the next attempt.
+        # Use the current snapshot; the refresh requested above serves the next attempt.
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self.ids)
 
 
 class CommitExchange:
-    """An OffsetCommit, as a member or from outside of the group.
+    """An OffsetCommit, as a member or from outside the group.
 
     Attributes:
-        situation: Whether it is sent as a member.
-        request: The request, which every version can carry.
+        situation: Says whether it's sent as a member.
+        request: The request, which works for every version.
     """
 
     request_type = OffsetCommitRequest
@@ -125,8 +127,8 @@ class CommitExchange:
             )
             for name, positions in self._offsets.topics.items()
         ]
-        # Build it once, with this generation: a retry in a later one would commit offsets of partitions that the member
-        # may not own there.
+        # Build it once, with this generation: a retry in a later generation would commit offsets of partitions that the
+        # member may no longer own.
         self.request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=member.generation if member else -1,
@@ -150,10 +152,10 @@ class CommitExchange:
 
 
 class FetchExchange:
-    """An OffsetFetch, as a member of a consumer group (KIP-848) or as anyone.
+    """An OffsetFetch, as a member of a consumer group (KIP-848) or as a non-member.
 
     Attributes:
-        situation: Whether it is sent as a member.
+        situation: Says whether it's sent as a member.
         partitions: The requested partitions.
     """
 
@@ -168,7 +170,7 @@ class FetchExchange:
         *,
         partly: bool = False,
     ) -> None:
-        """``partly`` accepts a response that has offsets of some partitions."""
+        """``partly`` accepts a response with offsets for only some partitions."""
         self._partly = partly
         self.situation = Situation(OffsetFetchRequest.api_key, member=member is not None)
         self.partitions = list(partitions)
@@ -179,19 +181,19 @@ class FetchExchange:
         for topic, number in self.partitions:
             self._numbers.setdefault(topic, []).append(number)
         self._ids: dict[str, bytes] = {}
-        # True until the coordinator refuses an id that it doesn't know.
+        # True until the coordinator rejects an unknown id.
         self._by_id = True
         self._in_groups = False
         # The number of responses that left out some of the partitions.
         self._omissions = 0
 
     def highest(self) -> int | None:
-        # Every attempt looks the ids up, unlike a commit's: the aim is the offset of a topic's newest id.
+        # Unlike for a commit, every attempt looks up the ids: the goal is the offset for a topic's newest id.
         self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
         return None if self._ids else _BY_NAME
 
     def build(self, version: int) -> OffsetFetchRequest:
-        # Brokers before 2.5 can't wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
+        # Brokers before 2.5 can't wait for transactions (KIP-447), but exactly-once loops need newer brokers anyway.
         stable = version >= _STABLE_FROM
         self._in_groups = version >= _GROUPS_FROM
         if self._in_groups:
@@ -214,23 +216,23 @@ class FetchExchange:
         )
         if self._partly and not top and self._has_some(entries.values()):
             return ErrorCode.NONE
-        # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
+        # Retry by name: a deleted topic then has no committed offset, and the others don't need fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         if not code and len(entries) < len(self.partitions):
             # Partitions are left out only in versions before 9 (cluster/answers.py). Event Hubs always leaves out
-            # partitions without a committed offset; Kafka doesn't. One response proves nothing: the consumer would lose
-            # its position.
+            # partitions without a committed offset; Kafka doesn't. A single response isn't proof: believing it could
+            # lose the consumer's position.
             self._omissions += 1
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if self._omissions < MAX_OMISSIONS else ErrorCode.NONE
         return code
 
     def _has_some(self, entries: Collection[Any]) -> bool:
-        """Whether some partitions have offsets, and a later response can have all others."""
+        """Return whether some partitions have offsets, and a later response can contain the others."""
         codes = {ErrorCode(entry.error_code) for entry in entries}
         return ErrorCode.NONE in codes and all(classify(code, self.situation) in RETRIED for code in codes if code)
 
     def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
-        """Return the top-level error code and the partitions, from either form of the response."""
+        """Return the top-level error code and the partitions, from either format of the response."""
         names = {topic_id: name for name, topic_id in self._ids.items()}
         if self._in_groups:
             absent = OffsetFetchResponseGroup(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -248,17 +250,18 @@ class FetchExchange:
 
 
 def _topic_ids(snapshot: ClusterSnapshot, topics: Collection[str]) -> dict[str, bytes]:
-    """Return the ids of all topics, or nothing if one is unknown, because a request has either ids or names."""
+    """Return the ids of all topics. Return nothing if any is unknown, because a request uses either ids or names."""
     ids = {name: snapshot.topics[name].topic_id for name in topics if name in snapshot.topics}
     return ids if len(ids) == len(topics) and ZERO_UUID not in ids.values() else {}
 
 
 def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
-    """Return the code that decides about a response: a code to retry comes first, then a code about the member."""
+    """Return the code that decides how to handle a response: a retriable code comes first, then a code that concerns
+    the member."""
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)
-        # A retry comes first: only its response says what happens to the rest.
+        # Retriable codes come first: only the retry's response says what happens to the rest.
         again = action in (Action.REJOIN, Action.REFRESH_EPOCH)
         ranks = (action in RETRIED, action in LOST, again, action is Action.STOP, bool(code))
         return ranks.index(True) if True in ranks else len(ranks)

@@ -1,4 +1,4 @@
-"""Committed offsets of a group: commit and fetch."""
+"""Committing and fetching a group's offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CommitResult(NamedTuple):
 
     Attributes:
         codes: The error code of each partition; NONE if it was committed.
-        generation: The generation or member epoch in which it was sent; -1 from outside of the group.
+        generation: The generation or member epoch it was sent in; -1 if sent from outside the group.
     """
 
     codes: dict[TopicPartition, ErrorCode]
@@ -27,11 +27,11 @@ class CommitResult(NamedTuple):
 
 
 class FoundOffsets(NamedTuple):
-    """The result of a look-up. Each requested partition is in one of the two.
+    """The result of a lookup. Each requested partition is in one of the two.
 
     Attributes:
-        found: Committed offsets, None where there are none.
-        failures: The refusals of single partitions.
+        found: The committed offsets; None for a partition without one.
+        failures: The errors of individual partitions.
     """
 
     found: dict[TopicPartition, OffsetAndMetadata | None]
@@ -39,12 +39,11 @@ class FoundOffsets(NamedTuple):
 
 
 class GroupOffsets:
-    """Commits offsets and fetches committed ones.
+    """Commits offsets and fetches committed offsets.
 
-    Topics are identified by id if the metadata has the ids of all of them and the coordinator supports it, else by
-    name.
+    Topics are identified by id if the metadata contains all ids and the coordinator supports it, else by name.
 
-    Invariant: results cover exactly the requested partitions, in any version; and an offset of a deleted topic is never
+    Invariant: results cover exactly the requested partitions, in any version, and an offset of a deleted topic is never
     committed for a new topic of the same name.
     """
 
@@ -56,16 +55,17 @@ class GroupOffsets:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata | None, at: float
     ) -> CommitResult:
-        """Commit as ``member``, or with None from outside of the group, which works while it has no members.
+        """Commit as ``member``. If it's None, commit from outside the group, which works while the group has no
+        members.
 
         Args:
             offsets: The offsets.
             member: The member that commits, or None.
-            at: Loop time of the deadline.
+            at: The deadline (loop time).
 
         Raises:
-            DeadlineError: No response in time.
-            KafkaError: The request failed for good.
+            DeadlineError: There was no response in time.
+            KafkaError: The request failed permanently.
         """
         # `member` is the identity that the caller has checked in this turn of the event loop.
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
@@ -75,22 +75,22 @@ class GroupOffsets:
     async def lookup(
         self, partitions: Iterable[TopicPartition], member: GroupMetadata | None, at: float, *, partly: bool = False
     ) -> FoundOffsets:
-        """Return committed offsets, None where there are none.
+        """Return committed offsets, or None for partitions without one.
 
-        Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: a
-        consumer that started before they end would process again the records that they are about to commit.
+        Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: if a
+        consumer started before they end, it would process the records again that they are about to commit.
 
         Args:
             partitions: The partitions.
-            member: The member of a consumer group (KIP-848) that asks, so that the coordinator refuses one that it has
-                removed, and one with an old epoch; None for anyone.
-            at: Loop time of the deadline.
-            partly: Return as soon as some offsets are found. What the coordinator does not know yet of the others is
-                among the failures then, and is not waited for.
+            member: The member of a consumer group (KIP-848) that makes the request, or None for a non-member. The
+                coordinator rejects a member that it has removed, or that has an old epoch.
+            at: The deadline (loop time).
+            partly: Whether to return as soon as some offsets are found. If so, partitions whose offset the coordinator
+                does not know yet are returned as failures, instead of waiting for them.
 
         Raises:
-            BrokerError: The coordinator refused the request.
-            DeadlineError: No response in time.
+            BrokerError: The coordinator rejected the request.
+            DeadlineError: There was no response in time.
         """
         exchange = FetchExchange(self._cluster, self.group_id, partitions, member, partly=partly)
         response = await self._requests.send(exchange, at)
@@ -106,7 +106,7 @@ class GroupOffsets:
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None:
-                # Several responses in a row left it out (FetchExchange.failure).
+                # Several consecutive responses have left it out (FetchExchange.failure).
                 found[partition] = None
                 continue
             if entry.error_code:
@@ -115,6 +115,6 @@ class GroupOffsets:
                 )
                 continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
-            # -1 stands for "none committed".
+            # -1 means that no offset is committed.
             found[partition] = position if entry.committed_offset >= 0 else None
         return FoundOffsets(found, failures)

@@ -1,12 +1,13 @@
-"""Many partitions, as the messages of a group hold them: compact, and decoded and encoded without an object for each.
+"""Lists of many partitions, as in the messages of a group: compact, and decoded and encoded without an object for each
+partition.
 
-A leader handles the partitions of all members. For a hundred thousand partitions, making an object each would take
-longer than the assignor, and each run of Python's garbage collector over them would block the event loop for tens of
-milliseconds, in whichever thread they are made. So they are numbers here, and become
-:class:`~aiokproto.types.TopicPartition` only when they are looked at.
+A leader handles the partitions of all members. For a hundred thousand partitions, creating an object for each would
+take longer than the assignor. Each run of Python's garbage collector over these objects would also block the event loop
+for tens of milliseconds, no matter which thread created them. So partitions are stored as numbers here, and become
+:class:`~aiokproto.types.TopicPartition` only when accessed.
 
-ConsumerProtocolSubscription, ConsumerProtocolAssignment and the user data of ``sticky`` all hold an array of topics,
-each with an array of partition numbers, in the same form in all their versions.
+ConsumerProtocolSubscription, ConsumerProtocolAssignment and the user data of ``sticky`` all contain an array of topics,
+each with an array of partition numbers, in the same format in all versions.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _ONE = struct.Struct(">ii")
 
 
 class TopicNames(list[str]):
-    """Topics. The partitions of many lists refer to them by index."""
+    """A list of topic names. The partitions of many lists refer to them by index."""
 
     @cached_property
     def encoded(self) -> list[bytes]:
-        """The names as they are written."""
+        """The encoded names."""
         return [_INT16.pack(len(name)) + name for name in map(str.encode, self)]
 
 
@@ -41,8 +42,8 @@ class PartitionList(Sequence[TopicPartition]):
 
     Attributes:
         topics: The topics.
-        topic_indexes: For each partition the index of its topic.
-        numbers: For each partition its number.
+        topic_indexes: The index of each partition's topic.
+        numbers: The number of each partition.
     """
 
     __slots__ = ("numbers", "topic_indexes", "topics")
@@ -95,16 +96,16 @@ class PartitionList(Sequence[TopicPartition]):
         """Return the array of topics with their partitions.
 
         Args:
-            order: All topics that occur, in the order in which they are written; by default as they occur.
+            order: All topics in the list, in the order to write them; by default, in the order they occur.
         """
         names, pack = self.topics.encoded, _ONE.pack
         if order is None and len(set(self.topic_indexes)) == len(self.topic_indexes):
-            # Many topics with one partition each are usual in a group that is balanced over many members.
+            # Many topics with one partition each are common in a group that is balanced over many members.
             pairs = zip(self.topic_indexes, self.numbers, strict=True)
             encoded = [names[index] + pack(1, number) for index, number in pairs]
             return _INT32.pack(len(encoded)) + b"".join(encoded)
-        # These are bytearrays because the garbage collector counts lists and arrays, and after enough of them it runs
-        # over all objects of the process.
+        # Use bytearrays: the garbage collector counts lists and arrays, and after enough of them it runs over all
+        # objects in the process.
         by_topic: dict[int, bytearray] = defaultdict(bytearray)
         for index, number in zip(self.topic_indexes, map(_INT32.pack, self.numbers), strict=True):
             by_topic[index] += number
@@ -118,17 +119,17 @@ class PartitionList(Sequence[TopicPartition]):
 
 
 def _big_endian(numbers: array[int]) -> array[int]:
-    """Turn numbers between this machine's order of bytes and the one of the protocol, in place."""
+    """Convert numbers between this machine's byte order and the protocol's, in place."""
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers
 
 
 def decode_partitions(data: bytes, start: int) -> tuple[PartitionList, int]:
-    """Decode an array of topics with their partitions; return it, and where it ends.
+    """Decode an array of topics with their partitions. Return the partitions, and the position where the array ends.
 
     Raises:
-        ValueError: The bytes are no such array.
+        ValueError: The bytes aren't a valid array.
     """
     names, topic_indexes, numbers = TopicNames(), array("i"), array("i")
     try:

@@ -1,7 +1,7 @@
-"""The consumer protocol: subscriptions and assignments, as bytes that the coordinator passes on unread.
+"""The consumer protocol: subscriptions and assignments, as bytes that the coordinator passes on without reading them.
 
-They are read and written here rather than by the codec's classes, which would make an object for each topic of each
-member: see :mod:`~aiokproto.group.partition_list`. The tests compare with those classes.
+They are read and written here instead of by the codec's classes, which would create an object for each topic of each
+member: see :mod:`~aiokproto.group.partition_list`. The tests compare the results with those classes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_subscription(
 ) -> bytes:
     """Encode a member's subscription, for JoinGroup."""
     names = sorted(topics)
-    # Write the newest version: members that know older ones read their own fields and skip the rest.
+    # Write the newest version: members that only know older versions read the fields they know and skip the rest.
     out = bytearray(_INT16.pack(ConsumerProtocolSubscription.versions.highest) + _INT32.pack(len(names)))
     for name in names:
         out += _string(name)
@@ -49,7 +49,7 @@ def encode_subscription(
 class SharedTopics:
     """The topics of the subscription that was decoded last.
 
-    Most members of a group list the same topics, byte for byte. They share one set, which is decoded and gone through
+    Most members of a group list the same topics, byte for byte. They share one set, which is decoded and processed only
     once.
     """
 
@@ -58,7 +58,7 @@ class SharedTopics:
         self._topics: AbstractSet[str] = frozenset()
 
     def read(self, reader: _Reader) -> AbstractSet[str]:
-        """Return the topics that follow."""
+        """Read and return the next list of topics."""
         if not (self._encoded and reader.skip(self._encoded)):
             start = reader.position
             self._topics = dict.fromkeys(reader.strings()).keys()
@@ -67,12 +67,12 @@ class SharedTopics:
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None, shared: SharedTopics | None = None) -> Subscription:
-    """Decode the subscription of another member. Newer versions than ours only append fields, which are skipped.
+    """Decode the subscription of another member. Newer versions only append fields, which are skipped.
 
     Args:
         data: The bytes.
         group_instance_id: The member's static identity.
-        shared: For all members of a group.
+        shared: The object shared by all members of a group.
 
     Raises:
         DecodeError: The bytes are not a subscription.
@@ -88,13 +88,13 @@ def decode_subscription(data: bytes, group_instance_id: str | None, shared: Shar
 
 
 def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
-    """Encode a member's assignment, for SyncGroup: topics in the order in which they occur."""
+    """Encode a member's assignment, for SyncGroup, with topics in the order they occur."""
     version = _INT16.pack(ConsumerProtocolAssignment.versions.highest)
     return version + PartitionList.of(assigned).encode() + _NULL
 
 
 def decode_assignment(data: bytes) -> PartitionList:
-    """Decode the assignment that the leader has computed for this member. Empty bytes stand for no partitions.
+    """Decode the assignment that the leader has computed for this member. Empty bytes mean no partitions.
 
     Raises:
         DecodeError: The bytes are not an assignment.
@@ -113,7 +113,7 @@ def _string(text: str) -> bytes:
 
 
 class _Reader:
-    """Reads the fields of a message one after the other; malformed ones raise DecodeError.
+    """Reads the fields of a message one after another. Malformed fields raise DecodeError.
 
     Attributes:
         version: The version of the message.
@@ -129,7 +129,7 @@ class _Reader:
             raise self._malformed(f"version {self.version}")
 
     def skip(self, expected: bytes) -> bool:
-        """Skip these bytes, if they are what follows."""
+        """Skip these bytes if they come next. Return whether they did."""
         follow = self._data.startswith(expected, self.position)
         self.position += len(expected) if follow else 0
         return follow

@@ -1,4 +1,5 @@
-"""The reconciliation loop: has a member give up and take what its coordinator assigns (KIP-848)."""
+"""The reconciliation loop: it makes a member give up and take items according to its coordinator's assignment
+(KIP-848)."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ _LEAVE_TIMEOUT = 3.0
 class Reconciliation(Generic[Item]):
     """Moves the member from target to target.
 
-    Heartbeats and commits only change the :class:`EpochMembership`; this loop acts on it, one step after the other.
+    Heartbeats and commits only change the :class:`EpochMembership`; this loop acts on it, one step at a time.
 
-    Invariant: what the member owns changes only here, and the owner has carried out each change before the next
+    Invariant: what the member owns changes only here, and the owner has carried out each change before the next one
     starts.
 
     Attributes:
-        left_reason: Why it stays out of the group although it has a subscription.
-        outside: Whether it is not a member, and has no subscription for which to join.
-        look_up_failure: Why the names of assigned topics are not known; empty if they are.
-        rebalances: How long it took to carry out each target; from joining on, for the first one.
-        joining_since: When joining, or the target that is being carried out, started (s, the loop's clock); None while
-            there is neither.
+        left_reason: Why it stays out of the group despite its subscription.
+        outside: Whether it isn't a member and has no subscription to join for.
+        look_up_failure: Why the names of assigned topics aren't known; empty if they are.
+        rebalances: How long it took to carry out each target; for the first target, including the time to join.
+        joining_since: When joining, or carrying out the current target, started (loop time); None if neither is in
+            progress.
     """
 
     def __init__(
@@ -66,25 +67,25 @@ class Reconciliation(Generic[Item]):
         self._lost_reason = ""
         self._assigned_once = False
         self._is_out = False
-        # The number of look-ups in a row. It also counts those that were interrupted, as each heartbeat does.
+        # The number of consecutive lookups. It includes interrupted lookups: each heartbeat interrupts one.
         self._look_ups = 0
         self._noted = asyncio.Event()
 
     # Notes
 
     def subscription_changed(self) -> None:
-        """Look at the subscription again."""
+        """Check the subscription again."""
         self.outside = self.outside and not self._form.subscribed
         self._heartbeat.wake()
         self._noted.set()
 
     def set_left_reason(self, reason: str) -> None:
-        """Leave the group in spite of the subscription; with an empty reason, join again."""
+        """Leave the group despite the subscription. If the reason is empty, rejoin."""
         self.left_reason = reason
         self._noted.set()
 
     def take(self, error: KafkaError | None) -> None:
-        """Act on the membership, which has changed with a response; ``error`` is a refusal of the member."""
+        """Note that a response has changed the membership. ``error`` is set if it rejects the member."""
         if error is not None and self._membership.state is MemberState.FATAL:
             self.fail(error)
         elif error is not None:
@@ -94,7 +95,7 @@ class Reconciliation(Generic[Item]):
         self._noted.set()
 
     def fail(self, error: BaseException) -> None:
-        """Note that the group refuses this member for good: :meth:`run` raises the error."""
+        """Note that the group has permanently rejected this member: :meth:`run` raises the error."""
         self._failure = self._failure or error
         self._noted.set()
 
@@ -107,14 +108,14 @@ class Reconciliation(Generic[Item]):
         """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
-            KafkaError: The group refuses this member for good.
+            KafkaError: The group has permanently rejected this member.
         """
         while True:
             self._noted.clear()
             state = self._membership.state
             if self._failure is not None:
                 if state is MemberState.FALLING_BACK:
-                    # The member of the other protocol, which takes over, owns nothing.
+                    # The member with the other protocol, which takes over, must own nothing.
                     await self._revoke(self._membership.owned)
                 raise self._failure
             if state is MemberState.FENCED:
@@ -169,8 +170,8 @@ class Reconciliation(Generic[Item]):
             await self._heartbeat.leave(epoch, timeout)
 
     async def _release(self) -> None:
-        """Give up everything without waiting for the application: it requests nothing, or other members own it
-        already."""
+        """Give up everything without waiting for the application: it isn't requesting records, or other members already
+        own the items."""
         await self._give_up(self._membership.owned, self._owner.lose)
 
     async def _revoke(self, items: frozenset[Item]) -> None:
@@ -195,7 +196,7 @@ class Reconciliation(Generic[Item]):
             return
         self._look_ups = 0
         await self._revoke(revoked)
-        # Meanwhile the group may have removed the member, or withdrawn what it had assigned.
+        # The group may have removed the member in the meantime, or withdrawn what it had assigned.
         if membership.state is not MemberState.RECONCILING:
             return
         added &= membership.target
@@ -205,7 +206,7 @@ class Reconciliation(Generic[Item]):
             await self._owner.assign(added)
         self._log(len(added), len(revoked))
         membership.reconciled()
-        # Otherwise there is more to carry out.
+        # If the state is still RECONCILING, there is more to carry out.
         if membership.state is not MemberState.RECONCILING:
             self.rebalances.add(asyncio.get_running_loop().time() - started)
             self.joining_since = None
@@ -217,7 +218,8 @@ class Reconciliation(Generic[Item]):
         return self.joining_since
 
     async def _until_known(self, items: frozenset[Item]) -> None:
-        """Look up missing metadata, with a backoff, until it may be there or something else has to be done first."""
+        """Look up missing metadata, with a backoff, until it may be available or something else has to be done
+        first."""
         while not self._noted.is_set() and not self._owner.known(items):
             self._look_ups += 1
             look_up = create_task(self._look_up(items, self._look_ups), name="aiokproto-group-topics")

@@ -1,4 +1,4 @@
-"""The session of a member: whether its coordinator has confirmed it lately."""
+"""The session of a member: whether its coordinator has confirmed it recently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokproto.group.membership import Membership
 log = logging.getLogger("aiokproto.group")
 
 BLOCKED = 1.0
-"""How late (s) the event loop has to be before a warning says so."""
+"""A warning is logged if the event loop is more than this many seconds late."""
 
 
 class Session:
@@ -21,12 +21,12 @@ class Session:
 
     Invariant: the session is confirmed only if the coordinator has responded to a request that was sent within the
         session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it
-        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension a
-        timer notices this in the event loop's first iteration, and :meth:`check` even before.
+        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension, a
+        timer notices this in the event loop's first iteration, and :meth:`check` even earlier.
 
     Attributes:
         confirmed: Whether the coordinator has confirmed the session within the session timeout.
-        timeout: The session timeout (s).
+        timeout: The session timeout in seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Session:
         self._timer: asyncio.TimerHandle | None = None
 
     def confirm(self, sent_at: float) -> None:
-        """Record that the coordinator knows the member: it has responded to a request sent at that loop time."""
+        """Note that the coordinator knows the member: it has responded to a request sent at ``sent_at`` (loop time)."""
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
         if loop.time() - self._sent_at >= self.timeout:
@@ -57,13 +57,13 @@ class Session:
         self._set_confirmed(True)
 
     def check(self) -> None:
-        """Check the session before the event loop can run the timer, as right after a suspension."""
+        """Check the session before the event loop can run the timer, such as right after a suspension."""
         if self._timer is not None and asyncio.get_running_loop().time() - self._sent_at >= self.timeout:
             self._timer.cancel()
             self._ended()
 
     def limit(self, timeout: float) -> None:
-        """Replace the session timeout (s), even of the current session."""
+        """Replace the session timeout (in seconds), even for the current session."""
         self.timeout = timeout
         if self._timer is not None:
             self._timer.cancel()
@@ -76,7 +76,7 @@ class Session:
             self._timer = None
 
     def mark_unconfirmed(self, late: float = 0.0) -> None:
-        """Count the session as unconfirmed; ``late`` is how many seconds too late the event loop did so."""
+        """Mark the session as unconfirmed. ``late`` is how many seconds too late the event loop did so."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
             cause = ""
@@ -93,7 +93,7 @@ class Session:
         self._set_confirmed(False)
 
     def _ended(self) -> None:
-        """Handle the timer; the session may have been confirmed since it was set."""
+        """Handle the timer. The session may have been confirmed since it was set."""
         loop = asyncio.get_running_loop()
         self._timer = None
         if not self._membership.in_session:

@@ -16,18 +16,18 @@ from aiokproto.observe.observers import Timing
 from aiokproto.types import TopicPartition
 
 _SESSION_TIMEOUT = 45.0
-"""The default of ``group.share.session.timeout.ms``, in seconds. Only the timeout of single heartbeats depends on
+"""The default of ``group.share.session.timeout.ms``, in seconds. Only the timeout of individual heartbeats depends on
 it."""
 
 
 class ShareMember:
-    """A member of a share group: joins by ShareGroupHeartbeat, and reports each assignment.
+    """A member of a share group. It joins with ShareGroupHeartbeat, and reports each assignment.
 
-    Members share partitions: several can have the same one, and no member waits until another has given one up. So each
-    assignment takes effect at once, and nothing is acknowledged.
+    Members share partitions: several can have the same partition, and no member waits until another has given one up.
+    So each assignment takes effect immediately, and isn't acknowledged.
 
     Attributes:
-        problem: Why there is no assignment, if something is wrong; else empty.
+        problem: Why there is no assignment; empty if nothing is wrong.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class ShareMember:
         Args:
             cluster: The cluster.
             group_id: The share group.
-            rack: The rack of this client; empty if unknown.
-            assigned: Called in the event loop with the whole new set whenever it changes; with an empty set when the
-                group has removed the member, which then joins again by itself, or when it has left. What it raises ends
-                :meth:`run`.
+            rack: This client's rack; empty if unknown.
+            assigned: Called in the event loop with the whole new set whenever it changes. The set is empty if the group
+                has removed the member, which then rejoins on its own, or if the member has left. If the function
+                raises, :meth:`run` ends.
         """
         self._membership: EpochMembership[TopicIdPartition] = EpochMembership()
-        # The share sessions of a client that hasn't joined yet have the id as well.
+        # Share sessions use the id, too, even before the client has joined.
         self._membership.choose_id()
         self._form = _Form(rack)
         owner = _Owner(TopicNames(cluster), assigned)
@@ -68,19 +68,19 @@ class ShareMember:
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
+        """The member's state in words."""
         return self._member.state
 
     @property
     def problem(self) -> str:
-        """Why there is no assignment, if something is wrong; else empty."""
+        """Why there is no assignment; empty if nothing is wrong."""
         if self._membership.state is MemberState.JOINING and not self._member.problem:
             return f"{self.state}: no response from the coordinator yet"
         return self._member.problem
 
     @property
     def removed(self) -> bool:
-        """Whether the group has removed it, and it has not joined again yet."""
+        """Whether the group has removed the member, and it hasn't rejoined yet."""
         return self._membership.state is MemberState.FENCED
 
     @property
@@ -90,16 +90,16 @@ class ShareMember:
 
     @property
     def joining_since(self) -> float | None:
-        """When joining, or carrying out an assignment, started (loop time); None while neither is under way."""
+        """When joining, or carrying out an assignment, started (loop time); None if neither is in progress."""
         return self._member.reconciliation.joining_since
 
     @property
     def heartbeats(self) -> Timing:
-        """How long heartbeats took that had success."""
+        """How long successful heartbeats took."""
         return self._member.heartbeat.latency
 
     def set_topics(self, topics: frozenset[str]) -> None:
-        """Replace the subscription; without topics the member leaves the group."""
+        """Replace the subscription. If there are no topics, the member leaves the group."""
         if topics != self._form.topics:
             self._form.topics = topics
             self._member.reconciliation.subscription_changed()
@@ -108,7 +108,7 @@ class ShareMember:
         """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
-            KafkaError: The group refuses this member for good.
+            KafkaError: The group has permanently rejected this member.
         """
         await self._member.run()
 
@@ -145,7 +145,7 @@ class _Owner:
     """Reports the assignment as a whole.
 
     Attributes:
-        owned: Nothing: members of share groups acknowledge records instead of committing offsets.
+        owned: Always empty: members of share groups acknowledge records instead of committing offsets.
     """
 
     owned: frozenset[TopicPartition] = frozenset()
@@ -163,7 +163,7 @@ class _Owner:
 
     async def assign(self, items: frozenset[TopicIdPartition]) -> None:
         self._replace(self._owned | items)
-        # Names are forgotten only here: a revocation may be followed by an assignment whose names are known already.
+        # Forget names only here: a revocation may be followed by an assignment whose names are already known.
         self._names.retain(self._owned)
 
     async def revoke(self, items: frozenset[TopicIdPartition]) -> None:
@@ -179,7 +179,7 @@ class _Owner:
         self._replace(frozenset())
 
     def session(self, confirmed: bool) -> None:
-        """Nothing: the member shares its partitions, so it can't lose them to another member."""
+        """Do nothing: the member shares its partitions, so it can't lose them to another member."""
 
     def _replace(self, owned: frozenset[TopicIdPartition]) -> None:
         if owned != self._owned:

@@ -51,47 +51,47 @@ log = logging.getLogger("aiokproto.group")
 
 Tasks = frozenset[StreamsTask]
 TaskId = tuple[str, int]
-"""Subtopology and partition."""
+"""A subtopology and a partition."""
 
 _DESCRIBE_TIMEOUT = 30.0
 
 
 class StreamsListener:
-    """What a stream processor does about the changes of its tasks. Override what you need.
+    """Handles the changes of a stream processor's tasks. Override the methods you need.
 
-    The group waits for :meth:`revoked`, and the member changes nothing else while one of the coroutines runs. An
-    exception in any method ends :meth:`StreamsMember.run`, which raises it. If :meth:`StreamsMember.run` is cancelled,
-    it gives a coroutine a second to end, and then leaves it alone.
+    The group waits for :meth:`revoked`, and the member doesn't change anything else while one of the coroutines is
+    running. If any method raises, :meth:`StreamsMember.run` ends and raises the exception. If :meth:`StreamsMember.run`
+    is cancelled, it gives a coroutine a second to end, and then leaves it alone.
 
-    :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass. The member goes on
-    while these are awaited, one after the other, each with the state at the time of its turn.
+    :meth:`status_changed` and :meth:`endpoints_changed` may be coroutine functions in a subclass. The member continues
+    while these are awaited, one at a time, each with the state at the time of its turn.
     """
 
     async def assigned(self, tasks: Tasks) -> None:
-        """Start these tasks. A task whose role changes is revoked in the one and assigned in the other. Empty if the
-        member has joined and there are none yet."""
+        """Start these tasks. A task whose role changes is revoked in the old role and assigned in the new one.
+        ``tasks`` is empty if the member has joined and there are none yet."""
 
     async def revoked(self, tasks: Tasks) -> None:
-        """End these tasks: commit what is processed, and close their state. No other member gets them before this
+        """End these tasks: commit processed offsets, and close their state. No other member gets them before this
         returns."""
 
     async def lost(self, tasks: Tasks) -> None:
         """Close the state of these tasks without committing: the group has continued without this member."""
 
     def removed(self) -> None:
-        """Stop processing at once: the group has removed the member. :meth:`lost` follows, which can await. This isn't
-        a coroutine function, because other members may own the tasks by the time it would run."""
+        """Stop processing immediately: the group has removed the member. :meth:`lost` follows, which can await. This
+        isn't a coroutine function, because other members might own the tasks by the time it would run."""
 
     def status_changed(self, statuses: tuple[StreamsStatus, ...]) -> Awaitable[None] | None:
-        """The conditions of the group have changed: topics are missing, or a member requests the end of the
-        application."""
+        """Called when the conditions of the group have changed: topics are missing, or a member has requested the end
+        of the application."""
 
     def endpoints_changed(self, endpoints: Mapping[StreamsEndpoint, EndpointPartitions]) -> Awaitable[None] | None:
-        """The endpoints at which the state of partitions can be queried have changed."""
+        """Called when the endpoints where the state of partitions can be queried have changed."""
 
 
 class StreamsMember:
-    """A member of a streams group, which can also have members that are Kafka Streams.
+    """A member of a streams group, which can also have Kafka Streams members.
 
     ::
 
@@ -99,11 +99,11 @@ class StreamsMember:
             member = StreamsMember(cluster, "word-count", topology, listener)
             await member.run()
 
-    Reading and writing records are up to you: read the partitions of :attr:`inputs` (``Consumer.assign()`` without a
+    Reading and writing records is up to you: read the partitions of :attr:`inputs` (``Consumer.assign()`` without a
     group), and commit their offsets with :meth:`commit`.
 
     Attributes:
-        statuses: The conditions of the group by the last response.
+        statuses: The conditions of the group, according to the last response.
         endpoints: Where the state of partitions can be queried.
     """
 
@@ -128,22 +128,24 @@ class StreamsMember:
         Args:
             cluster: The cluster, started.
             group_id: The group (``application.id``).
-            topology: What the group processes; the same in all members.
+            topology: What the group processes. It must be the same in all members.
             listener: Carries out the changes.
-            process_id: The process (a UUID as text): tasks of the same state are not assigned to one process twice.
-                Members of one process must pass the same. None: this member is alone in its process.
+            process_id: The process (a UUID as text): tasks with the same state aren't assigned to the same process
+                twice. Members in the same process must pass the same value. If None, this member is alone in its
+                process.
             instance_id: The static identity (KIP-345).
-            rack: The rack; None if unknown.
-            client_tags: Tags by which standby tasks are spread, such as ``{"zone": "a"}``.
-            endpoint: The address for interactive queries, which other members learn.
-            rebalance_timeout_ms: How long the group waits until tasks are revoked.
-            session_timeout_ms: The broker's ``group.streams.session.timeout.ms``: a heartbeat waits at most a third of
-                it for its response.
-            description: The processing graph for people and tools, sent when the broker asks for it (KIP-1331).
+            rack: The member's rack, if known.
+            client_tags: Tags for spreading standby tasks, such as ``{"zone": "a"}``.
+            endpoint: The address for interactive queries, which is shared with other members.
+            rebalance_timeout_ms: How long the group waits for tasks to be revoked.
+            session_timeout_ms: The broker's ``group.streams.session.timeout.ms``: a heartbeat waits for its response
+                for at most a third of this.
+            description: A description of the processing graph for people and tools, sent when the broker asks for it
+                (KIP-1331).
 
         Raises:
-            ConfigurationError: ``topology`` is no :class:`StreamsTopology`, a timeout is no duration, or a method of
-                the listener is a coroutine function and must not be, or the reverse.
+            ConfigurationError: ``topology`` isn't a :class:`StreamsTopology`, a timeout isn't a duration, or a method
+                of the listener is a coroutine function but must not be, or the reverse.
         """
         _check_arguments(topology, listener)
         rebalance_timeout = duration("rebalance_timeout_ms", rebalance_timeout_ms)
@@ -182,61 +184,64 @@ class StreamsMember:
 
     @property
     def member_id(self) -> str:
-        """The id of this member, which it has chosen."""
+        """The id that this member has chosen."""
         return self._membership.member_id
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Its identity now, for the offsets of a transaction (KIP-447): the generation is the member epoch, or -1."""
+        """The member's current identity, for the offsets of a transaction (KIP-447). The generation is the member
+        epoch, or -1."""
         return self._member.metadata
 
     @property
     def tasks(self) -> Tasks:
-        """The tasks that it owns."""
+        """The tasks that the member owns."""
         return self._membership.owned
 
     @property
     def inputs(self) -> frozenset[TopicPartition]:
-        """The partitions that its active tasks read."""
+        """The partitions that the member's active tasks read."""
         return self._topology.inputs_of(self.tasks)
 
     @property
     def state(self) -> str:
-        """The member's state, as text."""
+        """The member's state in words."""
         return self._member.state
 
     @property
     def problem(self) -> str:
-        """Why it cannot join, or has no tasks, if something is wrong; else empty."""
+        """Why the member cannot join, or has no tasks; empty if nothing is wrong."""
         conditions = "; ".join(f"{each.code.name}: {each.detail}" for each in self.statuses)
         return self._member.problem or conditions
 
     # What the application has to say
 
     def report_offsets(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
-        """Report how far the state of tasks is restored, so that the group knows when a warm-up task can become active.
+        """Report how far the state of tasks is restored. The group uses this to decide when a warm-up task can become
+        active.
 
         Args:
-            offsets: Task → the sum of the offsets in its changelogs up to which its state is restored.
-            ends: Task → the sum of the ends of its changelogs.
+            offsets: Task → how far its state is restored: the sum of the offsets in its changelogs.
+            ends: Task → the sum of the end offsets of its changelogs.
         """
         self._form.report(offsets, ends)
         self._member.heartbeat.wake()
 
     def request_shutdown(self) -> None:
-        """Request that all members of the group end: they get the status SHUTDOWN_APPLICATION."""
+        """Ask all members of the group to end: they get the status SHUTDOWN_APPLICATION."""
         self._form.shutdown = True
         self._member.heartbeat.wake()
 
     # Lifecycle
 
     async def run(self) -> None:
-        """Be a member until cancelled; then :meth:`leave`.
+        """Be a member until cancelled. Call :meth:`leave` afterwards.
 
         Raises:
-            GroupError: The group refuses the topology, or this member, for good.
-            FencedError, AuthorizationError: The same; another process uses the instance id, or an ACL is missing.
-            UnsupportedVersionError: The broker has no streams groups.
+            GroupError: The group has permanently rejected the topology or this member.
+            FencedError, AuthorizationError: The group has permanently rejected this member, because another process
+                uses the instance id, or an ACL is missing.
+            UnsupportedVersionError: The broker doesn't support streams groups.
         """
         self._form.subscribed = True
         self._member.reconciliation.subscription_changed()
@@ -256,8 +261,8 @@ class StreamsMember:
 
         Args:
             timeout_ms: How long it may take.
-            how: As of :meth:`Consumer.close() <aiokproto.Consumer.close>`: a static member is expected to return unless
-                this is ``"leave"``; a dynamic one stays until its session expires with ``"remain"``.
+            how: As in :meth:`Consumer.close() <aiokproto.Consumer.close>`: a static member is expected to return unless
+                this is ``"leave"``; with ``"remain"``, a dynamic member stays until its session expires.
         """
         timeout = seconds("timeout_ms", timeout_ms)
         one_of("how", how, get_args(LeaveMode))
@@ -271,11 +276,11 @@ class StreamsMember:
         :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`.
 
         Returns:
-            The partitions that were not committed. A :class:`CommitError` says that a partition is no input of its
-            active tasks (any more), a :class:`BrokerError` that the coordinator refused its offset.
+            The partitions that were not committed. A :class:`CommitError` means that a partition isn't an input of the
+            member's active tasks (any more), a :class:`BrokerError` that the coordinator rejected its offset.
 
         Raises:
-            ConfigurationError: A partition or an offset is none.
+            ConfigurationError: A partition or an offset is invalid.
         """
         chosen = {to_partition(partition): to_position(at) for partition, at in to_offsets("commit", offsets).items()}
         timeout = self._api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
@@ -284,7 +289,7 @@ class StreamsMember:
     # Internals
 
     def _read_response(self, response: StreamsGroupHeartbeatResponse) -> None:
-        """Read the conditions of the group, its endpoints, and whether it wants the topology described."""
+        """Read the conditions of the group, its endpoints, and whether it wants a description of the topology."""
         statuses = tuple(
             StreamsStatus(StatusCode(each.status_code), each.status_detail) for each in response.status or ()
         )
@@ -303,7 +308,8 @@ class StreamsMember:
             self._member.reconciliation.fail(error)
 
     async def _describe(self) -> None:
-        """Send the description of the topology whenever the broker asks for it; if it refuses, never again."""
+        """Send the description of the topology whenever the broker asks for it. If the broker rejects it, never send it
+        again."""
         if self._description is None:
             return
         while True:
@@ -322,7 +328,7 @@ class StreamsMember:
 def _check_arguments(topology: object, listener: StreamsListener) -> None:
     if not isinstance(topology, StreamsTopology):
         raise ConfigurationError(f"topology={topology!r}: expected a StreamsTopology")
-    # They are called while a response is handled, where nothing can be awaited: a coroutine would never run.
+    # These are called while a response is being handled, where nothing can be awaited: a coroutine would never run.
     if is_async(getattr(listener, "removed", None)):
         raise ConfigurationError("StreamsListener.removed() is not awaited: make it a plain method; lost() can await")
     for name in ("assigned", "revoked", "lost"):
@@ -336,16 +342,16 @@ def _called(method: Callable[..., object], name: str, *args: Any) -> None:
 
 
 async def _awaited(method: Callable[..., Awaitable[object]], name: str, *args: Any) -> None:
-    # It runs in a task of its own: a coroutine that swallows its cancellation would keep run() from ending.
+    # Run it in a separate task: a coroutine that swallows its cancellation would keep run() from ending.
     with calling(f"StreamsListener.{name}", awaited=True):
         await apart(method(*args), f"StreamsListener.{name}")
 
 
 class _Notifier:
-    """Calls the listener's methods about responses: at once, or in turn if they are coroutine functions.
+    """Calls the listener's methods for responses: immediately, or one at a time if they are coroutine functions.
 
-    If several calls wait for the same method, only the newest is made: it has the current state, and a method that
-    hangs doesn't fill the memory.
+    If several calls of the same method are waiting, only the newest is made: it has the current state, and a method
+    that hangs doesn't fill up memory.
     """
 
     def __init__(self, listener: StreamsListener) -> None:
@@ -354,7 +360,7 @@ class _Notifier:
         self._called = asyncio.Event()
 
     def call(self, name: str, *args: Any) -> None:
-        """Call a method, or have :meth:`run` await it."""
+        """Call a method, or make :meth:`run` await it."""
         method = getattr(self._listener, name)
         if is_async(method):
             self._waiting[name] = args
@@ -363,7 +369,7 @@ class _Notifier:
             _called(method, name, *args)
 
     async def run(self) -> None:
-        """Await calls until cancelled; raises what a method raises."""
+        """Await calls until cancelled. Raises any exception that a method raises."""
         while True:
             await self._called.wait()
             self._called.clear()
@@ -379,8 +385,8 @@ class _Form:
     reports = ("active_tasks", "standby_tasks", "warmup_tasks")
 
     def __init__(self, topology: StreamsTopology, constant: dict[str, Any], member: StreamsMember) -> None:
-        """``constant`` has the fields that never change; ``member`` reads what else is in each response."""
-        # Set by StreamsMember.run(): from then on there are tasks to ask for.
+        """``constant`` contains the fields that never change. ``member`` reads the rest of each response."""
+        # Set by StreamsMember.run(): only then is there a reason to be a member.
         self.subscribed = False
         self.shutdown = False
         self._topology = topology.encode()
@@ -394,7 +400,7 @@ class _Form:
         self._offset_interval = 0.0
 
     def report(self, offsets: Mapping[TaskId, int], ends: Mapping[TaskId, int]) -> None:
-        """Replace the offsets of tasks; they are sent at the interval that the broker sets."""
+        """Replace the offsets of tasks. They are sent at the interval that the broker sets."""
         self._newest = {"task_offsets": _task_offsets(offsets), "task_end_offsets": _task_offsets(ends)}
 
     def fields(self, owned: Tasks, version: int) -> dict[str, Any]:
@@ -422,7 +428,7 @@ class _Form:
 
 
 class _Owner:
-    """Passes changes on to the listener.
+    """Passes on changes to the listener.
 
     Attributes:
         owned: The partitions whose offsets the member can commit.
@@ -438,7 +444,7 @@ class _Owner:
         return items
 
     async def look_up(self, items: Tasks) -> None:
-        """Nothing: tasks have no names to look up."""
+        """Do nothing: tasks have no names to look up."""
 
     async def assign(self, items: Tasks) -> None:
         self._replace(self._tasks | items)
@@ -453,13 +459,13 @@ class _Owner:
         await _awaited(self._listener.lost, "lost", items)
 
     async def left(self) -> None:
-        """Nothing: all tasks were revoked or lost before."""
+        """Do nothing: all tasks were already revoked or lost."""
 
     def lost(self) -> None:
         _called(self._listener.removed, "removed")
 
     def session(self, confirmed: bool) -> None:
-        """Nothing: no other member has the tasks before they are revoked, or lost."""
+        """Do nothing: no other member gets the tasks before they are revoked or lost."""
 
     def _replace(self, tasks: Tasks) -> None:
         self._tasks = tasks

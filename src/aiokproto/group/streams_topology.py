@@ -1,8 +1,8 @@
-"""The topology of a stream processor, as much of it as the group's coordinator has to know (KIP-1071). Pure.
+"""The topology of a stream processor, to the extent that the group's coordinator has to know it (KIP-1071). Pure.
 
 A *subtopology* is a connected part of the processing graph. It has one *task* for each partition of its input topics.
 The coordinator creates the *internal* topics: *repartition* topics, which one subtopology writes and another reads, and
-*changelogs*, from which the state of a task is restored.
+*changelogs*, used to restore the state of a task.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class TaskRole(Enum):
     ACTIVE = auto()
     """It processes the task's records."""
     STANDBY = auto()
-    """It replicates the task's state, to take over at once."""
+    """It replicates the task's state, to be able to take over immediately."""
     WARMUP = auto()
-    """It restores the task's state, to become active when it has caught up."""
+    """It's restoring the task's state, and will become active when it has caught up."""
 
 
 class StreamsTask(NamedTuple):
@@ -34,7 +34,7 @@ class StreamsTask(NamedTuple):
     Attributes:
         role: What the member does with it.
         subtopology: The id of the subtopology.
-        partition: The partition of all inputs.
+        partition: The partition number, the same for all inputs.
     """
 
     role: TaskRole
@@ -53,7 +53,7 @@ class StatusCode(IntEnum):
     ASSIGNMENT_DELAYED = 5
     MISSING_CLIENT_TAGS = 6
     UNKNOWN = -1
-    """A code of a newer broker."""
+    """A code from a newer broker."""
 
     @classmethod
     def _missing_(cls, value: object) -> StatusCode:
@@ -61,14 +61,14 @@ class StatusCode(IntEnum):
 
 
 class StreamsStatus(NamedTuple):
-    """A condition, and the broker's explanation."""
+    """A condition and the broker's explanation."""
 
     code: StatusCode
     detail: str
 
 
 class StreamsEndpoint(NamedTuple):
-    """The address at which a member answers interactive queries (``application.server``)."""
+    """The address where a member answers interactive queries (``application.server``)."""
 
     host: str
     port: int
@@ -87,9 +87,9 @@ class InternalTopic:
 
     Attributes:
         name: Its name, by convention ``<group id>-<store or step>-changelog`` or ``-repartition``.
-        partitions: Their number; 0: as many as the inputs require. Changelogs have always 0.
-        replication_factor: Replicas of each partition; 0: the broker's default.
-        config: Options of the topic, such as ``{"cleanup.policy": "compact"}``.
+        partitions: The number of partitions; 0 means as many as the inputs require. It's always 0 for changelogs.
+        replication_factor: The number of replicas of each partition; 0 means the broker's default.
+        config: Topic options, such as ``{"cleanup.policy": "compact"}``.
     """
 
     name: str
@@ -98,7 +98,7 @@ class InternalTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> wire.TopicInfo:
-        """Return the struct of a heartbeat."""
+        """Return the struct for a heartbeat."""
         return wire.TopicInfo(
             name=self.name,
             partitions=self.partitions,
@@ -113,7 +113,7 @@ class Subtopology:
 
     Attributes:
         subtopology_id: Its id, unique in the topology; Kafka Streams numbers them from ``"0"``.
-        source_topics: Topics that it reads, and that exist already.
+        source_topics: Existing topics that it reads.
         repartition_sources: Repartition topics that it reads.
         repartition_sinks: Repartition topics that it writes to, by name.
         changelogs: Changelog topics of its stores.
@@ -141,11 +141,12 @@ class Subtopology:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The topics that it reads, by name."""
+        """The names of the topics that it reads."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_sources))
 
     def encode(self) -> wire.Subtopology:
-        """Return the struct of a heartbeat. Kafka compares topologies in this order: its lists are sorted."""
+        """Return the struct for a heartbeat. Its lists are sorted, which is the order that Kafka compares topologies
+        in."""
         sources = sorted(self.source_topics)
         repartitions = sorted(self.repartition_sources, key=lambda topic: topic.name)
         names = [topic.name for topic in repartitions]
@@ -173,7 +174,7 @@ class StreamsTopology:
 
     Attributes:
         subtopologies: Its parts.
-        epoch: Higher than before whenever it changes.
+        epoch: The version of the topology. Increase it with every change.
     """
 
     subtopologies: tuple[Subtopology, ...]
@@ -185,12 +186,12 @@ class StreamsTopology:
             raise ConfigurationError(f"topology: needs one or more subtopologies with different ids, not {ids}")
 
     def encode(self) -> wire.Topology:
-        """Return the struct of a heartbeat."""
+        """Return the struct for a heartbeat."""
         parts = sorted(self.subtopologies, key=lambda each: each.subtopology_id)
         return wire.Topology(epoch=self.epoch, subtopologies=[each.encode() for each in parts])
 
     def inputs_of(self, tasks: Iterable[StreamsTask]) -> frozenset[TopicPartition]:
-        """Return the partitions that active tasks read, whose offsets their member can commit."""
+        """Return the partitions that active tasks read. Their member can commit offsets for these."""
         inputs = {each.subtopology_id: each.inputs for each in self.subtopologies}
         return frozenset(
             TopicPartition(topic, task.partition)

@@ -1,4 +1,4 @@
-"""Partitions by topic id, as coordinators assign them, and their names (KIP-516)."""
+"""Partitions identified by topic id, as coordinators assign them, and their names (KIP-516)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiokproto.errors import UnknownTopicError, error_for
 from aiokproto.types import TopicPartition
 
 _LOOK_UP_TIMEOUT = 10.0
-"""Seconds for looking up the names of topics."""
+"""The timeout for looking up the names of topics, in seconds."""
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic id. A topic that is created again has another id."""
+    """A partition identified by topic id. A topic that is created again gets a new id."""
 
     topic_id: bytes
     partition: int
@@ -28,7 +28,7 @@ Struct = TypeVar("Struct")
 
 
 def from_topics(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
-    """Return the partitions in a list of structs with topic id and partitions, as heartbeats have them."""
+    """Return the partitions in a list of structs with a topic id and partitions, as used in heartbeats."""
     return frozenset(TopicIdPartition(entry.topic_id, number) for entry in topics for number in entry.partitions)
 
 
@@ -41,10 +41,10 @@ def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
 
 
 class TopicNames:
-    """The names of topic ids, by the cluster's metadata.
+    """The names of topic ids, according to the cluster's metadata.
 
-    If the metadata lacks an id, its topic is new, was created again, or only the coordinator knows that it matches the
-    subscription.
+    If an id isn't in the metadata, its topic is new, was created again, or only the coordinator knows that it matches
+    the subscription.
     """
 
     def __init__(self, cluster: ClusterClient) -> None:
@@ -52,15 +52,15 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
 
     def known(self, partitions: Collection[TopicIdPartition]) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose topics the metadata has."""
+        """Return the partitions whose topics are in the metadata."""
         snapshot = self._cluster.snapshot
         found = {item.topic_id: snapshot.topic_name(item.topic_id) for item in partitions}
-        # Names are kept because a deleted topic has no name any more when it is revoked.
+        # Keep the names: when a deleted topic is revoked, its name is no longer in the metadata.
         self._names |= {topic_id: name for topic_id, name in found.items() if name is not None}
         return frozenset(item for item in partitions if found[item.topic_id] is not None)
 
     def named(self, partitions: Iterable[TopicIdPartition]) -> list[TopicPartition]:
-        """Return partitions that were known, by name, sorted."""
+        """Return the partitions, which have to be known, by name and sorted."""
         return sorted(TopicPartition(self._names[item.topic_id], item.partition) for item in partitions)
 
     def retain(self, partitions: Collection[TopicIdPartition]) -> None:
@@ -72,7 +72,7 @@ class TopicNames:
         """Request the metadata of topics by their ids.
 
         Raises:
-            UnknownTopicError: A broker does not know a topic; it may be new, or deleted meanwhile.
+            UnknownTopicError: A broker does not know a topic. It may be new, or may have been deleted in the meantime.
             KafkaError: The request failed.
         """
         ids = sorted({item.topic_id for item in partitions} - self._known_ids(partitions))
@@ -81,8 +81,8 @@ class TopicNames:
         response = await self._cluster.request(request, timeout=_LOOK_UP_TIMEOUT)
         found = {topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code}
         if found:
-            # Request them by name from now on: they are read, so every refresh of the metadata must have them. The
-            # snapshot may have an earlier topic of that name.
+            # Request them by name from now on: they are being read, so every metadata refresh must include them. The
+            # snapshot may contain an earlier topic of that name.
             self._cluster.metadata.invalidate("the group assigns topics that the metadata lacks", found.values())
             await self._cluster.topics(found.values(), timeout=_LOOK_UP_TIMEOUT)
         for topic in response.topics:

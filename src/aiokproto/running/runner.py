@@ -1,13 +1,12 @@
-"""The tasks of ``run()``, for consumers and share consumers alike: one task takes records, and workers call the
-handler.
+"""The tasks of ``run()``, for both consumers and share consumers: one task takes records, and workers call the handler.
 
 Who writes what: the scheduler decides what starts. The intake (new records), the workers (calls that start or end) and
-the consumer's events change it, all in one event loop. A worker is a task that awaits one call after the other, so that
-a handler that doesn't suspend costs no task switch. A worker ends with a call that is cancelled, and another one
-replaces it.
+the consumer's events change it, all in one event loop. A worker is a task that awaits calls one after another, so a
+handler that doesn't suspend doesn't cost a task switch. When a call is cancelled, its worker ends with it, and a new
+worker replaces it.
 
 What ends a run: :meth:`Runner.stop`, a signal, a failure (of a handler, of reading, of a worker), or the cancellation
-of the task that awaits it. In each case no more calls start. Running calls may end within the drain timeout, and are
+of the task that awaits it. In each case no more calls start. Running calls have until the drain timeout to end, and are
 then cancelled. A consumer commits finished records. A call that ignores its cancellation is left alone, and named in
 the log.
 """
@@ -35,30 +34,30 @@ from aiokproto.runtime import create_task
 from aiokproto.texts import counted, repr_of
 
 CANCELLED_WITHIN = 1.0
-"""Seconds in which cancelled calls have to end before they're left alone."""
+"""How many seconds cancelled calls have to end before they're left alone."""
 
 _TIMED_OUT = "handler_timeout_ms"
 """The reason for cancelling a call that takes too long."""
 
 _FOLLOWING = (True,) * 7 + (False,)
-"""Whether another call may follow without a look at the clock, and at the other partitions."""
+"""Whether the next call may follow without checking the clock and the other partitions."""
 
 
 _NOTHING = (0,) * 6
 
 
 class NotAwaitableError(ConfigurationError):
-    """The handler isn't a coroutine function. Nothing was awaited, so no record is finished."""
+    """The handler is not a coroutine function. There was nothing to await, so no record is finished."""
 
 
 class Plan(NamedTuple):
-    """The arguments that every run has; durations in seconds.
+    """The arguments common to all runs. Durations are in seconds.
 
     Attributes:
         handler: The coroutine function.
-        running: Most calls of it at a time.
+        running: Maximum number of concurrent calls.
         drain_timeout: How long running calls may take when the run ends.
-        handler_timeout: How long one call may take; None for any time.
+        handler_timeout: How long one call may take; None for no limit.
         handle_signals: Whether SIGTERM and SIGINT end the run.
     """
 
@@ -70,7 +69,7 @@ class Plan(NamedTuple):
 
 
 class _Drain:
-    """The wait for running calls at the end of a run. It ends when all calls have ended, after a time, or on
+    """The wait for running calls at the end of a run. It ends when all calls have ended, after a timeout, or on
     :meth:`expire`."""
 
     def __init__(self) -> None:
@@ -86,8 +85,8 @@ class _Drain:
         self._expired.set()
 
     async def wait(self, seconds: float, *, expires: bool = True) -> bool:
-        """Wait, and return whether all calls have ended. It returns after at most so many seconds, or with ``expires``
-        on :meth:`expire`."""
+        """Wait for at most ``seconds``, and return whether all calls have ended. If ``expires``, :meth:`expire` ends
+        the wait, too."""
         events = [self._finished, self._expired] if expires else [self._finished]
         waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
@@ -99,8 +98,8 @@ class _Drain:
 
 
 class _Progress:
-    """Calls the hook for each topic with changes. The hook gets changes and not totals, so that one object can serve
-    several runs."""
+    """Calls the hook for each topic with changes. The hook gets changes instead of totals, so one object can be the
+    hook of several runs."""
 
     def __init__(self, hook: Callable[[RunProgressed], None] | None, counts: Mapping[str, TopicCounts]) -> None:
         """``counts`` are the run's counts by topic, which the run updates."""
@@ -126,10 +125,10 @@ class _Progress:
 
 
 class Runner(ABC):
-    """One call of ``run()``. A subclass says where records come from, and what follows their calls."""
+    """One call of ``run()``. A subclass defines where records come from, and what to do after their calls."""
 
     _handled: Callable[[Work], None] | None = None
-    """Called for each work whose call has returned; None if the scheduler alone has to know."""
+    """Called for each work item whose call has returned. If None, only the scheduler is notified."""
 
     def __init__(self, name: str, plan: Plan, scheduler: Scheduler, log: logging.Logger, hooks: HookCalls) -> None:
         """``name`` is the prefix of the tasks' names."""
@@ -155,11 +154,11 @@ class Runner(ABC):
 
     @abstractmethod
     def _take_over(self) -> None:
-        """Take the consumer over."""
+        """Take over the consumer."""
 
     @abstractmethod
     def _closing(self) -> bool:
-        """Return whether the consumer is being closed, which is no failure."""
+        """Return whether the consumer is being closed, which is not a failure."""
 
     @abstractmethod
     async def _take_records(self) -> None:
@@ -167,27 +166,27 @@ class Runner(ABC):
 
     @abstractmethod
     async def _recover(self, work: Work, error: Exception) -> None:
-        """Decide what becomes of a work whose call has failed. An exception ends the run."""
+        """Decide what to do with a work item whose call has failed. An exception ends the run."""
 
     @abstractmethod
     def _relieve(self, backlog: Backlog) -> None:
-        """Continue the work that waited for a call to end."""
+        """Continue the work that was waiting for a call to end."""
 
     @abstractmethod
     def _live(self) -> Iterable[Backlog]:
-        """Return the backlogs whose works count."""
+        """Return the backlogs whose work items count."""
 
     @abstractmethod
     def _running(self) -> list[Work]:
-        """Return the works whose call runs."""
+        """Return the work items with a running call."""
 
     @abstractmethod
     async def _commit(self) -> None:
-        """Commit finished records, after all calls have ended or were left alone."""
+        """Commit finished records, once all calls have ended or been left alone."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Give the consumer back."""
+        """Release the consumer."""
 
     # The run
 
@@ -216,7 +215,7 @@ class Runner(ABC):
             self._progress.report(self._live(), self._running())
 
     def stop(self) -> None:
-        """End the run: start nothing more, and let running calls end."""
+        """End the run: start no more calls, and let running calls end."""
         self._scheduler.stopped = True
         self._stopping.set()
 
@@ -227,7 +226,7 @@ class Runner(ABC):
         self.stop()
 
     def _fail(self, error: BaseException) -> None:
-        # Keep the first error. Others are its consequences, or have the same cause.
+        # Keep the first error: later errors are its consequences, or have the same cause.
         if self._error is None:
             self._error = error
         self.stop()
@@ -242,7 +241,7 @@ class Runner(ABC):
             self._fail(error)
 
     def _wake(self) -> None:
-        """Let a worker look for work if there is some."""
+        """Wake a worker if there is work."""
         if not self._scheduler.may_start:
             return
         while self._idle:
@@ -277,7 +276,8 @@ class Runner(ABC):
             await time_slice.pause()
 
     async def _handle(self, work: Work) -> bool:
-        """Call the handler for a work, and for some that follow it. Return whether the worker goes on."""
+        """Call the handler for a work item, and possibly for some more after it. Return whether the worker
+        continues."""
         scheduler, handler, time = self._scheduler, self._plan.handler, self._loop.time
         timeout, backlog, work_task = self._plan.handler_timeout, work.backlog, work.task
         counts, handled = self._topics[backlog.partition.topic], self._handled
@@ -303,7 +303,7 @@ class Runner(ABC):
                 if backlog.full or not self._has_room.is_set():
                     self._relieve(backlog)
                 continue
-            # The handler may have swallowed a cancellation. Then its task counts as cancelled.
+            # If the handler has swallowed a cancellation, its task still counts as cancelled.
             cancelled, work.cancelled = work.cancelled, ""
             self._finish(work)
             if cancelled:
@@ -332,10 +332,10 @@ class Runner(ABC):
         self._relieve(backlog)
 
     async def _failed(self, work: Work, error: BaseException) -> bool:
-        """Decide what becomes of records whose call has raised. Return whether the worker goes on."""
+        """Decide what to do with records whose call has raised. Return whether the worker continues."""
         if work.timer is not None:
             work.timer.cancel()
-        # A cancellation from here on is about the record's retry or dead letter.
+        # Any later cancellation concerns the record's retry or dead letter.
         # guard: a handler's timeout is not the reason when its dead letter is cancelled -> why = work.cancelled
         why, work.cancelled = work.cancelled, ""
         if isinstance(error, asyncio.CancelledError) and why == _TIMED_OUT:
@@ -346,14 +346,14 @@ class Runner(ABC):
                 error = failure(error, "the handler", awaited=True)
             self._topics[work.backlog.partition.topic].failed += not isinstance(error, asyncio.CancelledError)
             if isinstance(error, Exception):
-                # A cancelled call may raise any error. Its record isn't done, so the error doesn't matter.
+                # A cancelled call may raise any error. Its record is not done either way, so the error doesn't matter.
                 # guard: a call that is cancelled has not failed, whatever it raises -> True
                 if why in ("", _TIMED_OUT):
                     await self._recover(work, error)
             elif not why or not isinstance(error, asyncio.CancelledError):
                 raise error
         except asyncio.CancelledError as cancelled:
-            # The call was cancelled, or the write of its dead letter. If the run has done that, it goes on.
+            # The call or the write of its dead letter was cancelled. If that was the run itself, it continues.
             why = work.cancelled or "from outside"
             if not work.cancelled:
                 outside = ClientClosedError(f"run: the handler of {work} was cancelled, and not by the run")
@@ -384,20 +384,20 @@ class Runner(ABC):
         self._timers.add(timer)
 
     def check_outside(self, call: str) -> None:
-        """Raise in a handler: ``call`` would wait for it."""
+        """Raise if this is a handler: ``call`` would wait for it."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(
                 f"a handler cannot await {call}, which would wait for the handler: call stop_run(), and {call} after it"
             )
 
     async def finish(self, deadline: float) -> None:
-        """End the run. Calls that still run at that loop time are cancelled."""
+        """End the run. Calls that are still running at ``deadline`` (loop time) are cancelled."""
         timer = self._loop.call_at(deadline, self._drain.expire)
         self.stop()
         try:
             await self._ended.wait()
         finally:
-            # If close() is cancelled, don't wait any longer.
+            # If close() is cancelled, stop waiting.
             if not self._ended.is_set():
                 self._drain.expire()
             timer.cancel()
@@ -411,7 +411,7 @@ class Runner(ABC):
             _cancel(work, why)
 
     async def _end(self, *helpers: asyncio.Task[None]) -> None:
-        """Wind down, even if this task is cancelled. If it's cancelled again, cancel running calls at once."""
+        """Wind down, even if this task is cancelled. If it's cancelled again, cancel running calls immediately."""
         if self._ended.is_set():
             return
         winding_down = create_task(self._wind_down(helpers), name=f"{self._name}-end")
@@ -432,11 +432,11 @@ class Runner(ABC):
         try:
             await self._drain_and_commit(helpers)
         finally:
-            # Set it even if this task is cancelled, for example because the event loop shuts down, because close()
-            # waits for it.
+            # Set it even if this task is cancelled, for example because the event loop is shutting down: close() waits
+            # for it.
             self._ended.set()
             self._release()
-            # Pending records were given back, so report none.
+            # Pending records were given back, so don't report any.
             self._progress.report((), self._running())
             for task in self._workers:
                 task.cancel()
@@ -449,7 +449,7 @@ class Runner(ABC):
             helper.cancel()
         _, left = await asyncio.wait(helpers, timeout=CANCELLED_WITHIN)
         if left:
-            # It's a deserializer. The intake awaits those.
+            # It's stuck in a deserializer, which the intake awaits.
             names = ", ".join(task.get_name() for task in left)
             self._log.error("run: %s does not end although it is cancelled, and is left alone", names)
         if self._scheduler.running and not await self._drain.wait(self._plan.drain_timeout):
@@ -470,19 +470,19 @@ class Runner(ABC):
         )
 
     def problem(self) -> str:
-        """Return which call hangs, or doesn't end although it was cancelled, even after the run; empty if none does."""
+        """Return which call hangs or doesn't end after its cancellation, even after the run; empty if there is none."""
         return problem_of(self._running(), self._stuck_after())
 
     def _stuck_after(self) -> float:
         return STUCK_AFTER
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call started; None if none runs."""
+        """Return the loop time when the oldest running call started; None if none is running."""
         return min((work.started_at for work in self._running() if goes_on(work)), default=None)
 
 
 def goes_on(work: Work) -> bool:
-    """Return whether a running call may go on. A call that ignores its timeout may."""
+    """Return whether a running call may continue. A call that ignores its timeout may."""
     return work.cancelled in ("", _TIMED_OUT)
 
 
@@ -492,14 +492,15 @@ def _cancel(work: Work, why: str) -> None:
 
 
 class RunTotals:
-    """Sums of all runs of a consumer. The last run counts by itself, so that handling a record costs nothing here."""
+    """The totals of all runs of a consumer. The current run keeps its own counts, so handling a record adds no cost
+    here."""
 
     def __init__(self) -> None:
         self._before = TopicCounts()
         self._last: Runner | None = None
 
     def start(self, run: Runner) -> None:
-        """Note that a run starts. The one before it has ended."""
+        """Note that a run is starting. The previous run has ended."""
         if self._last is not None:
             counts, before = self._last.summary(), self._before
             before.processed += counts.processed
@@ -509,7 +510,7 @@ class RunTotals:
         self._last = run
 
     def stats(self) -> RunStats:
-        """Return the totals, and what the run is doing. No I/O."""
+        """Return the totals, and what the current run is doing. No I/O."""
         before, last = self._before, self._last
         if last is None:
             return RunStats(0, 0, 0, 0, 0, 0)
@@ -519,7 +520,7 @@ class RunTotals:
             retried=before.retried + counts.retried,
             dead_lettered=before.dead_lettered + counts.dead_lettered,
             failed=before.failed + counts.failed,
-            # Records that a run hasn't finished are given back at its end.
+            # When a run ends, its unfinished records are given back.
             pending=status.pending if status.active else 0,
             running=status.running,
         )

@@ -1,19 +1,20 @@
-"""The decision which records are handled next, and which offsets may be committed. Pure.
+"""Decides which records are handled next, and which offsets may be committed. Pure.
 
-A :class:`Backlog` has the delivered and unfinished records of one partition, in order of their offsets. A :class:`Work`
-is the argument of one call of the handler: a record, or some consecutive ones. Its states::
+A :class:`Backlog` contains the delivered, unfinished records of one partition, in order of offsets. A :class:`Work`
+item is the argument of one call of the handler: a record, or several consecutive records. Its states::
 
     queued ── its key's turn ──► ready ── start() ──► running ── finish() ──► done
                                    ▲                    │
                                    └── due() ◄─ postpone() (a retry that waits)
 
-* **Order.** Works with the same key form a lane. The next one becomes ready when the one before is done, so a work that
-  is retried keeps the later ones of its key waiting. ``order="partition"`` has one lane, ``"none"`` has none. Keys are
-  compared as they are and not by a hash, so different keys never wait for each other.
-* **Fairness.** Partitions with ready works take turns, one work each.
-* **Commits.** :attr:`Backlog.lowest` is the lowest offset that isn't done. All offsets before it are finished. A work
-  that is done stays in :attr:`Backlog.works` until all works before it are done. The length is limited
-  (:attr:`Limits.span`); at the limit the partition isn't read any further.
+* **Order.** Work items with the same key form a lane. An item becomes ready when the previous one is done, so an item
+  that is being retried makes the later items of its key wait. ``order="partition"`` has one lane per partition,
+  ``"none"`` has no lanes. The keys themselves are compared, not their hashes, so different keys never wait for each
+  other.
+* **Fairness.** Partitions with ready work items take turns, one item each.
+* **Commits.** :attr:`Backlog.lowest` is the lowest offset that isn't done. All offsets before it are finished. A
+  finished work item stays in :attr:`Backlog.works` until all items before it are done. The length of that list is
+  limited (:attr:`Limits.span`); at the limit, no more of the partition is read.
 """
 
 from __future__ import annotations
@@ -28,26 +29,24 @@ from aiokproto.texts import repr_of
 from aiokproto.types import Record, TopicPartition
 
 _RECORD_OVERHEAD = 200
-"""Bytes that a record occupies besides its key, value and headers."""
+"""The number of bytes that a record occupies in addition to its key, value and headers."""
 
 _HEADER_OVERHEAD = 150
-"""Bytes that a header occupies besides its content, for a tuple, a str and bytes."""
+"""The number of bytes that a header occupies in addition to its content: a tuple, a str and bytes."""
 
 Lane = Callable[[Record[Any, Any]], Hashable]
-"""Returns the lane of a record: records with equal lanes are handled in order. None means that the record has no
-lane."""
+"""Returns the lane of a record: records with equal lanes are handled in order. If None, the record has no lane."""
 
 
 class Limits(NamedTuple):
-    """How many records may be delivered and not finished.
+    """Limits on the records that are delivered but not finished.
 
     Attributes:
-        records: Records in all.
-        size: Bytes in all.
-        running: Calls of the handler at a time.
-        batch: Records for one call; 0 if the handler gets single records.
-        gathers: Whether a batch with fewer records waits until :meth:`Scheduler.gathered` says that it has waited long
-            enough.
+        records: Maximum number of records.
+        size: Maximum number of bytes.
+        running: Maximum number of concurrent calls of the handler.
+        batch: Maximum number of records per call; 0 if the handler gets individual records.
+        gathers: Whether a batch with fewer records waits until :meth:`Scheduler.gathered` ends the wait.
     """
 
     records: int
@@ -58,7 +57,7 @@ class Limits(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Most works of one partition from the lowest one that isn't done."""
+        """Maximum number of work items of one partition, starting at the lowest one that isn't done."""
         return self.records
 
 
@@ -66,21 +65,21 @@ class Work:
     """The argument of one call of the handler, and the state of that call.
 
     Attributes:
-        backlog: The partition's.
-        item: The record, or a list of records; None once it is done or dropped.
-        rest: Records of a failed batch, which are handled one by one after ``item``.
-        lane: The lane in which it waits for its turn; None if it has no lane.
+        backlog: The backlog of its partition.
+        item: The record, or a list of records; None once it's done or dropped.
+        rest: The remaining records of a failed batch, which are handled one at a time after ``item``.
+        lane: The lane where it waits for its turn; None if it has no lane.
         offset: The lowest offset that isn't done.
-        count: How many records it has.
-        done: Whether it is finished.
-        attempts: Failed calls of the handler.
-        started_at: The time at which the call started; meaningful while it runs.
-        task: The task that runs it.
+        count: The number of its records.
+        done: Whether it's finished.
+        attempts: The number of failed calls of the handler.
+        started_at: When the call started; only meaningful while it's running.
+        task: The task that is running it.
         timer: The timer that ends its pause, or cancels its call.
         cancelled: Why its call is being cancelled; empty if it isn't.
     """
 
-    # These are defaults of the class. A work is made for each record, and few need more than __init__ sets.
+    # These are class-level defaults: a work item is created for each record, and few need more than __init__ sets.
     rest: list[Record[Any, Any]] | None = None
     done = False
     attempts = 0
@@ -109,24 +108,24 @@ class Work:
 
 
 class Backlog:
-    """The works of one partition from a position on. Each assignment, and each seek, starts another backlog.
+    """The work items of one partition, starting at some position. Each assignment and each seek starts a new backlog.
 
     Attributes:
         partition: The partition.
-        source: Identifies the position from which they were read.
-        works: The works from the first one that isn't done, in order of their offsets.
-        queue: If there is one lane, the records after the only work. They become works in their turn.
-        lanes: Lane → the works that wait for the one whose turn it is.
-        ready: Works that can start.
-        running: Works that are being handled.
-        postponed: Works that wait for their retry.
-        count: Records that are not done.
-        size: Approximately their bytes. Each record counts as much as the average.
-        blocked: Whether none of its works starts now.
-        dropped: Whether none of its works ever starts again.
-        abandoned: Whether a revocation has stopped waiting for calls that don't end although they were cancelled.
-        full: Whether no more records of its partition are taken now.
-        in_turns: Whether it is queued for its turn.
+        source: Identifies the position that reading started from.
+        works: The work items starting at the first one that isn't done, in order of offsets.
+        queue: If there is one lane, the records after the only work item. They become work items one at a time.
+        lanes: Lane → the work items waiting for the one whose turn it is.
+        ready: Work items that can start.
+        running: Work items that are being handled.
+        postponed: Work items that are waiting for their retry.
+        count: The number of records that aren't done.
+        size: The approximate number of bytes of these records. Each counts as the average.
+        blocked: Whether none of its work items may start at the moment.
+        dropped: Whether none of its work items will ever start again.
+        abandoned: Whether a revocation has stopped waiting for calls that were cancelled but don't end.
+        full: Whether no more records of its partition are being taken.
+        in_turns: Whether it's queued for its turn.
     """
 
     def __init__(self, partition: TopicPartition, source: object) -> None:
@@ -148,29 +147,29 @@ class Backlog:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest offset that is not done; None if there is none."""
+        """The lowest offset that isn't done, if any."""
         return self.works[0].offset if self.works else None
 
     def advance(self) -> None:
-        """Forget the finished works before the first unfinished one."""
+        """Forget the finished work items before the first unfinished one."""
         works = self.works
         while works and works[0].done:
             works.popleft()
 
 
 class Scheduler:
-    """The works of all partitions.
+    """The work items of all partitions.
 
     Attributes:
-        count: Records that are not done.
-        size: Their bytes.
-        running: Works that are being handled.
-        stopped: Whether no work starts any more.
+        count: The number of records that aren't done.
+        size: The number of bytes of these records.
+        running: Work items that are being handled.
+        stopped: Whether no more work may start.
     """
 
     def __init__(self, order: str | Lane, limits: Limits, *, overhead: bool = True) -> None:
-        """``order``: ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane.
-        ``overhead`` says whether bytes include the memory that a record occupies besides its key and value."""
+        """``order`` is ``"partition"``, ``"key"``, ``"none"``, or a function of a record that returns its lane.
+        ``overhead`` says whether sizes include the memory that a record occupies in addition to its key and value."""
         self._size_of = size_of if overhead else _content_size
         self.count = 0
         self.size = 0
@@ -180,13 +179,13 @@ class Scheduler:
         self._lane: Lane | None = order if callable(order) else _key if order == "key" else None
         self._one_lane = order == "partition"
         self._turns: deque[Backlog] = deque()
-        # The last batch of each backlog that waits for more records.
+        # The last batch of each backlog, if it's waiting for more records.
         self._gathering: dict[Backlog, Work] = {}
 
     # Records in
 
     def put(self, backlog: Backlog, records: Iterable[Record[Any, Any]]) -> None:
-        """Queue delivered records, in order of their offsets."""
+        """Queue delivered records, in order of offsets."""
         if self.limits.batch:
             self._put_batches(backlog, records)
             return
@@ -225,21 +224,21 @@ class Scheduler:
                 self.gathered(backlog)
 
     def gathering(self, backlog: Backlog) -> Work | None:
-        """Return the batch of a backlog that waits for more records; None if there is none."""
+        """Return the batch of a backlog that is waiting for more records, if any."""
         return self._gathering.get(backlog)
 
     def gathered(self, backlog: Backlog) -> None:
-        """Let the batch that waits for more records wait no longer."""
+        """Release the batch that is waiting for more records."""
         if (work := self._gathering.pop(backlog, None)) is not None:
             self._queue(work)
 
     def all_gathered(self) -> None:
-        """Let no batch wait any longer, because no more records are taken."""
+        """Release all waiting batches: no more records will be taken."""
         for backlog in list(self._gathering):
             self.gathered(backlog)
 
     def _may_grow(self, work: Work) -> bool:
-        """Return whether a batch takes another record. Only a batch that waits for its first call does."""
+        """Return whether a batch accepts another record. Only a batch waiting for its first call does."""
         started = work.done or work.attempts or work.rest is not None or work in work.backlog.running
         return not started and work.count < self.limits.batch
 
@@ -279,12 +278,12 @@ class Scheduler:
 
     @property
     def may_start(self) -> bool:
-        """Whether another work could start now. It may be True although all works belong to blocked or dropped
+        """Whether more work could start now. It may be True even if all work items belong to blocked or dropped
         partitions."""
         return bool(self._turns) and not self.stopped and self.running < self.limits.running
 
     def start(self, now: float, task: object = None) -> Work | None:
-        """Return the work to handle next; None if there is none, or if the limit of running works is reached."""
+        """Return the work item to handle next; None if there is none, or if the limit on running calls is reached."""
         turns = self._turns
         # guard: nothing starts once a run is being ended -> self.running >= self.limits.running
         if self.stopped or self.running >= self.limits.running:
@@ -308,13 +307,13 @@ class Scheduler:
         return None
 
     def finish(self, work: Work) -> None:
-        """Note that a running work is done. It never starts again, and the next one of its lane is ready."""
+        """Note that a running work item is done. It never starts again, and the next item in its lane becomes ready."""
         work.backlog.running.discard(work)
         self.running -= 1
         self._done(work)
 
     def give_up(self, work: Work) -> None:
-        """Note that a postponed work is done without another call."""
+        """Note that a postponed work item is done without another call."""
         if work in work.backlog.postponed:
             work.backlog.postponed.discard(work)
             self._done(work)
@@ -331,10 +330,10 @@ class Scheduler:
             self._next_in_lane(work)
 
     def follow(self, work: Work) -> bool:
-        """If there is one lane, note that a running work is done, and reuse it for the next record. Do nothing and
-        return False if there is no record, or if another partition waits for its turn.
+        """If there is one lane, note that a running work item is done, and reuse it for the next record. If there is no
+        record, or if another partition is waiting for its turn, do nothing and return False.
 
-        It has the effect of :meth:`finish` and :meth:`start`, in a part of the time.
+        It has the effect of :meth:`finish` and :meth:`start`, in a fraction of the time.
         """
         backlog = work.backlog
         queue = backlog.queue
@@ -347,8 +346,8 @@ class Scheduler:
         return True
 
     def finish_one(self, work: Work) -> None:
-        """Note that one record of a running batch is done, which is now handled record by record. The next record is
-        ready."""
+        """Note that one record of a running batch is done, where the batch is now handled one record at a time. The
+        next record becomes ready."""
         assert work.rest, "the last one of a batch is done with finish()"
         backlog = work.backlog
         self._shrink(backlog, 1)
@@ -360,8 +359,8 @@ class Scheduler:
         self.due(work)
 
     def postpone(self, work: Work) -> None:
-        """Note that a running work stops without being done. Unless its backlog was dropped, its lane waits for it
-        until :meth:`due` makes it ready again."""
+        """Note that a running work item has stopped without being done. Unless its backlog was dropped, its lane waits
+        for it until :meth:`due` makes it ready again."""
         backlog = work.backlog
         backlog.running.discard(work)
         self.running -= 1
@@ -373,7 +372,7 @@ class Scheduler:
             backlog.postponed.add(work)
 
     def due(self, work: Work) -> None:
-        """Note that a postponed work is ready."""
+        """Note that a postponed work item is ready."""
         if work in work.backlog.postponed:
             work.backlog.postponed.discard(work)
             self._make_ready(work)
@@ -381,14 +380,15 @@ class Scheduler:
     # Partitions
 
     def block(self, backlog: Backlog, blocked: bool) -> None:
-        """Stop or continue starting works of a backlog."""
+        """Stop or continue starting work items of a backlog."""
         backlog.blocked = blocked or backlog.dropped
         if not backlog.blocked and backlog.ready and not backlog.in_turns:
             backlog.in_turns = True
             self._turns.append(backlog)
 
     def drop(self, backlog: Backlog) -> None:
-        """Never start a work of this backlog again. Running ones go on, and :attr:`Backlog.lowest` stays right."""
+        """Never start a work item of this backlog again. Running items continue, and :attr:`Backlog.lowest` stays
+        correct."""
         if backlog.dropped:
             return
         backlog.dropped = backlog.blocked = True
@@ -399,7 +399,7 @@ class Scheduler:
                 work.item = work.rest = None
         if backlog.queue:
             self._shrink(backlog, len(backlog.queue))
-            # It keeps the lowest offset right when the running work is done.
+            # This item keeps the lowest offset correct when the running one is done.
             backlog.works.append(Work(backlog, None, None, backlog.queue[0].offset))
             backlog.queue.clear()
         backlog.ready.clear()
@@ -407,9 +407,9 @@ class Scheduler:
         backlog.postponed.clear()
 
     def share(self, partitions: int) -> int:
-        """Return how many unfinished records one of so many partitions may have.
+        """Return how many unfinished records each of ``partitions`` partitions may have.
 
-        It's a part of the limit, so that a partition whose records aren't handled leaves room for the others.
+        It's a fraction of the limit: a partition whose records aren't handled leaves room for the others.
         """
         return max(self.limits.records // max(partitions, 1), 1)
 
@@ -422,8 +422,8 @@ class Scheduler:
         return max(min(self.share(partitions) - backlog.count, limits.records - self.count, span), 0)
 
     def relieved(self, backlog: Backlog, partitions: int) -> bool:
-        """Return whether a full backlog has become small enough to take more. It must be well below the limit, so that
-        this doesn't change with each record."""
+        """Return whether a full backlog has become small enough to take more. It must be well below the limit, or this
+        would change with each record."""
         limits = self.limits
         return (
             backlog.count <= self.share(partitions) // 2
@@ -438,7 +438,7 @@ class Scheduler:
 
     @property
     def has_room(self) -> bool:
-        """Whether to take records again after :attr:`full`, because a good part of the limits is free."""
+        """Whether there is enough room to take records again after :attr:`full`."""
         records, size = self.limits.records, self.limits.size
         return self.count <= records - max(records // 4, 1) and self.size <= size - max(size // 4, 1)
 
@@ -460,7 +460,7 @@ class Scheduler:
 
 def size_of(record: Record[Any, Any]) -> int:
     """Return approximately how many bytes of memory a record occupies."""
-    # Use the stored bytes. The size of a deserialized object isn't known.
+    # Use the stored bytes: the size of a deserialized object isn't known.
     key, value = record.raw_key, record.raw_value
     size = _RECORD_OVERHEAD
     if key is not None:
@@ -477,5 +477,5 @@ def _content_size(record: Record[Any, Any]) -> int:
 
 
 def _key(record: Record[Any, Any]) -> Hashable:
-    # Use the stored key, because a deserialized key may not be hashable.
+    # Use the stored key: a deserialized key may not be hashable.
     return record.raw_key

@@ -21,14 +21,14 @@ Stop = Callable[[], None]
 
 @contextmanager
 def signals_handled(stop: Stop) -> Iterator[None]:
-    """Call ``stop`` for SIGTERM and SIGINT instead of what handled them before, and restore that at the end.
+    """Call ``stop`` for SIGTERM and SIGINT instead of the former handlers, and restore these at the end.
 
     A signal stops all runs of the event loop, and the last one to end restores the former handlers. Handlers that were
-    added to the event loop itself are restored if the loop shows them, as asyncio's loops do. Otherwise that is logged,
-    and the signal has its default effect afterwards.
+    added to the event loop itself are restored if the loop exposes them, as asyncio's loops do. If it doesn't, this is
+    logged, and the signal has its default effect afterwards.
 
     Raises:
-        ConfigurationError: Signals can't be handled here.
+        ConfigurationError: Signals cannot be handled here.
     """
     loop = asyncio.get_running_loop()
     handled = _HANDLED.get(loop)
@@ -46,7 +46,7 @@ def signals_handled(stop: Stop) -> Iterator[None]:
 
 
 class _Handled:
-    """The handled signals of one event loop, from the start of the first run with ``handle_signals`` to the end of the
+    """The signal handlers of one event loop, from the start of the first run with ``handle_signals`` to the end of the
     last."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -64,16 +64,15 @@ class _Handled:
             ) from error
 
     def _replace(self, number: signal.Signals) -> Callable[[], object] | None:
-        """Handle a signal. Return a function that restores the former handler; None if that isn't possible."""
+        """Handle a signal. Return a function that restores the former handler, or None if that isn't possible."""
         loop, former = self._loop, signal.getsignal(number)
-        # This attribute exists in asyncio's own loops only. The Python handler that they install does nothing by
-        # itself.
+        # Only asyncio's own loops have this attribute. The Python handler that they install does nothing itself.
         handles: dict[int, Any] = getattr(loop, "_signal_handlers", None) or {}
         handle = handles.get(number)
         of_loop = loop.remove_signal_handler(number)
         loop.add_signal_handler(number, self._stop_all)
         if not of_loop:
-            # It's None if the handler wasn't installed from Python, and so can't be restored.
+            # It's None if the handler wasn't installed from Python, and so cannot be restored.
             return None if former is None else lambda: signal.signal(number, former)
         if handle is not None:
             return lambda: loop.add_signal_handler(number, handle._callback, *handle._args)
@@ -85,7 +84,7 @@ class _Handled:
         return None
 
     def _stop_all(self) -> None:
-        # Copy the list. A run may end in this call.
+        # Make a copy: a run may end during this call.
         for stop in list(self.stops):
             stop()
 

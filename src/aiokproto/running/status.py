@@ -1,4 +1,4 @@
-"""The state of a run: its :class:`RunStatus`, and calls that take long."""
+"""The state of a run: its :class:`RunStatus`, and calls that are taking long."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aiokproto.runtime import current
 from aiokproto.types import TopicPartition
 
 STUCK_AFTER = 30.0
-"""Seconds after which a running call is reported, and between the reports."""
+"""Seconds until a running call is reported, and between reports."""
 
 WATCHED_EVERY = STUCK_AFTER / 6
-"""Seconds between two looks at a run."""
+"""Seconds between checks of a run."""
 
 
 def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSummary, *, active: bool) -> RunStatus:
@@ -38,7 +38,7 @@ def status_of(scheduler: Scheduler, backlogs: Iterable[Backlog], counts: RunSumm
 
 
 class StuckReport:
-    """Logs calls that take long, at most one line in :data:`STUCK_AFTER` seconds."""
+    """Logs calls that are taking long, at most one line every :data:`STUCK_AFTER` seconds."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class StuckReport:
         self._reported = -STUCK_AFTER
 
     def report(self, works: list[Work]) -> None:
-        """Log the running ``works`` that take long, unless a line was logged a moment ago."""
+        """Log the running ``works`` that are taking long, unless a line was logged recently."""
         now = self._time()
         stuck = [work for work in works if now - work.started_at >= STUCK_AFTER]
         if not stuck or now - self._reported < STUCK_AFTER:
@@ -64,8 +64,8 @@ class StuckReport:
 
 
 def problem_of(works: list[Work], after: float) -> str:
-    """Return what is wrong with running calls: one doesn't end although it was cancelled, or takes longer than
-    ``after`` seconds. Empty if nothing is wrong."""
+    """Return what is wrong with running calls; empty if nothing is wrong. A problem is a call that was cancelled but
+    doesn't end, or one that is taking longer than ``after`` seconds."""
     now = asyncio.get_running_loop().time()
     stuck = [work for work in works if work.cancelled or now - work.started_at >= after]
     if not stuck:

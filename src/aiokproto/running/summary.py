@@ -1,4 +1,4 @@
-"""The reports of :meth:`Consumer.run`: counts by topic, and what it's doing now."""
+"""The reports of :meth:`Consumer.run`: counts by topic, and its current state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TopicCounts:
 
     Attributes:
         processed: Records that the handler has finished.
-        retried: Failed calls that were, or will be, made again, either in place or after a retry topic.
+        retried: Failed calls that were or will be repeated, either in place or through a retry topic.
         dead_lettered: Records written to the dead-letter topic.
         failed: Calls of the handler that raised or took too long.
     """
@@ -30,7 +30,7 @@ class RunSummary:
     """What :meth:`Consumer.run` has done.
 
     Attributes:
-        topics: Counts by topic, of topics with a record.
+        topics: Counts for each topic with a record.
     """
 
     topics: Mapping[str, TopicCounts]
@@ -42,7 +42,7 @@ class RunSummary:
 
     @property
     def retried(self) -> int:
-        """Failed calls that were made again."""
+        """Failed calls that were or will be repeated."""
         return sum(each.retried for each in self.topics.values())
 
     @property
@@ -58,15 +58,15 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class RunStats:
-    """What ``run()`` has done since the consumer was created, in one run after the other, and what it is doing.
+    """What ``run()`` has done since the consumer was created, over all runs, and what it's doing now.
 
     Attributes:
         processed: Records that the handler has finished.
-        retried: Failed calls that were, or will be, made again; of a share consumer, released records.
-        dead_lettered: Records written to the dead-letter topic; of a share consumer, rejected records.
+        retried: Failed calls that were or will be repeated; for a share consumer, released records.
+        dead_lettered: Records written to the dead-letter topic; for a share consumer, rejected records.
         failed: Calls of the handler that raised or took too long.
-        pending: Records that were taken and are not finished.
-        running: Calls of the handler that run, including those that were left alone when a run ended.
+        pending: Records that were taken but aren't finished.
+        running: Running calls of the handler, including calls that were left alone when a run ended.
     """
 
     processed: int
@@ -79,14 +79,15 @@ class RunStats:
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """The records of one partition that :meth:`Consumer.run` has taken and not finished.
+    """The records of one partition that :meth:`Consumer.run` has taken but not finished.
 
     Attributes:
-        pending: How many there are.
-        running: How many calls of the handler run.
-        retrying: How many wait for a retry.
-        watermark: The lowest unfinished offset, which is what is committed; None if none is unfinished.
-        oldest_ms: The age of that record by its timestamp, in ms; None if none is unfinished, or its time is unknown.
+        pending: The number of these records.
+        running: The number of running calls of the handler.
+        retrying: The number of records waiting for a retry.
+        watermark: The lowest unfinished offset, which is the offset to commit; None if there is none.
+        oldest_ms: The age of the record at that offset by its timestamp, in ms; None if there is none, or its timestamp
+            is unknown.
     """
 
     pending: int
@@ -101,13 +102,13 @@ class RunStatus:
     """What :meth:`Consumer.run` is doing.
 
     Attributes:
-        active: Whether it runs.
-        stopping: Whether it starts no more calls.
-        pending: Records that were taken and are not finished.
-        pending_bytes: About how many bytes they occupy.
-        running: Calls of the handler that run.
-        retrying: Records that wait for a retry.
-        counts: What was done so far.
+        active: Whether it's running.
+        stopping: Whether it has stopped starting calls.
+        pending: Records that were taken but aren't finished.
+        pending_bytes: The approximate memory that these records occupy, in bytes.
+        running: Running calls of the handler.
+        retrying: Records waiting for a retry.
+        counts: The counts so far.
         partitions: Progress by partition.
     """
 

@@ -6,20 +6,21 @@ writer instead:
 * :class:`~aiokproto.group.share_member.ShareMember` is a member of the group, and reports which partitions to read.
 * :class:`~aiokproto.share.fetcher.ShareFetcher` places each partition at its leader, and has a
   :class:`~aiokproto.share.broker_session.BrokerSession` per broker, with one request in flight and a share session.
-* :class:`~aiokproto.share.buffer.ShareBuffer` has the records that are acquired and not delivered. The sessions append,
-  and :class:`~aiokproto.share.reader.ShareReader` opens and delivers them when the application requests records.
-* :class:`~aiokproto.share.ledger.AcquiredPartition` has the records that the application is processing, and the
-  acknowledgements that are due. The application's calls and the session of its broker write it.
-* :class:`~aiokproto.share.outcomes.Outcomes` has the outcomes of acknowledgements.
+* :class:`~aiokproto.share.buffer.ShareBuffer` contains the records that are acquired but not delivered. The sessions
+  append to it, and :class:`~aiokproto.share.reader.ShareReader` opens and delivers the records when the application
+  requests them.
+* :class:`~aiokproto.share.ledger.AcquiredPartition` contains the records that the application is processing, and the
+  acknowledgements that are due. The application's calls and the broker's session write it.
+* :class:`~aiokproto.share.outcomes.Outcomes` collects the outcomes of acknowledgements.
 * ``report`` reads statistics and health from all of them.
-* :class:`~aiokproto.share.engine.ShareEngine` owns the tasks and joins the parts.
+* :class:`~aiokproto.share.engine.ShareEngine` owns the tasks and connects the parts.
 
 A record can be delivered and acknowledged only while its :class:`~aiokproto.share.ledger.AcquisitionLock` is held. The
-lock ends at its deadline, with the share session, or when the broker that granted it isn't the leader any more.
+lock ends at its deadline, with the share session, or when the broker that granted it is no longer the leader.
 
-What can never happen: a record is delivered after its lock has ended on this side, which is before it ends on the
-broker; an acknowledgement is sent in another session than the one that acquired the record; an acknowledgement has no
-outcome; a record is acquired although the application hasn't requested it.
+Four things can never happen: a record is delivered after its lock has ended on this side, which is before it ends on
+the broker; an acknowledgement is sent in a different session from the one that acquired the record; an acknowledgement
+gets no outcome; a record is acquired without the application having requested records.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ class Acknowledgement(IntEnum):
     """How a record is acknowledged, with the protocol's numbers (KIP-932, KIP-1222)."""
 
     GAP = 0
-    """There is no record at the offset. The client sends it by itself."""
+    """There is no record at the offset. The client sends this on its own."""
     ACCEPT = 1
     """Processed: never delivered again."""
     RELEASE = 2
     """Not processed: delivered again, to any member, unless its delivery count has reached the group's limit."""
     REJECT = 3
-    """Cannot be processed: never delivered again."""
+    """Can never be processed: not delivered again."""
     RENEW = 4
-    """Still being processed: the acquisition lock starts again."""
+    """Still being processed: the acquisition lock starts over."""
 
 
 class AcknowledgeOutcome(NamedTuple):
@@ -32,11 +32,12 @@ class AcknowledgeOutcome(NamedTuple):
         partition: The partition.
         first_offset: The first offset.
         last_offset: The last offset, inclusive.
-        acknowledgement: What was acknowledged.
-        error: Why the acknowledgement has no effect, or why it is unknown whether it has; None if it took effect. After
-            an error, the records are delivered again, unless the acknowledgement had been applied after all (with
+        acknowledgement: The kind of acknowledgement.
+        error: Why the acknowledgement had no effect, or why that isn't known; None if it took effect. After an error,
+            the records are delivered again, unless the acknowledgement was applied after all (possible with
             :class:`~aiokproto.errors.BrokerConnectionError` and :class:`~aiokproto.errors.DeadlineError`).
-        cause: Why the client acknowledged records that it did not deliver: they are damaged. None for other records.
+        cause: The damage that made the client acknowledge these records without delivering them; None for other
+            records.
     """
 
     topic: str
@@ -60,7 +61,7 @@ class AcknowledgeOutcome(NamedTuple):
 
 
 def joined(outcomes: Iterable[AcknowledgeOutcome]) -> list[AcknowledgeOutcome]:
-    """Return outcomes in the order of partitions and offsets, joining adjacent ones that are otherwise equal."""
+    """Return outcomes in order of partitions and offsets. Adjacent outcomes that are otherwise equal are joined."""
     result: list[AcknowledgeOutcome] = []
     for outcome in sorted(outcomes, key=lambda one: one[:3]):
         last = result[-1] if result else None

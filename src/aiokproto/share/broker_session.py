@@ -1,17 +1,18 @@
-"""The share session with one broker: fetches, acknowledges and renews, one request at a time.
+"""The share session with one broker: it fetches, acknowledges and renews, with one request at a time.
 
-The session's epoch admits no second request in flight. What the next request is:
+The session's epoch doesn't allow a second request in flight. The next request is the first of these that applies:
 
-1. Renewals that are due: a request of their own (see ``ledger``).
-2. A ShareFetch, if the application waits for records; it has all acknowledgements that are due by then. Records are
-   never fetched ahead: their locks would run while they wait, and use up deliveries.
-3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit waits for them.
-4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle: that would release what is locked.
+1. Renewals that are due, in a separate request (see ``ledger``).
+2. A ShareFetch, if the application is waiting for records; it includes all acknowledgements that are due by then.
+    Records are never fetched ahead: their locks would expire while they wait, and use up deliveries.
+3. A ShareAcknowledge, if acknowledgements have waited for ``acknowledge_linger_ms``, or a commit is waiting for them.
+4. An empty ShareAcknowledge, if the connection would otherwise be closed as idle, which would release the locked
+    records.
 
-The times of locks count from when the request was sent. The broker's lock starts later, so this side gives it up first.
-A fetch may wait for a quarter of the lock's duration at most, so that most of the lock is left when the records arrive.
+A lock's time is counted from when the request was sent. The broker's lock starts later, so this side gives it up first.
+A fetch may wait for at most a quarter of the lock's duration, to leave most of it when the records arrive.
 
-A request with an unknown outcome, or an error of a whole response, ends the session: see ``session``.
+If the outcome of a request is unknown, or a whole response is an error, the session ends: see ``session``.
 """
 
 from __future__ import annotations
@@ -45,24 +46,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.share")
 
 CHANNEL = "share"
-"""The connection of share sessions. They have their own, because the broker delays the responses to fetches."""
+"""The connection for share sessions. They use their own, because the broker delays the responses to fetches."""
 
 MAX_ACKS = 5000
-"""Most acknowledgements of a request. It takes some milliseconds to encode them, and to handle their outcomes. The next
-request, which is sent at once, has the others."""
+"""Maximum number of acknowledgements per request. Encoding that many and handling their outcomes takes a few
+milliseconds. The rest go into the next request, which is sent immediately."""
 
 _FIRST_VERSION = 1
-"""The lowest version of ShareFetch, which came with Kafka 4.1. Version 0 was a preview, and doesn't say how long
-records are locked."""
+"""The lowest supported version of ShareFetch, introduced in Kafka 4.1. Version 0 was a preview, and doesn't say how
+long records are locked."""
 
 _RENEW_VERSION = 2
 """The first version of ShareAcknowledge that can renew locks (KIP-1222)."""
 
 _SHORTEST_LOCK = 1.0
-"""Seconds of the shortest acquisition lock that a broker can be configured for."""
+"""The shortest acquisition lock that a broker can be configured for, in seconds."""
 
 _LATE = 2.0
-"""Seconds beyond the wait of a fetch after which a broker is reported as not responding."""
+"""A broker is reported as not responding if it's this many seconds over the wait of a fetch."""
 
 _FETCH = Situation(ShareFetchRequest.api_key)
 _ACKNOWLEDGE = Situation(ShareAcknowledgeRequest.api_key)
@@ -72,9 +73,9 @@ class _Suspension(NamedTuple):
     """A partition that is left out of fetches for a while.
 
     Attributes:
-        until: Loop time.
-        attempts: How often in a row it was refused.
-        error: Why.
+        until: The loop time when it ends.
+        attempts: The number of consecutive refusals.
+        error: Why the broker refused it.
     """
 
     until: float
@@ -83,11 +84,11 @@ class _Suspension(NamedTuple):
 
 
 class BrokerSession:
-    """The share session with one broker, as long as the consumer runs.
+    """The share session with one broker, for as long as the consumer is running.
 
     Attributes:
         node: The broker's id.
-        failure: Why the last request failed; empty if it did not.
+        failure: Why the last request failed; empty if it didn't.
     """
 
     def __init__(self, engine: ShareEngine, node: int, cluster: ClusterClient, config: ShareConfig) -> None:
@@ -105,7 +106,7 @@ class BrokerSession:
         self._served = -1
         self._failures = 0
         self._retry_at = 0.0
-        # Fetches in a row that came back at once without records, and the loop time before which no other is sent.
+        # Consecutive fetches that came back immediately without records, and the earliest loop time for the next fetch.
         self._empty = 0
         self._fetch_at = 0.0
         self._flushing = False
@@ -113,21 +114,21 @@ class BrokerSession:
         self._requested_at: float | None = None
         self._sent_at = 0.0
         self._fetched_bytes = self._fetched_records = 0
-        # Acknowledgements that were sent and have no outcome yet.
+        # Acknowledgements that were sent but have no outcome yet.
         self._in_flight: dict[TopicIdPartition, Sequence[QueuedAck]] = {}
         self._wake = asyncio.Event()
 
     # Calls of the consumer
 
     def place(self, partitions: Mapping[TopicIdPartition, TopicPartition], moved: Iterable[TopicIdPartition]) -> None:
-        """Fetch these partitions. Those that have ``moved`` to another broker have no locked records any more."""
+        """Fetch these partitions. Partitions that have ``moved`` to another broker no longer have locked records."""
         self._wanted = dict(partitions)
         for key in moved:
             self._lose_leadership(key)
         self._wake.set()
 
     def _lose_leadership(self, key: TopicIdPartition) -> None:
-        """Note that another broker leads a partition, so none of its records is locked any more."""
+        """Note that another broker now leads a partition, so its records are no longer locked."""
         if (acquired := self._acquired.pop(key, None)) is not None:
             error = error_for(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -142,7 +143,7 @@ class BrokerSession:
         return frozenset(self._acquired)
 
     def wake(self) -> None:
-        """Check again what to send, because records are wanted, or were acknowledged."""
+        """Check again what to send: records are wanted, or were acknowledged."""
         self._wake.set()
 
     def flush(self) -> None:
@@ -152,11 +153,11 @@ class BrokerSession:
 
     @property
     def acquired(self) -> Iterable[AcquiredPartition]:
-        """What this member has acquired from the broker."""
+        """The partitions with records that this member has acquired from the broker."""
         return self._acquired.values()
 
     def problems(self) -> list[str]:
-        """Return why the broker, or one of its partitions, delivers no records."""
+        """Return why the broker, or any of its partitions, isn't delivering records."""
         if self.failure:
             return [self.failure]
         since = self._requested_at
@@ -167,7 +168,7 @@ class BrokerSession:
     # The loop
 
     async def run(self) -> None:
-        """Work until cancelled, or closed. Raises errors that end the consumer."""
+        """Run until cancelled or closed. Raises errors that end the consumer."""
         loop = asyncio.get_running_loop()
         try:
             while not self._closing:
@@ -179,17 +180,18 @@ class BrokerSession:
                 elif not await self._step(now):
                     await wait_until(self._wake, self._next_due(now))
         except Exception as error:
-            # Give all sent acknowledgements an outcome, even if the application doesn't close the consumer.
+            # Give all sent acknowledgements an outcome now: the application may never close the consumer.
             bug = ClientClosedError(f"the share session has failed: {repr_of(error)}")
             self._end_session(error if isinstance(error, KafkaError) else bug)
             raise
 
     async def _step(self, now: float) -> bool:
-        """Send the next request, if one is due; return whether it was."""
+        """Send the next request if one is due. Return whether it was."""
         if self._handler.is_open and (renewals := self._take_renewals(now)):
             await self._acknowledge(renewals, renew=True)
             return True
-        # Send them first: the broker may have no records to acquire before it has them all, so that a fetch would wait.
+        # Send these acknowledgements first: the broker may have no records to acquire until it has received all of
+        # them, which would make a fetch wait.
         many = sum(each.queued for each in self._acquired.values()) > MAX_ACKS
         demand = None if many else self._engine.demand(self._served)
         if demand is not None and (keys := self._fetchable(now)):
@@ -205,7 +207,7 @@ class BrokerSession:
         return False
 
     def _keep_alive_at(self) -> float | None:
-        """Return when a request is due to keep the connection from being idle for too long; None if no record is
+        """Return when a request is due to keep the connection from being idle for too long; None if no records are
         locked."""
         if not self._handler.is_open or not (self._engine.buffer or any(each.held for each in self._acquired.values())):
             return None
@@ -315,14 +317,14 @@ class BrokerSession:
         part: share_acknowledge.PartitionData | share_fetch.PartitionData | None,
         renewed_at: float | None = None,
     ) -> None:
-        """Act on the result of one partition's acknowledgements; a missing result is an error."""
+        """Handle the result of one partition's acknowledgements. A missing result is an error."""
         self._in_flight.pop(key, None)
         acquired = acks[0].lock.acquired
         now = asyncio.get_running_loop().time()
         context = f"ShareAcknowledge of {acquired.partition} to broker {self.node}"
         if error_code is None or part is None:
             missing = KafkaError(f"{context}: the response lacks the partition")
-            # A renewal without a result is due again, though not at once.
+            # A renewal without a result is due again, but not immediately.
             unknown = (
                 acquired.answered(acks, missing) if renewed_at is None else acquired.not_renewed(acks, missing, now)
             )
@@ -372,7 +374,7 @@ class BrokerSession:
         config = self._config.fetch
         max_wait = min([config.max_wait, self._lock_duration / 4, *self._until_renewal(now)])
         wanted = self._engine.wanted_records()
-        # Acquire single records while the application is slow. Whole batches would expire in the buffer.
+        # While the application is slow, acquire individual records: whole batches would expire in the buffer.
         strict = config.record_limit or wanted < config.max_records
         plan = self._handler.plan(keys, acks)
         request = share_fetch_request(
@@ -398,7 +400,7 @@ class BrokerSession:
         finally:
             observer.sizes.add(self._fetched_bytes - bytes_before)
             observer.acquired.add(self._fetched_records - records_before)
-        # A response without records is ordinary if it suspended a partition, was held back for a while, or answered
+        # A response without records is normal if it suspended a partition, was held back for a while, or responded to
         # acknowledgements.
         took = asyncio.get_running_loop().time() - now
         suspended = any(each.until > now for each in self._suspended.values())
@@ -406,8 +408,8 @@ class BrokerSession:
         self._paced(due=bool(news) or took >= max_wait / 2)
 
     def _paced(self, *, due: bool) -> None:
-        """Pause before the next fetch if the broker responds at once without records. ``due`` says that the response
-        had something, or that the broker held it back."""
+        """Pause before the next fetch if the broker keeps responding immediately without records. ``due`` means that
+        the response contained something, or that the broker held it back."""
         self._empty = 0 if due else self._empty + 1
         self._fetch_at = 0.0
         if self._empty > 1:
@@ -439,12 +441,12 @@ class BrokerSession:
     async def _handle(
         self, response: ShareFetchResponse, keys: Mapping[TopicIdPartition, TopicPartition], acks: Acks, sent_at: float
     ) -> None:
-        # Take the first result of each partition, so that repeated ones aren't delivered twice.
+        # Use only the first result for each partition: repeated results must not be delivered twice.
         parts: dict[TopicIdPartition, share_fetch.PartitionData] = {}
         for topic in response.responses:
             for part in topic.partitions:
                 parts.setdefault((topic.topic_id, part.partition_index), part)
-        # Handle them before the first await, so that a cancellation leaves no acknowledgement without an outcome.
+        # Handle the acknowledgements before the first await: a cancellation must not leave any without an outcome.
         for key, of_partition in acks.items():
             answer = parts.get(key)
             self._answered(key, of_partition, answer.acknowledge_error_code if answer else None, answer)
@@ -475,7 +477,7 @@ class BrokerSession:
         #     -> AcquisitionLock(acquired, sent_at + 5, sent_at + 5, self._lock_duration)
         lock = AcquisitionLock(acquired, sent_at, sent_at, self._lock_duration)
         if key not in self._wanted:
-            # The partition isn't assigned any more.
+            # The partition is no longer assigned.
             release(lock, ranges, sent_at)
             return
         data = memoryview(part.records or b"")
@@ -491,7 +493,7 @@ class BrokerSession:
     def _refused(
         self, key: TopicIdPartition, partition: TopicPartition | None, part: share_fetch.PartitionData
     ) -> None:
-        """Act on a partition's error, and leave the partition out of the session for a while."""
+        """Handle a partition's error, and leave the partition out of the session for a while."""
         if partition is None:
             return
         code = ErrorCode(part.error_code)
@@ -514,7 +516,7 @@ class BrokerSession:
     async def _send(
         self, request: ShareFetchRequest | ShareAcknowledgeRequest, acks: Acks, timeout: float
     ) -> Response | None:
-        """Send a request, and return the response; None if it failed, which ends the session."""
+        """Send a request, and return the response. If it failed, the session ends, and this returns None."""
         self._requested_at = self._sent_at = asyncio.get_running_loop().time()
         self._in_flight = dict(acks)
         self._engine.observer.sent += sum(ack.last - ack.first + 1 for each in acks.values() for ack in each)
@@ -532,19 +534,19 @@ class BrokerSession:
     def _succeeded(self, lock_timeout_ms: int) -> None:
         self._handler.answered()
         self._failures, self.failure, self._retry_at = 0, "", 0.0
-        # A response without the timeout says nothing about the locks. With 0, they would expire at once.
+        # A response without the timeout says nothing about the locks. If 0 were used, they would expire immediately.
         if lock_timeout_ms > 0:
             self._lock_duration = lock_timeout_ms / 1000
 
     def _lost(self, error: KafkaError) -> None:
-        """End the session after an error, and open another one at once, or after a backoff."""
+        """End the session after an error. A new session opens immediately or after a backoff."""
         self._end_session(error)
         action = classify(error, _FETCH)
         if action in (Action.STOP, Action.FAIL):
             raise error
         log.debug("share session with broker %d: %s", self.node, error)
         self._failures += 1
-        # Records that were fetched for this demand are lost.
+        # Any records fetched for this request are lost.
         self._served = -1
         if action is not Action.NEW_SESSION or self._failures > 1:
             self.failure = str(error)
@@ -553,7 +555,7 @@ class BrokerSession:
             self._cluster.metadata.invalidate(f"share session: {error}")
 
     def _end_session(self, error: KafkaError) -> None:
-        """Give up all locks of this session, and close the connection, so that the broker gives them up, too."""
+        """Give up all locks of this session. Close the connection to make the broker give them up, too."""
         self._handler.reset()
         self._cluster.pool.disconnect(self.node, CHANNEL)
         acquired = list(self._acquired.values())
@@ -568,18 +570,18 @@ class BrokerSession:
     # The end
 
     def stop(self) -> None:
-        """Let :meth:`run` end after the request in flight."""
+        """Make :meth:`run` end after the request in flight."""
         self._closing = True
         self._wake.set()
 
     async def close(self, timeout: float) -> None:
         """After :meth:`run` has ended, send the acknowledgements that are due, and close the session, which releases
-        the other records."""
+        all other records."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         while self._handler.is_open:
             for acquired in self._acquired.values():
-                # Don't back off. There's no time for it.
+                # There's no time to back off.
                 acquired.retry_at = 0.0
             acks = self._take_acks(now())
             final = not any(each.queued_at is not None for each in self._acquired.values())
@@ -588,5 +590,6 @@ class BrokerSession:
                 break
 
     def abandon(self) -> None:
-        """End the session without a request. Its end is the outcome of acknowledgements that weren't sent."""
+        """End the session without a request. Acknowledgements that weren't sent get the end of the session as their
+        outcome."""
         self._end_session(ClientClosedError("the share consumer was closed"))

@@ -1,8 +1,8 @@
-"""Acquired records that are fetched and not delivered. Pure.
+"""Acquired records that are fetched but not delivered. Pure.
 
-The broker sends whole record batches, of which this member has acquired some offsets. Their records are either
-delivered, or acknowledged without a delivery: as gaps if there is no record (control batches, compaction), or as
-damaged.
+The broker sends whole record batches, but this member may have acquired only some of their offsets. An acquired offset
+is either delivered, or acknowledged without a delivery: as a gap if there is no record (control batches, compaction),
+or as damaged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from aiokproto.share.ledger import AcquisitionLock, ShareRecord
 from aiokproto.types import Header, TimestampType, TopicPartition
 
 _FAST = 4
-"""The records of a fetch were taken fast if that took less than this part of the lock's duration."""
+"""The records of a fetch were taken fast if that took less than the lock's duration divided by this."""
 
 
 class AcquiredRange(NamedTuple):
-    """Offsets that one fetch has acquired, and how often their records were delivered, including this time."""
+    """Offsets acquired by one fetch, and how often their records were delivered, including this time."""
 
     first: int
     last: int
@@ -43,15 +43,15 @@ class FetchedPart:
     """The acquired records of one partition in one response.
 
     Attributes:
-        lock: Their lock.
+        lock: The lock on these records.
         ranges: The acquired offsets.
-        position: The offset up to which records were opened.
-        opened: Opened records, last one first.
-        opening: The batch that a thread is decoding or has decoded, and the future with its result.
-        reading: The first batch, some of which may be opened already; None before the first look.
-        delivered: How many records were delivered.
-        reported: How many of these the hooks know of.
-        size: Bytes that are not decoded.
+        position: The offset after the opened records.
+        opened: Opened records, last record first.
+        opening: The batch that a thread is decoding or has decoded, and the future for its result.
+        reading: The first batch, which may already be partly open; None until it's first needed.
+        delivered: The number of delivered records.
+        reported: How many of these were reported to the hooks.
+        size: The number of bytes that aren't decoded yet.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class FetchedPart:
         self.lock = lock
         self.ranges = ranges
         self.position = ranges[0].first
-        # A chunk is cut when the one before is opened. The response may be full of batches.
+        # A chunk is cut once the previous chunk is open: the response may contain a large number of batches.
         self._uncut = chunks(lock.acquired.partition, self.position, data, (), check_crc=check_crcs, limits=limits)
         self._check_crcs = check_crcs
         self._chunk: Chunk | None = None
@@ -91,9 +91,9 @@ class FetchedPart:
         self.size = len(data)
 
     def undelivered(self) -> list[AcquiredRange]:
-        """Return the acquired ranges that are left and not acknowledged."""
-        # Return each opened record by itself. The offsets between them are acknowledged as gaps already, and a broker
-        # refuses a request that acknowledges an offset twice.
+        """Return the remaining acquired ranges that aren't acknowledged."""
+        # Return each opened record as a separate range: the offsets between them are already acknowledged as gaps, and
+        # a broker rejects a request that acknowledges an offset twice.
         opened = [
             AcquiredRange(record.offset, record.offset, record.delivery_count)
             for record in reversed(self.opened)
@@ -104,7 +104,7 @@ class FetchedPart:
 
     @property
     def chunk(self) -> Chunk | None:
-        """The first chunk with something to open, None if there is none."""
+        """The first chunk with something to open, if any."""
         while self._chunk is None or self._chunk.exhausted:
             self._chunk = next(self._uncut, None)
             if self._chunk is None:
@@ -112,11 +112,11 @@ class FetchedPart:
         return self._chunk
 
     def skip_chunk(self) -> None:
-        """Skip the first chunk, because it's damaged."""
+        """Skip the first chunk, which is damaged."""
         self._chunk = None
 
     def read(self) -> OpenAcquired:
-        """Return the first batch of the first chunk, some of which may be opened already."""
+        """Return the first batch of the first chunk, which may already be partly open."""
         if self.reading is None:
             assert self.chunk is not None
             batch = self.chunk.batches[0]
@@ -124,14 +124,14 @@ class FetchedPart:
         return self.reading
 
     def take(self, records: Sequence[ShareRecord]) -> list[Offsets]:
-        """Take the slice of the first batch that was opened into ``records``. Return its acquired offsets without a
-        record."""
+        """Take the slice of the first batch that was opened into ``records``. Return the acquired offsets in it that
+        have no record."""
         reading = self.read()
         return self.take_batch(records) if reading.ended else self.pass_until(reading.position, records)
 
     def take_batch(self, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
-        """Take the rest of the first batch, which was opened into ``records``. Return its acquired offsets without a
-        record."""
+        """Take the rest of the first batch, which was opened into ``records``. Return the acquired offsets in it that
+        have no record."""
         chunk = self.chunk
         assert chunk is not None
         self.reading = None
@@ -139,7 +139,8 @@ class FetchedPart:
         return self.pass_until(chunk.take(), records)
 
     def pass_until(self, end: int | None, records: Sequence[ShareRecord] = ()) -> list[Offsets]:
-        """Move the position to ``end`` (None: behind all). Return the acquired offsets before it without a record."""
+        """Move the position to ``end``, or past everything if None. Return the acquired offsets before it that have no
+        record."""
         start = self.position
         self.position = self.ranges[-1].last + 1 if end is None else max(end, start)
         self.opened = list(reversed(records))
@@ -147,15 +148,15 @@ class FetchedPart:
 
 
 class AcquireLimit:
-    """How many records to acquire with one request, learned from how fast the application takes them.
+    """How many records to acquire with one request. It adapts to how fast the application takes them.
 
-    Each lock that expires on a record in the buffer uses up one of its deliveries, although the application hasn't seen
-    the record. With slow processing and a fixed number of records, that would archive records that no member has
-    processed.
+    Each time the lock of a buffered record expires, that uses up one of the record's deliveries, even though the
+    application hasn't seen it. If processing is slow and the number of records fixed, this would archive records that
+    no member has processed.
 
     Attributes:
         most: The application's limit, ``max_poll_records``.
-        current: The limit now.
+        current: The current limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -173,14 +174,14 @@ class AcquireLimit:
 
 
 class ShareBuffer:
-    """All fetched parts, in the order of their arrival."""
+    """All fetched parts, in order of arrival."""
 
     def __init__(self, limit: AcquireLimit) -> None:
         self._parts: deque[FetchedPart] = deque()
         self._limit = limit
 
     def __bool__(self) -> bool:
-        """Whether there is anything to deliver, or to open."""
+        """Whether there is anything to deliver or open."""
         return bool(self._parts)
 
     def put(self, part: FetchedPart) -> None:
@@ -189,11 +190,11 @@ class ShareBuffer:
 
     @property
     def first(self) -> FetchedPart | None:
-        """The first part, even if its lock isn't held any more."""
+        """The first part, even if its lock is no longer held."""
         return self._parts[0] if self._parts else None
 
     def head(self, now: float) -> FetchedPart | None:
-        """Return the part to deliver next, None if there is none."""
+        """Return the part to deliver next, if any."""
         self.drop_lost(now)
         return self._parts[0] if self._parts else None
 
@@ -205,7 +206,7 @@ class ShareBuffer:
         self._limit.taken(now - part.lock.granted_at, part.lock.deadline - part.lock.granted_at)
 
     def drop_lost(self, now: float) -> None:
-        """Drop the parts whose lock isn't held any more."""
+        """Drop the parts whose lock is no longer held."""
         if all(part.lock.failure(now) is None for part in self._parts):
             return
         kept: deque[FetchedPart] = deque()
@@ -217,14 +218,14 @@ class ShareBuffer:
         self._parts = kept
 
     def release_if(self, unwanted: Callable[[FetchedPart], bool], now: float) -> None:
-        """Release the records of some parts instead of delivering them."""
+        """Release the records of ``unwanted`` parts instead of delivering them."""
         removed = [part for part in self._parts if unwanted(part)]
         self._parts = deque(part for part in self._parts if part not in removed)
         for part in removed:
             release(part.lock, part.undelivered(), now)
 
     def sizes(self) -> dict[TopicPartition, int]:
-        """Return the bytes that are not decoded, by partition."""
+        """Return the number of bytes that aren't decoded yet, by partition."""
         sizes: dict[TopicPartition, int] = {}
         for part in self._parts:
             partition = part.lock.acquired.partition
@@ -232,17 +233,18 @@ class ShareBuffer:
         return sizes
 
     def next_check(self, now: float) -> float | None:
-        """Return the loop time at which the next buffered lock expires, or is due for renewal if its records were
-        delivered in the meantime; None if there is none."""
+        """Return the loop time when the next buffered lock expires, or is due for renewal if some of its records were
+        delivered; None if there is no buffered lock."""
         times = (part.lock.renew_at if part.lock.renew_at > now else part.lock.deadline for part in self._parts)
         return min(times, default=None)
 
 
 class ShareRecordMaker:
-    """A `Make` (see ``records.record``) of the acquired records of one batch; None for records of other members.
+    """A `Make` (see ``records.record``) for the acquired records of one batch. It returns None for other members'
+    records.
 
     Attributes:
-        latest: The offset of the last record that was read, even if it's another member's; -1 before the first.
+        latest: The offset of the last record that was read, even if it's another member's; -1 before the first record.
     """
 
     def __init__(
@@ -252,7 +254,7 @@ class ShareRecordMaker:
         timestamp_type: TimestampType,
         leader_epoch: int,
     ) -> None:
-        """``ranges`` are in the order of their offsets."""
+        """``ranges`` are in order of offsets."""
         self._topic, self._partition = lock.acquired.partition
         self._lock = lock
         self._ranges = ranges
@@ -264,7 +266,7 @@ class ShareRecordMaker:
     def __call__(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> ShareRecord | None:
-        """Return a record, None if it is not acquired. Called in the order of offsets."""
+        """Return a record, or None if it isn't acquired. Call this in order of offsets."""
         self.latest = offset
         ranges = self._ranges
         while self._at < len(ranges) and ranges[self._at].last < offset:
@@ -287,7 +289,7 @@ class ShareRecordMaker:
 
 
 class OpenAcquired(OpenBatch["ShareRecord | None"]):
-    """The acquired records of a batch from a position on."""
+    """The acquired records of a batch, starting at a position."""
 
     __slots__ = ("_make",)
 
@@ -304,7 +306,7 @@ class OpenAcquired(OpenBatch["ShareRecord | None"]):
         super().__init__(batch, batch.slices(self._make, check_crc=check_crcs), position)
 
     def read(self) -> list[ShareRecord]:
-        """Decode the next slice, in order; raises as :meth:`read_all`."""
+        """Decode the next slice, in order. Raises the same errors as :meth:`read_all`."""
         position = self.position
         found = [record for record in self.read_all() if record is not None and record.offset >= position]
         if not self.ended:
@@ -319,7 +321,7 @@ def release(lock: AcquisitionLock, ranges: Iterable[AcquiredRange], now: float) 
 
 
 def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
-    """Return the acquired ranges of a response in order, without overlapping and empty ones."""
+    """Return the acquired ranges of a response in order, without overlapping or empty ranges."""
     ranges: list[AcquiredRange] = []
     for records in sorted(acquired, key=attrgetter("first_offset")):
         first = max(records.first_offset, ranges[-1].last + 1 if ranges else 0)
@@ -329,7 +331,8 @@ def acquired_ranges(acquired: Iterable[AcquiredRecords]) -> list[AcquiredRange]:
 
 
 def missing(ranges: Sequence[AcquiredRange], start: int, end: int, offsets: Iterable[int]) -> Iterator[Offsets]:
-    """Yield the acquired offsets from ``start`` up to ``end`` (exclusive) that are not among ``offsets``, ascending."""
+    """Yield the acquired offsets from ``start`` to ``end`` (exclusive) that aren't in ``offsets``, which must
+    ascend."""
     present = iter(offsets)
     offset = next(present, end)
     for acquired in ranges:

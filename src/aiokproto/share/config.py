@@ -1,4 +1,4 @@
-"""The options that only the share consumer has, validated."""
+"""The share consumer's own options, validated."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ HINTS = {
     "value_deserializer": _NO_DESERIALIZER,
     "on_undecodable": "decode in your code, and reject() what cannot be decoded",
 }
-"""Options of the consumer that the share consumer doesn't have → what to do instead."""
+"""Consumer options that the share consumer doesn't have → what to do instead."""
 
 
 @dataclass(frozen=True)
 class ShareFetchConfig:
-    """Options of ShareFetch; durations in seconds."""
+    """The options for ShareFetch. Durations are in seconds."""
 
     max_records: int = 500
     record_limit: bool = False
@@ -52,7 +52,7 @@ class ShareFetchConfig:
 
 @dataclass(frozen=True)
 class ShareConfig:
-    """The share consumer's options, except for the connection's; durations in seconds."""
+    """The share consumer's options, without the connection options. Durations are in seconds."""
 
     group_id: str
     explicit: bool
@@ -99,7 +99,7 @@ class ShareConfig:
 
 
 def refuse_consumer_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for an option that the consumer has and the share consumer doesn't have."""
+    """Raise ConfigurationError for an option that the consumer has but the share consumer doesn't."""
     for name in options:
         if name in HINTS:
             raise ConfigurationError(f"unknown option {name!r}: {HINTS[name]}")

@@ -1,4 +1,4 @@
-"""The share consumer: public API."""
+"""The share consumer's public API."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 
 class ShareBatch:
-    """Records of one partition that were acquired together and stored in one record batch, in order; not empty.
+    """Records of one partition that were acquired together and are stored in the same record batch, in order. It's
+    never empty.
 
     Attributes:
         topic: The topic's name.
         partition: The partition's number.
-        records: The records. Offsets can have gaps: other members have those.
+        records: The records. Their offsets can have gaps: other members have the records in between.
     """
 
     __slots__ = ("partition", "records", "topic")
@@ -57,7 +58,7 @@ class ShareBatch:
 
     @property
     def lock_deadline(self) -> float:
-        """When the first acquisition lock of the records ends, on the event loop's clock."""
+        """When the first of the records' acquisition locks ends, on the event loop's clock."""
         return min(record.lock_deadline for record in self.records)
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 @gated(SHARE_CONSUMER)
 class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
-    """Read records as a member of a share group: a queue whose records are acknowledged one by one (KIP-932).
+    """Read records as a member of a share group: a queue whose records are acknowledged individually (KIP-932).
 
     ::
 
@@ -84,56 +85,57 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
             async for record in consumer:
                 await work(record)
 
-    The members of a share group read the same partitions. Each record is *acquired* by one of them, under a lock of
-    limited time (30 s by default, a group option). The member accepts it, releases it for another delivery, or rejects
-    it. Records that it doesn't acknowledge in time are delivered again, up to ``share.delivery.count.limit`` (5)
-    deliveries. Records aren't delivered in order.
+    The members of a share group read the same partitions. Each record is *acquired* by one of them, under a lock that
+    expires (after 30 s by default; a group option). The member accepts the record, releases it for another delivery, or
+    rejects it. Records that it doesn't acknowledge in time are delivered again, up to ``share.delivery.count.limit``
+    (5) times in total. Records aren't delivered in order.
 
     **Implicit** acknowledgement: a record is accepted when the loop requests the next one, or leaves with ``break`` and
-    the ``async with`` block ends. If an exception leaves the block, the current record is released. A batch, or a list
-    from :meth:`poll`, counts as a whole. You can acknowledge single records otherwise before, with :meth:`release` or
-    :meth:`reject`.
+    the ``async with`` block ends. If the block ends with an exception, the current record is released. A batch, or a
+    list from :meth:`poll`, counts as a whole. Before that, you can acknowledge individual records differently, with
+    :meth:`release` or :meth:`reject`.
 
     **Explicit**: you acknowledge each record, in any order and from any task. Records that you haven't acknowledged
-    when you request the next one stay yours: their locks are renewed until ``max_processing_ms`` have passed.
+    when you request the next one stay yours: their locks are renewed until ``max_processing_ms`` has passed.
 
-    **At least once.** An accepted record can be delivered again only if its acknowledgement failed; the outcome says
-    so: see :meth:`commit` and ``on_acknowledged``.
+    **At least once.** An accepted record can be delivered again only if its acknowledgement failed, which its outcome
+    reports: see :meth:`commit` and ``on_acknowledged``.
 
     **Cancelling** a call loses no record: acquired records stay in the buffer for the next call. Only one task at a
     time may wait for records. Share groups need Kafka 4.1.
 
-    The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
+    A consumer can be created without an event loop. It binds to one in :meth:`start`, which ``async with`` calls.
 
     Args:
         topics: Topics to read; :meth:`subscribe` can set them later.
-        group_id: The share group. Its own options say where it starts to read, which records of transactions it reads,
-            how long locks last and how often records are delivered.
+        group_id: The share group. The group's options on the broker say where it starts to read, which records of
+            transactions it reads, how long locks last and how often records are delivered.
         acknowledgement_mode: ``"implicit"``: a record is accepted when the next one is requested. ``"explicit"``: you
             acknowledge each record.
-        on_acknowledged: A function that is called with a list of
-            :class:`~aiokproto.share.AcknowledgeOutcome`, successes and failures, soon after the broker has answered.
-            An exception in it ends the consumer. Without it, failures are logged.
+        on_acknowledged: A function that is called with a list of :class:`~aiokproto.share.AcknowledgeOutcome`,
+            successes and failures, soon after the broker has responded. If it raises, the consumer ends. If there is no
+            function, failures are logged.
         share_acquire_mode: ``"batch_optimized"`` acquires whole record batches, and can exceed ``max_poll_records`` by
-            the rest of one; ``"record_limit"`` does not (KIP-1206, Kafka 4.2).
-        max_poll_records: Most records to acquire with one request to a broker. While the application is so slow that
-            records expire in the buffer, the consumer acquires fewer, and no whole batches.
-        acknowledge_linger_ms: How long acknowledgements wait for others, or for a fetch to go with.
+            the rest of a batch; ``"record_limit"`` never exceeds it (KIP-1206, Kafka 4.2).
+        max_poll_records: Maximum number of records to acquire with one request to a broker. While the application is so
+            slow that records expire in the buffer, the consumer acquires fewer records, and doesn't acquire whole
+            batches.
+        acknowledge_linger_ms: How long acknowledgements wait, to be sent together with others or with a fetch.
         renew_locks: Whether the locks of delivered records are renewed until they are acknowledged (KIP-1222, Kafka
-            4.2). The buffer's locks are not: other members may be idle.
-        max_processing_ms: For how long after its acquisition a record's lock is renewed.
-        corrupt_records: How damaged records, which can't be delivered, are acknowledged: ``"reject"`` or ``"release"``.
-            Their outcome has the damage as its ``cause``.
+            4.2). The locks of buffered records aren't: other members may be idle.
+        max_processing_ms: How long after its acquisition a record's lock is renewed.
+        corrupt_records: How to acknowledge damaged records, which can't be delivered: ``"reject"`` or ``"release"``.
+            The ``cause`` of their outcome is the damage.
         fetch_min_bytes: The broker delays a response until it has this many bytes ...
         fetch_max_wait_ms: ... or until this time has passed, at most a quarter of the lock's duration.
-        fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
+        fetch_max_bytes: Maximum size of a response in bytes. A response's first batch is sent even if it's larger.
         check_crcs: Whether the checksums of batches are verified.
-        max_decompressed_bytes: Most bytes that a record batch may become when it is decompressed (1 GiB). It bounds the
-            time that a few kilobytes can take; memory doesn't depend on it, because batches are decoded in slices.
-        max_record_bytes: Most bytes of one record, decompressed, with 192 for each header: about what it takes as an
-            object (50 MiB, as much as a response has by default). It also limits a batch that a C client has compressed
-            with snappy, because that can't be decompressed in part. A batch beyond a limit is handled like a damaged
-            one.
+        max_decompressed_bytes: Maximum size of a record batch after decompression (1 GiB). It limits the time that a
+            few kilobytes can take to decompress. It doesn't affect memory, because batches are decoded in slices.
+        max_record_bytes: Maximum size of one decompressed record, plus 192 bytes for each header: about what it takes
+            as an object (50 MiB, the default limit of a response). It also limits a batch that a C client has
+            compressed with snappy, which can't be decompressed in part. A batch that exceeds a limit is handled like a
+            damaged one.
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
@@ -198,22 +200,23 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         Raises:
             BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
             UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
-            ClientClosedError: The consumer was started before, or closed while it starts.
+            ClientClosedError: The consumer was started before, or was closed while starting.
         """
         await self._engine.start()
 
     def close(self, timeout_ms: float = _CLOSE_TIMEOUT_MS) -> Coroutine[Any, Any, None]:
-        """Send all acknowledgements, release all other records, leave the group; within ``timeout_ms``.
+        """Send all acknowledgements, release all other records and leave the group, within ``timeout_ms``.
 
         With implicit acknowledgement the current record is accepted, unless the caller is handling an exception, as in
-        ``finally`` or an ``async with`` block that an exception ends. While :meth:`run` runs, its handlers may end
-        within half of the time. Cancelling the call disconnects immediately, which releases records too; the request to
-        leave the group is still sent, and its response not waited for. Calling it again has no effect.
+        ``finally`` or an ``async with`` block that an exception ends. If :meth:`run` is running, its handlers have half
+        of the time to end. Cancelling the call disconnects immediately, which releases records too; the request to
+        leave the group is still sent, without waiting for the response. Calling it again has no effect.
 
         Raises:
             RuntimeError: A handler of :meth:`run` calls it.
         """
-        # Check it at the call and not at the await. A task that runs the coroutine wouldn't see the caller's exception.
+        # Check it now instead of in the coroutine: in a task that runs the coroutine, the caller's exception isn't
+        # visible.
         return self._close(seconds("timeout_ms", timeout_ms), finished=sys.exc_info()[0] is None)
 
     async def _close(self, timeout: float, *, finished: bool) -> None:
@@ -237,7 +240,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         """Replace the subscription. Buffered records of other topics are released.
 
         Raises:
-            ConfigurationError: There is no topic, or an invalid name.
+            ConfigurationError: No topic is given, or a name is invalid.
             ClientClosedError: The consumer is closed.
         """
         if not topics:
@@ -245,7 +248,7 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         self._engine.set_subscription(_topic_names(topics, "subscribe"))
 
     def unsubscribe(self) -> None:
-        """Stop reading. Buffered records are released; delivered ones can still be acknowledged."""
+        """Stop reading. Buffered records are released; delivered records can still be acknowledged."""
         self._engine.set_subscription(frozenset())
 
     def subscription(self) -> frozenset[str]:
@@ -253,7 +256,8 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         return self._engine.subscription
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the group has assigned to this member; other members can have them too."""
+        """Return the partitions that the group has assigned to this member. They can be assigned to other members,
+        too."""
         return self._engine.assignment
 
     # -- reading
@@ -262,17 +266,17 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, of which the lock is held now.
+        """Return the next record. Its lock is held at this time.
 
         Raises:
             UnsupportedCompressionError: Records were released because their codec is not installed.
-            UnknownTopicError, AuthorizationError: A topic or partition cannot be read. The next call goes on with the
-                others, and later with it.
+            UnknownTopicError, AuthorizationError: A topic or partition cannot be read. The next call continues with the
+                other partitions; this one is tried again later.
             GroupError, AuthorizationError: The group rejects this member.
-            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
+            ClientClosedError: The consumer is closed, or one of its tasks failed; that error is then the cause.
         """
         engine = self._engine
-        # Ask the gate only if it may refuse. This runs for every record.
+        # Call the gate only if it may raise: this code runs for every record.
         # guard: the records of a share group's run() are not read by others
         if engine.runner is not None or asyncio._get_running_loop() is not engine.cluster.home.loop:
             engine.admit(READ)
@@ -288,21 +292,21 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         self, timeout_ms: float = 500, max_records: int | None = None, *, min_records: int = 1
     ) -> list[ShareRecord]:
         """Return up to ``max_records`` (default ``max_poll_records``) records as soon as there are ``min_records``, or
-        what there is after ``timeout_ms``.
+        whatever there is after ``timeout_ms``.
 
-        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects ``n`` records or for ``T``
-        ms, whichever ends first. Their locks are renewed meanwhile, see ``renew_locks``; without that, it returns what
-        there is when a quarter of the first lock's duration is left. A record whose lock is lost, with its broker's
-        connection for example, is not returned. A call that is cancelled, or raises, keeps the collected records for
-        the next one.
+        ``poll(T, n)`` returns with the first records; ``poll(T, n, min_records=n)`` collects records until there are
+        ``n`` or ``T`` ms have passed. Their locks are renewed during the wait (see ``renew_locks``); if they aren't
+        renewed, it returns what there is when a quarter of the first lock's duration is left. A record whose lock is
+        lost, for example with its broker's connection, isn't returned. If the call is cancelled or raises, the
+        collected records stay for the next call.
 
         With ``timeout_ms=0`` it returns buffered records; if there are none, it lets the consumer fetch in the
-        background. Raises the errors of ``async for``.
+        background. Raises the same errors as ``async for``.
 
         Args:
-            timeout_ms: How long it may wait.
-            max_records: Most records.
-            min_records: How many it waits for.
+            timeout_ms: The maximum wait.
+            max_records: Maximum number of records.
+            min_records: How many records to wait for.
 
         Raises:
             ConfigurationError: An argument is invalid, or ``min_records`` is more than ``max_records``.
@@ -333,8 +337,8 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         return list(records)
 
     def batches(self) -> AsyncIterator[ShareBatch]:
-        """Return an endless iterator of batches: records that were acquired together. Raises the errors of ``async
-        for``."""
+        """Return an endless iterator of batches: records that were acquired together. Raises the same errors as
+        ``async for``."""
         return _Batches(self)
 
     async def _next_batch(self) -> ShareBatch:
@@ -363,39 +367,40 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         """Call ``await handler(record)`` for each record, until :meth:`stop_run`, a failure, or a cancellation.
 
         A record whose handler returns is accepted. If it raises, the error is logged, and ``on_error`` decides. A
-        handler can acknowledge its record itself instead. Locks are renewed as long as the handlers run, see
-        ``renew_locks``; records are acquired as handlers become free. This does not depend on ``acknowledgement_mode``.
+        handler can also acknowledge its record itself. Locks are renewed as long as the handlers are running (see
+        ``renew_locks``); records are acquired as handlers become free. None of this depends on
+        ``acknowledgement_mode``.
 
-        **The end.** No further call starts. Running ones have ``drain_timeout_ms`` to end, then they are cancelled, and
-        their records released. One that does not end within a second more is left alone, which is logged. A second
-        cancellation or signal cancels the calls at once.
+        **The end.** No more calls start. Running calls have ``drain_timeout_ms`` to end, then they are cancelled, and
+        their records released. A call that doesn't end within another second is left alone, and logged. A second
+        cancellation or signal cancels the calls immediately.
 
         Args:
-            handler: A coroutine function of a record. If it raises a ``CancelledError`` although it wasn't cancelled,
-                that's a failure like any other: ``on_error`` gets a
-                :class:`~aiokproto.application.calls.CallbackError`.
-            concurrency: How many handlers run at a time.
-            max_in_flight_bytes: Bytes of keys and values with handlers beyond which no more are started; the last
-                record can exceed it.
-            on_error: ``"release"``: deliver the record again, to any member, until the group's limit of deliveries;
-                ``"reject"``: never again; or a function of the record and the error that returns one of them or
-                ``"accept"``. What the function raises ends the run.
-            redelivery_backoff_ms: How long a record waits before it is released, without another handler in its place;
-                doubles with each delivery, up to 30 s. Brokers deliver a released record again at once.
-            handler_timeout_ms: A call that takes longer is cancelled, and has failed with ``TimeoutError``.
+            handler: A coroutine function of a record. If it raises a ``CancelledError`` without being cancelled, that's
+                a failure like any other: ``on_error`` gets a :class:`~aiokproto.application.calls.CallbackError`.
+            concurrency: Maximum number of concurrent handlers.
+            max_in_flight_bytes: No more handlers are started once running handlers have this many bytes of keys and
+                values. The last record can exceed it.
+            on_error: ``"release"``: deliver the record again, to any member, up to the group's limit on deliveries;
+                ``"reject"``: never deliver it again; or a function of the record and the error that returns one of
+                these or ``"accept"``. If the function raises, the run ends.
+            redelivery_backoff_ms: How long a record waits before it's released, while counting towards ``concurrency``.
+                It doubles with each delivery, up to 30 s. Without it, brokers deliver a released record again
+                immediately.
+            handler_timeout_ms: A call that takes longer is cancelled, and fails with ``TimeoutError``.
             drain_timeout_ms: How long running calls may take when the run ends.
-            handle_signals: Whether SIGTERM and SIGINT end the run, as of :meth:`Consumer.run()
-                <aiokproto.consumer.Consumer.run>`.
+            handle_signals: Whether SIGTERM and SIGINT end the run, as in
+                :meth:`Consumer.run() <aiokproto.consumer.Consumer.run>`.
 
         Returns:
-            What was done, by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run: ``retried`` counts
+            The counts by topic, if :meth:`stop_run`, a signal or :meth:`close` ended the run: ``retried`` counts
             releases, ``dead_lettered`` rejections.
 
         Raises:
-            ConfigurationError: An argument is invalid, or what ``on_error`` returned.
-            RuntimeError: It runs already.
-            KafkaError: As ``async for``; handlers are waited for first.
-            Exception: What ``on_error`` raised.
+            ConfigurationError: An argument, or the result of ``on_error``, is invalid.
+            RuntimeError: The consumer is already in ``run()``.
+            KafkaError: The same errors as ``async for``, raised after running handlers have ended.
+            Exception: Any error that ``on_error`` raised.
         """
         if not callable(handler):
             raise ConfigurationError(f"run({handler!r}): expected a coroutine function of a record")
@@ -424,16 +429,17 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
         return await self._run.run()
 
     def stop_run(self) -> None:
-        """End :meth:`run`: it starts no further call, waits for running ones, and returns. No effect without a run."""
+        """End :meth:`run`: it starts no more calls, waits for running ones, and returns. If there's no run, this has no
+        effect."""
         if self._run is not None:
             self._run.stop()
 
     def run_status(self) -> RunStatus | None:
-        """Return what :meth:`run` is doing, or what the last one did; None before the first. No I/O."""
+        """Return what :meth:`run` is doing, or what the last run did; None before the first run. No I/O."""
         return None if self._run is None else self._run.status()
 
     def _finish_current(self, kind: Acknowledgement) -> None:
-        """Acknowledge the records that were delivered last, because the application is done with them."""
+        """Acknowledge the last delivered records: the application is done with them."""
         current, self._current = self._current, ()
         if not self._explicit and current:
             self._engine.acknowledge_rest(current, kind)
@@ -441,15 +447,16 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     # -- acknowledgements
 
     def accept(self, *acquired: Acquired) -> bool:
-        """Acknowledge records as processed: they are never delivered again. Nothing is sent before this returns.
+        """Acknowledge records as processed: they are never delivered again. The acknowledgement is sent later.
 
         Args:
             acquired: Records, batches, or lists of records of this consumer.
 
         Returns:
-            Whether all of them can still be acknowledged. A record cannot if its lock has expired or was lost with the
-            connection or the partition's leader; :meth:`commit` and ``on_acknowledged`` have the reason. Or it was
-            acknowledged before. An acknowledgement that is not sent yet can be replaced by another.
+            Whether all of the records could still be acknowledged. A record can't be acknowledged if its lock has
+            expired or was lost with the connection or the partition's leader; :meth:`commit` and ``on_acknowledged``
+            report the reason. It also can't if it was acknowledged before, except that an acknowledgement that hasn't
+            been sent yet can be replaced.
 
         Raises:
             ConfigurationError: Something other than records of this consumer was passed.
@@ -460,26 +467,28 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     def release(self, *acquired: Acquired) -> bool:
         """Give records back, to be delivered again to any member, unless their delivery count has reached the limit.
 
-        Otherwise as :meth:`accept`.
+        Otherwise like :meth:`accept`.
         """
         return self._acknowledge("release", acquired, Acknowledgement.RELEASE)
 
     def reject(self, *acquired: Acquired) -> bool:
-        """Acknowledge records as impossible to process: they are never delivered again. Otherwise as :meth:`accept`."""
+        """Acknowledge records as impossible to process: they are never delivered again. Otherwise like
+        :meth:`accept`."""
         return self._acknowledge("reject", acquired, Acknowledgement.REJECT)
 
     def renew(self, *acquired: Acquired) -> bool:
-        """Start the locks of records again (KIP-1222). Use it for records that ``renew_locks`` doesn't renew, or
-        doesn't renew any more.
+        """Start the locks of records over (KIP-1222). Use it for records that ``renew_locks`` doesn't renew, or no
+        longer renews.
 
-        The record stays delivered, and is acknowledged as any other afterwards. Needs Kafka 4.2, and the group's option
-        ``share.renew.acknowledge.enable``; otherwise the outcome has an error. Otherwise as :meth:`accept`.
+        A renewed record still has to be acknowledged like any other. This needs Kafka 4.2 and the group option
+        ``share.renew.acknowledge.enable``; if they're missing, the outcome contains an error. Otherwise like
+        :meth:`accept`.
         """
         return self._acknowledge("renew", acquired, Acknowledgement.RENEW)
 
     def _acknowledge(self, call: str, acquired: Iterable[Acquired], kind: Acknowledgement) -> bool:
         engine = self._engine
-        # Check all of them before acknowledging the first one.
+        # Check all of them before acknowledging any.
         records = [record for each in acquired for record in self._records(call, each)]
         done = [engine.acknowledge(record, kind) for record in records]
         return all(done)
@@ -498,19 +507,20 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     async def commit(self, timeout_ms: float | None = None) -> list[AcknowledgeOutcome]:
         """Send all acknowledgements, and return their outcomes.
 
-        With implicit acknowledgement, everything that was delivered is accepted first. A fetch in flight is waited for,
-        at most ``fetch_max_wait_ms``. After a cancellation the acknowledgements are sent nevertheless.
+        With implicit acknowledgement, everything that was delivered is accepted first. If a fetch is in flight, the
+        call waits for it, for at most ``fetch_max_wait_ms``. If the call is cancelled, the acknowledgements are still
+        sent.
 
         Args:
             timeout_ms: By default ``default_api_timeout_ms``.
 
         Returns:
-            One outcome for each range of records with the same outcome: of all acknowledgements that had none yet, and
-            the failures since the last commit. The call raises nothing for them: look at ``outcome.error``.
+            One outcome for each range of records with the same outcome. They cover all acknowledgements that had none
+            yet, and the failures since the last commit. Failures aren't raised: check ``outcome.error``.
 
         Raises:
-            DeadlineError: Not all have an outcome in time. The next commit goes on with them.
-            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
+            DeadlineError: Some acknowledgements got no outcome in time. The next commit waits for them.
+            ClientClosedError: The consumer is closed, or one of its tasks failed; that error is then the cause.
         """
         timeout = self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
         self._finish_current(Acknowledgement.ACCEPT)
@@ -521,21 +531,22 @@ class ShareConsumer(AsyncContext, Hints, hints=METHODS["ShareConsumer"]):
     def stats(self) -> ShareConsumerStats:
         """Return the consumer's statistics: partitions, fetches, delivery, acknowledgements, connections.
 
-        No I/O. It costs a loop over the partitions.
+        No I/O. It loops over the partitions.
         """
         return stats_of(self._engine)
 
     def health(self) -> Health:
-        """Return whether the consumer works, and what is wrong. No I/O.
+        """Return whether the consumer is working, and if not, what is wrong. No I/O.
 
         Findings are, for example, that no broker can be reached, that a partition has no leader or cannot be read, or
-        that the member is joining the group. A topic without new records is no finding.
+        that the member is joining the group. A topic without new records isn't a finding.
         """
         return health_of(self._engine)
 
 
 class _Batches:
-    """The iterator of :meth:`ShareConsumer.batches`. It isn't a generator, because a cancellation would end that."""
+    """The iterator of :meth:`ShareConsumer.batches`. It isn't a generator, because a cancellation would end a
+    generator."""
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer
@@ -555,4 +566,4 @@ def _topic_names(topics: tuple[str, ...], call: str) -> frozenset[str]:
 
 
 OPTIONS = tuple(name for name in signature(ShareConsumer).parameters if name not in ("topics", "connection"))
-"""Names of the options that only the share consumer has."""
+"""The names of the share consumer's own options."""

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.share")
 
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that doesn't exist is looked up again."""
+"""Seconds between lookups of a subscribed topic that doesn't exist."""
 
 _SILENT_FOR = 5.0
-"""Seconds without a record after which the cause is logged, if a call waits and something is wrong."""
+"""If a call has been waiting this many seconds without a record, and something is wrong, the cause is logged."""
 
 _REPEATED_AFTER = 30.0
-"""Seconds after which the same cause is logged again."""
+"""Seconds until the same cause is logged again."""
 
 
 class ShareEngine(Lifecycle):
@@ -49,13 +49,13 @@ class ShareEngine(Lifecycle):
     Attributes:
         config: The options.
         subscription: The subscribed topics.
-        buffer: Records that are acquired and not delivered.
+        buffer: Records that are acquired but not delivered.
         limit: How many records to acquire at once.
         observer: Counts fetches, delivery, acknowledgements and assignments.
         reader: Delivers records.
         fetcher: The share sessions.
         member: The group member.
-        most_wanted: Most records that the application can take now; None for ``max_poll_records``.
+        most_wanted: Maximum number of records that the application can take now; None to use ``max_poll_records``.
         runner: The call of :meth:`ShareConsumer.run`; None while there is none.
     """
 
@@ -80,10 +80,10 @@ class ShareEngine(Lifecycle):
     # What the sessions ask
 
     def demand(self, served: int) -> int | None:
-        """Return the number of the application's last request for records, if it needs a fetch; else None.
+        """Return the sequence number of the application's last request for records, if it needs a fetch; else None.
 
-        A request needs fetches until it has records. One that doesn't wait needs one fetch from each broker; ``served``
-        is the last request for which the broker was asked.
+        A waiting request needs fetches until it has records. A request that doesn't wait needs one fetch from each
+        broker; ``served`` is the last request that the broker received a fetch for.
         """
         reader = self.reader
         # guard: a share fetch is sent when records are wanted
@@ -97,19 +97,19 @@ class ShareEngine(Lifecycle):
         return self.limit.current if self.most_wanted is None else min(self.limit.current, self.most_wanted)
 
     def arrived(self) -> None:
-        """Records are in the buffer."""
+        """Note that records have arrived in the buffer."""
         self.reader.wake()
 
     def acks_ended(self, ended: Iterable[Ended]) -> None:
-        """Acknowledgements have an outcome."""
+        """Note that acknowledgements have an outcome."""
         self.outcomes.ended(ended)
 
     def partition_failed(self, error: KafkaError) -> None:
-        """A partition cannot be read. The next read raises the error."""
+        """Note that a partition can't be read. The next read raises the error."""
         self.reader.fail(error)
 
     def identity(self) -> Member:
-        """Return who sends the sessions' requests."""
+        """Return the member that the sessions send requests as."""
         return Member(self.config.group_id, self.member.member_id)
 
     # The subscription and the group
@@ -136,7 +136,7 @@ class ShareEngine(Lifecycle):
         wanted = {partition for partition in self._assignment if partition.topic in self.subscription}
         self.fetcher.assign(wanted)
         self.acknowledge_rest(self.reader.drop_kept(self.subscription), Acknowledgement.RELEASE)
-        # Deliver records of subscribed topics even if the group has moved the partition. Their locks are held, and a
+        # Deliver records of subscribed topics even if the group has moved the partition: their locks are held, and a
         # release would use up a delivery.
         self.buffer.release_if(
             lambda part: part.lock.acquired.partition.topic not in self.subscription,
@@ -157,7 +157,7 @@ class ShareEngine(Lifecycle):
             self.fetcher.metadata_changed()
 
     async def _follow_subscription(self) -> None:
-        """Report the subscription to the group, and look up its topics, repeatedly while one is missing."""
+        """Report the subscription to the group, and look up its topics, repeatedly if any are missing."""
         while True:
             self._follow.clear()
             wanted = self.subscription
@@ -173,7 +173,8 @@ class ShareEngine(Lifecycle):
             await wait_until(self._follow, None if again is None else asyncio.get_running_loop().time() + again)
 
     async def _resolve(self, topics: frozenset[str]) -> None:
-        """Report topics to the member, and have the cluster metadata include them. Raises the first one's error."""
+        """Report topics to the member, and make the cluster metadata include them. If topics fail, raise the first
+        error."""
         self.member.set_topics(topics)
         answers = await asyncio.gather(*(self.cluster.topic(name) for name in sorted(topics)), return_exceptions=True)
         if refused := [answer for answer in answers if isinstance(answer, AuthorizationError)]:
@@ -186,7 +187,7 @@ class ShareEngine(Lifecycle):
     # Acknowledgements
 
     def acknowledge(self, record: ShareRecord, kind: Acknowledgement) -> bool:
-        """Acknowledge a delivered record. Return False if that isn't possible any more."""
+        """Acknowledge a delivered record. Return False if that's no longer possible."""
         acquired = record._lock.acquired
         idle = acquired.queued_at is None
         now = asyncio.get_running_loop().time()
@@ -201,19 +202,19 @@ class ShareEngine(Lifecycle):
         if isinstance(result, Ended):
             self.outcomes.ended([result])
             if self._closing and not self._running:
-                # Report it here if a handler has outlived close(), because no task does any more.
+                # If a handler has outlived close(), report it here: the task that would do it has ended.
                 self._report_last()
         return False
 
     def queued(self, ack: QueuedAck, wake: bool = True) -> None:
-        """An acknowledgement is queued; with ``wake``, its session looks at it now."""
+        """Note that an acknowledgement is queued. With ``wake``, wake its session."""
         self.outcomes.queued(ack)
         if wake:
-            # Wake the sessions once for all acknowledgements until the next request.
+            # Wake the sessions only once for all acknowledgements until the next request.
             self.fetcher.wake()
 
     def acknowledge_rest(self, records: Iterable[ShareRecord], kind: Acknowledgement) -> None:
-        """Acknowledge the records that the application hasn't acknowledged itself."""
+        """Acknowledge any of the records that the application hasn't acknowledged itself."""
         for record in records:
             if record._state is RecordState.HELD and record.acknowledgement is None:
                 self.acknowledge(record, kind)
@@ -231,12 +232,12 @@ class ShareEngine(Lifecycle):
             self.outcomes.end(commit)
 
     async def _unless_failed(self, wait: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait, but raise if the consumer fails meanwhile."""
+        """Wait, but raise if the consumer fails in the meantime."""
         waiting = asyncio.ensure_future(wait())
         try:
             await asyncio.wait([waiting, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                # A task has ended, and with it the consumer. Let the task's callback note why.
+                # A task has ended, and the consumer with it. Let the task's callback record why.
                 await asyncio.sleep(0)
                 self.check_running()
         finally:
@@ -248,18 +249,18 @@ class ShareEngine(Lifecycle):
         return () if self.runner is None else (Obstacle.RUN,)
 
     def check(self) -> None:
-        """Raise if records can't be delivered, even to :meth:`ShareConsumer.run`, or if a background task has reported
-        an error."""
+        """Raise if records can't be delivered, even to :meth:`ShareConsumer.run`, or if a background task has
+        failed."""
         self.admit(DELIVER)
         if not self.subscription:
             raise ConfigurationError("there is nothing to read: subscribe() first")
         if self._problem is not None:
-            # Raise it once per attempt to find the topics, so that the other topics are read.
+            # Raise it only once per attempt to find the topics, so the other topics can still be read.
             problem, self._problem = self._problem, None
             raise problem.with_traceback(None)
 
     async def start(self) -> None:
-        """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
+        """Connect and start the tasks. If that fails, close the consumer again and raise the cause."""
         await self._connect(lambda: self._resolve(self.subscription))
         self._spawn("fetch", self.fetcher.run())
         self._spawn("metadata", self._watch_cluster())
@@ -273,7 +274,7 @@ class ShareEngine(Lifecycle):
         self.reader.wake()
 
     async def close(self, timeout: float) -> None:
-        """Send what is acknowledged, release the rest, and leave the group, within ``timeout`` seconds."""
+        """Send all acknowledgements, release the remaining records, and leave the group, within ``timeout`` seconds."""
         if not await self._can_close(timeout):
             return
         if self.runner is not None:
@@ -294,11 +295,11 @@ class ShareEngine(Lifecycle):
             await self.fetcher.close(left() / 2)
             in_time = True
         finally:
-            # Don't wait after a cancellation.
+            # If cancelled, don't wait.
             try:
                 self.fetcher.abandon()
                 self._report_last()
-                # Leave the group. Other members don't get all partitions while this one stays in it.
+                # Leave the group: other members don't get all partitions while this member stays in it.
                 wait = in_time and left() > 0
                 await leave_group(self.member.leave(1000 * (min(left(), 3.0) or 3.0)), wait=wait)
                 await self.fetcher.wait_closed()
@@ -313,7 +314,7 @@ class ShareEngine(Lifecycle):
             log.exception("share consumer: closing: on_acknowledged failed")
 
     async def _watch_silence(self) -> None:
-        """Log why a waiting call gets no record, if something is wrong."""
+        """Log why a waiting call isn't getting records, if something is wrong."""
         loop = asyncio.get_running_loop()
         seen, since, logged, logged_at = (-1, -1), loop.time(), "", 0.0
         while True:

@@ -1,5 +1,4 @@
-"""The choice of the broker for each assigned partition, which is its leader, and a :class:`BrokerSession` for each
-broker."""
+"""Assigns each partition to its leader, and keeps a :class:`BrokerSession` for each broker."""
 
 from __future__ import annotations
 
@@ -52,21 +51,21 @@ class ShareFetcher:
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        """Take the new cluster metadata into account."""
+        """Handle new cluster metadata."""
         self._wake.set()
 
     def wake(self) -> None:
-        """Let all sessions check what is to be sent."""
+        """Make all sessions check what to send."""
         for session in self._sessions.values():
             session.wake()
 
     def flush(self) -> None:
-        """Let all sessions send their acknowledgements now."""
+        """Make all sessions send their acknowledgements now."""
         for session in self._sessions.values():
             session.flush()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises errors that end the consumer."""
+        """Run until cancelled. Raises errors that end the consumer."""
         try:
             while True:
                 self._wake.clear()
@@ -121,7 +120,7 @@ class ShareFetcher:
         deadline = loop.time() + timeout
 
         async def close(task: asyncio.Task[None], session: BrokerSession) -> None:
-            # Give a fetch in flight a part of the time. Its response may have outcomes.
+            # Give a fetch in flight part of the time: its response may contain outcomes.
             await asyncio.wait([task], timeout=max(deadline - loop.time(), 0.0) / 2)
             task.cancel()
             await asyncio.wait([task])
@@ -150,7 +149,7 @@ class ShareFetcher:
                 log.warning("share consumer: closing: %s", result)
 
     def problems(self) -> list[str]:
-        """Return why partitions are not fetched."""
+        """Return why partitions aren't being fetched."""
         found: list[str] = []
         if self._leaderless:
             more = f" and {len(self._leaderless) - 1} more" if len(self._leaderless) > 1 else ""
@@ -158,7 +157,7 @@ class ShareFetcher:
         return found + [problem for session in self._sessions.values() for problem in session.problems()]
 
     def counts(self) -> tuple[Counter[TopicPartition], Counter[TopicPartition]]:
-        """Return how many records are being processed, and how many acknowledgements aren't sent, by partition."""
+        """Return by partition how many records are being processed, and how many acknowledgements aren't sent yet."""
         held: Counter[TopicPartition] = Counter()
         unsent: Counter[TopicPartition] = Counter()
         for session in self._sessions.values():

@@ -1,9 +1,9 @@
 """The ledger of acquired records: which are being processed, and which acknowledgements are due. Pure.
 
-An :class:`AcquiredPartition` stands for one partition at one leader in one share session. It ends with the leadership
-or the session (:meth:`AcquiredPartition.lose`). Then the outcome of all its acknowledgements is an error. An
-acknowledgement never reaches another session, because there the broker may have delivered the record again, even to
-this member, and would take the old acknowledgement for one of the new delivery.
+An :class:`AcquiredPartition` represents one partition at one leader in one share session. It ends with the leadership
+or the session (:meth:`AcquiredPartition.lose`). When it ends, the outcome of all its acknowledgements is an error. An
+acknowledgement is never sent in a later session: by then, the broker may have delivered the record again, even to this
+member, and would mistake the old acknowledgement for one of the new delivery.
 
 A record goes through these states (``ShareRecord._state``)::
 
@@ -11,10 +11,9 @@ A record goes through these states (``ShareRecord._state``)::
                              ▲                │
                              └─────retry──────┘
 
-The broker applies either all or none of the acknowledgements that a request has for a partition. So acknowledgements
-whose lock has expired aren't sent. If the broker nevertheless finds a record that isn't locked, it has applied none of
-them, and they're sent again, separately for each lock. Renewals have a request of their own, because a group can forbid
-them.
+For each partition in a request, the broker applies either all acknowledgements or none. So acknowledgements whose lock
+has expired aren't sent. If the broker still finds a record that isn't locked, it applies none of them, and they're sent
+again, separately for each lock. Renewals are sent in a separate request, because a group can forbid them.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from aiokproto.share.acknowledgement import Acknowledgement, AcknowledgeOutcome
 from aiokproto.types import Header, Record, TimestampType, TopicPartition
 
 _LAST_TRY = 0.1
-"""The part of a lock's duration below which no further renewal is tried."""
+"""If less than this fraction of a lock's duration is left, its renewal isn't retried."""
 
 _COLLECTED_FOR = 0.75
-"""The part of a lock's duration for which a record may wait for others. A renewal is due earlier, and has started the
-lock again by then. Without a renewal, the rest of the time is for processing."""
+"""The fraction of a lock's duration that a record may wait for others. A renewal is due earlier, and has started the
+lock over by then. If there's no renewal, the rest of the time is for processing."""
 
 
 class RecordState(Enum):
@@ -54,9 +53,9 @@ class ShareRecord(Record):
     """A record that is locked for this member of a share group.
 
     Attributes:
-        delivery_count: How often it was delivered to members of the group, including this time (from 1). The group's
-            ``share.delivery.count.limit`` ends deliveries.
-        acknowledgement: How it was acknowledged; None while it isn't.
+        delivery_count: How often it was delivered to members of the group, including this time; 1 for the first
+            delivery. The limit is the group's ``share.delivery.count.limit``.
+        acknowledgement: How it was acknowledged; None if it hasn't been.
     """
 
     __slots__ = ("_ack", "_lock", "_state", "acknowledgement", "delivery_count")
@@ -84,14 +83,14 @@ class ShareRecord(Record):
 
     @property
     def lock_deadline(self) -> float:
-        """When its acquisition lock ends, on the event loop's clock (``loop.time()``); later after a renewal.
+        """When its acquisition lock ends, on the event loop's clock (``loop.time()``). A renewal moves it.
 
         The broker's lock ends a little later, because the client counts from when it sent the request.
         """
         return self._lock.deadline
 
     def replaced_by(self, record: Record) -> ShareRecord:
-        """Return ``record``, which an interceptor has put in this one's place, with this one's lock."""
+        """Return ``record``, which an interceptor has substituted for this record, with this record's lock."""
         return ShareRecord(
             self.topic,
             self.partition,
@@ -110,7 +109,7 @@ class ShareRecord(Record):
         return f"Share{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
 
     def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
-        # A copy, or a record in another process, can't be acknowledged, so it's a plain record.
+        # A copy, or a record in another process, can't be acknowledged, so make it a plain record.
         return Record, (
             self.topic,
             self.partition,
@@ -125,15 +124,15 @@ class ShareRecord(Record):
 
 
 class AcquisitionLock:
-    """The lock that one response has granted for all records that it has acquired or renewed in a partition.
+    """The lock granted by one response, for all records in a partition that it has acquired or renewed.
 
     Attributes:
         acquired: The partition that the records are in.
-        acquired_at: Loop time from which the lock was first held: when the request was sent.
-        granted_at: Loop time from which it is held: later after a renewal.
-        deadline: Loop time until which it is held.
-        renew_at: Loop time at which a renewal is due.
-        deliver_by: Loop time until which its records may wait for others that are delivered with them.
+        acquired_at: The loop time when the lock was first held, which is when the request was sent.
+        granted_at: The loop time when the current lock started. A renewal moves it.
+        deadline: The loop time when the lock ends.
+        renew_at: The loop time when a renewal is due.
+        deliver_by: The loop time until when its records may wait, to be delivered together with others.
     """
 
     __slots__ = ("acquired", "acquired_at", "deadline", "deliver_by", "granted_at", "renew_at")
@@ -151,7 +150,7 @@ class AcquisitionLock:
         return AcquisitionLock(self.acquired, self.acquired_at, granted_at, duration)
 
     def failure(self, now: float) -> KafkaError | None:
-        """Return why the lock isn't held any more; None if it is."""
+        """Return why the lock is no longer held; None if it's held."""
         if self.acquired.lost is not None:
             return self.acquired.lost
         if now < self.deadline:
@@ -172,8 +171,8 @@ class QueuedAck:
         kind: How the records are acknowledged.
         lock: The lock of the records.
         record: The record; None for offsets that weren't delivered.
-        cause: The failure because of which they weren't delivered, if there is one.
-        reported: Whether the application learns the outcome.
+        cause: The failure that kept the records from being delivered, if any.
+        reported: Whether to report the outcome to the application.
     """
 
     __slots__ = ("cause", "first", "kind", "last", "lock", "record", "reported")
@@ -214,14 +213,14 @@ class AcquiredPartition:
     """The records of one partition that this member has acquired from one leader in one share session.
 
     Attributes:
-        owner: The consumer that it belongs to.
+        owner: The consumer that owns it.
         partition: The partition.
-        lost: Why no record is locked for this member any more; None while the session lasts.
-        held: Delivered records that aren't acknowledged. They're compared by identity, because the same offset can be
-            acquired again.
-        queued_at: Loop time since which the oldest acknowledgement waits to be sent; None if none does.
-        retry_at: Loop time before which no acknowledgement is sent, after one was refused for the moment.
-        attempts: How often in a row one was refused.
+        lost: Why records are no longer locked for this member; None while the session lasts.
+        held: Delivered records that aren't acknowledged. They're compared by identity: the same offset can be acquired
+            again.
+        queued_at: The loop time when the oldest unsent acknowledgement was queued; None if there is none.
+        retry_at: The earliest loop time for sending acknowledgements, after one was temporarily refused.
+        attempts: The number of consecutive refusals.
     """
 
     def __init__(self, owner: object, partition: TopicPartition) -> None:
@@ -236,13 +235,13 @@ class AcquiredPartition:
         self._queued: dict[QueuedAck, None] = {}
         self._separate: deque[list[QueuedAck]] = deque()
         self._renewals: dict[ShareRecord, QueuedAck] = {}
-        # How many records are held under each lock. It shows which locks to renew without a look at every record.
+        # The number of records held under each lock. It tells which locks to renew without checking every record.
         self._locks: dict[AcquisitionLock, int] = {}
 
     # Records
 
     def deliver(self, record: ShareRecord) -> None:
-        """Note that the application has this record now."""
+        """Note that this record was delivered to the application."""
         self.held[record] = None
         self._locks[record._lock] = self._locks.get(record._lock, 0) + 1
 
@@ -250,7 +249,7 @@ class AcquiredPartition:
         """Acknowledge a delivered record for good. An acknowledgement that isn't sent yet can be replaced.
 
         Returns:
-            The queued acknowledgement, its outcome if the lock is lost, or None if it was acknowledged before.
+            The queued acknowledgement, the outcome if the lock is lost, or None if the record was acknowledged before.
         """
         if record._state is RecordState.QUEUED and record._ack is not None:
             record.acknowledgement = record._ack.kind = kind
@@ -272,8 +271,8 @@ class AcquiredPartition:
     def acknowledge_undelivered(
         self, first: int, last: int, kind: Acknowledgement, lock: AcquisitionLock, cause: KafkaError | None, now: float
     ) -> QueuedAck | None:
-        """Acknowledge offsets that can't be delivered, such as gaps and damage. Return None if their lock is lost
-        already."""
+        """Acknowledge offsets that can't be delivered, such as gaps and damage. Return None if their lock is already
+        lost."""
         if lock.failure(now) is not None:
             return None
         ack = QueuedAck(first, last, kind, lock, cause=cause, reported=cause is not None)
@@ -281,7 +280,7 @@ class AcquiredPartition:
         return ack
 
     def renew(self, record: ShareRecord, now: float, *, reported: bool) -> Ended | QueuedAck | None:
-        """Renew the lock of a held record. Returns as :meth:`acknowledge`."""
+        """Renew the lock of a held record. Returns the same as :meth:`acknowledge`."""
         if record._state is not RecordState.HELD:
             return None
         ack = QueuedAck(record.offset, record.offset, Acknowledgement.RENEW, record._lock, record, reported=reported)
@@ -311,17 +310,17 @@ class AcquiredPartition:
 
     @property
     def queued(self) -> int:
-        """How many acknowledgements wait to be sent."""
+        """The number of acknowledgements waiting to be sent."""
         return len(self._queued)
 
     @property
     def unsent(self) -> int:
-        """How many acknowledgements wait to be sent, including those that are sent again."""
+        """The number of acknowledgements waiting to be sent, including acknowledgements to send again."""
         return len(self._queued) + sum(map(len, self._separate))
 
     def take(self, now: float, most: int) -> tuple[list[QueuedAck], list[Ended]]:
-        """Take up to ``most`` acknowledgements to send now, the oldest ones, in the order of their offsets; and return
-        those whose lock is lost."""
+        """Take up to ``most`` acknowledgements to send now: the oldest ones, in order of offsets. Also return the ones
+        whose lock is lost."""
         if self.retry_at > now:
             return [], []
         if self._separate:
@@ -356,21 +355,20 @@ class AcquiredPartition:
         return good, ended
 
     def due_renewals(self, now: float, most: float) -> list[ShareRecord]:
-        """Return the held records whose lock is half over, and that were acquired at most ``most`` seconds ago."""
+        """Return the held records whose lock is half over, and which were acquired at most ``most`` seconds ago."""
         due = {lock for lock in self._locks if lock.renew_at <= now < lock.deadline and now - lock.acquired_at < most}
         return [record for record in self.held if record._lock in due] if due else []
 
     def next_renewal(self, most: float) -> float | None:
-        """Return the loop time of the next due renewal, None if none is."""
+        """Return the loop time when the next renewal is due, if any."""
         times = (lock.renew_at for lock in self._locks if lock.renew_at - lock.acquired_at < most)
         return min((at for at in times if at < math.inf), default=None)
 
     def holds_any(self, ranges: Sequence[tuple[int, int, int]], now: float) -> bool:
-        """Return whether a record in some acquired ranges (first offset, last offset, delivery count; ascending) is
-        locked already, and is processed or acknowledged and not sent.
+        """Return whether any record in acquired ranges (first offset, last offset, delivery count; ascending) is
+        already locked, and is being processed or has an unsent acknowledgement.
 
-        Then the broker has released the records without this side noticing, because another one was the leader for a
-        moment.
+        If so, the broker has released the records without this side noticing: another broker was briefly the leader.
         """
 
         def overlaps(first: int, last: int) -> bool:
@@ -383,11 +381,11 @@ class AcquiredPartition:
         )
 
     def next_expiry(self) -> float | None:
-        """Return the loop time at which the next lock of held records expires, None if there is none."""
+        """Return the loop time when the next lock of held records expires, if any."""
         return min((lock.deadline for lock in self._locks), default=None)
 
     def forget_expired(self, now: float) -> int:
-        """Forget held records whose lock has expired. Return how many there were."""
+        """Forget held records whose lock has expired. Return their number."""
         expired = {lock for lock in self._locks if lock.deadline <= now}
         records = [record for record in self.held if record._lock in expired] if expired else []
         for record in records:
@@ -416,19 +414,19 @@ class AcquiredPartition:
             if held:
                 self.deliver(record)
             elif record._ack is not None:
-                # It was acknowledged in the meantime. The lock of its acknowledgement lasts longer, too.
+                # The record was acknowledged in the meantime. The lock of its acknowledgement lasts longer, too.
                 record._ack.lock = new
         return [Ended(ack, None) for ack in acks]
 
     def not_renewed(self, acks: Sequence[QueuedAck], error: KafkaError, now: float) -> list[Ended]:
-        """Note locks that weren't renewed. Try again after half of the time that is left, as long as that is long."""
+        """Note locks that weren't renewed. Try again after half of the remaining time, unless that's too short."""
         for lock in {ack.lock for ack in acks}:
             left = lock.deadline - now
             lock.renew_at = now + left / 2 if left > _LAST_TRY * (lock.deadline - lock.granted_at) else math.inf
         return [Ended(ack, error) for ack in acks]
 
     def retry(self, acks: Iterable[QueuedAck], at: float, now: float) -> None:
-        """Queue acknowledgements again, because the broker didn't apply them."""
+        """Queue acknowledgements again: the broker didn't apply them."""
         for ack in acks:
             _set_state(ack, RecordState.QUEUED)
             self._queue(ack, now)
@@ -436,8 +434,8 @@ class AcquiredPartition:
         self.retry_at = at
 
     def separate(self, acks: Sequence[QueuedAck], now: float) -> None:
-        """Send acknowledgements again, separately for each lock, because the record of one of them isn't locked, and
-        it's unknown which."""
+        """Send acknowledgements again, separately for each lock: the record of one of them isn't locked, but it isn't
+        known which."""
         by_lock: dict[AcquisitionLock, list[QueuedAck]] = {}
         for ack in acks:
             by_lock.setdefault(ack.lock, []).append(ack)
@@ -445,8 +443,7 @@ class AcquiredPartition:
         self.queued_at = now if self.queued_at is None else self.queued_at
 
     def lose(self, error: KafkaError) -> list[Ended]:
-        """Give up all records, because the session or the leadership has ended, and none is locked for this member any
-        more."""
+        """Give up all records: the session or the leadership has ended, so they're no longer locked for this member."""
         if self.lost is not None:
             return []
         self.lost = error
@@ -463,7 +460,7 @@ class AcquiredPartition:
 
 
 def is_divisible(acks: Sequence[QueuedAck]) -> bool:
-    """Return whether acknowledgements rely on several locks."""
+    """Return whether the acknowledgements use more than one lock."""
     return len({ack.lock for ack in acks}) > 1
 
 

@@ -16,7 +16,7 @@ from aiokproto.share.ledger import Ended, QueuedAck
 log = logging.getLogger("aiokproto.share")
 
 MAX_FAILURES = 10_000
-"""Failures that are remembered for the next commit; older ones are forgotten."""
+"""Maximum number of failures remembered for the next commit. Older failures are forgotten."""
 
 Callback = Callable[[Sequence[AcknowledgeOutcome]], object]
 
@@ -24,8 +24,8 @@ Callback = Callable[[Sequence[AcknowledgeOutcome]], object]
 class Outcomes:
     """Collects outcomes.
 
-    Every failure is in the result of the next commit and in the callback, or without a callback in the log, because no
-    call raises it when a record's lock has expired.
+    Every failure is reported by the next commit and by the callback. If there's no callback, failures are logged,
+    because no call raises an error when a record's lock has expired.
     """
 
     def __init__(self, callback: Callback | None, observer: ShareObserver) -> None:
@@ -75,29 +75,29 @@ class Outcomes:
                 call(Acknowledged(*outcome[:4], outcome.acknowledgement.name.lower(), outcome.error))
 
     async def report(self) -> None:
-        """Call the callback with outcomes until cancelled. Its exceptions are raised."""
+        """Call the callback with outcomes until cancelled. Raises the callback's exceptions."""
         while True:
             self._changed.clear()
             self.report_now()
             await self._changed.wait()
 
     def report_now(self) -> None:
-        """Call the callback with the outcomes that it hasn't got yet."""
+        """Call the callback with the outcomes that weren't reported to it yet."""
         if self._callback is not None and self._to_report:
             outcomes, self._to_report = joined(self._to_report), []
             with calling("on_acknowledged"):
                 check_not_awaitable(self._callback(outcomes), "on_acknowledged")
 
     def commit(self) -> Commit:
-        """Start to wait for the acknowledgements without an outcome. The commit takes the failures since the last
-        one."""
+        """Start waiting for the acknowledgements without an outcome. The commit includes the failures since the last
+        commit."""
         commit = Commit(self._open, self._failures)
         self._failures.clear()
         self._commits.append(commit)
         return commit
 
     def end(self, commit: Commit) -> None:
-        """End a commit. Failures that it hasn't returned go to the next one."""
+        """End a commit. Failures that it hasn't returned go to the next commit."""
         self._commits.remove(commit)
         if not commit.returned:
             self._failures.extend(outcome for outcome in commit.outcomes if not outcome.ok)
@@ -109,7 +109,7 @@ class Outcomes:
 
 
 class Commit:
-    """A commit that waits for outcomes."""
+    """A commit that is waiting for outcomes."""
 
     def __init__(self, waiting: Iterable[QueuedAck], failures: Iterable[AcknowledgeOutcome]) -> None:
         self.outcomes = list(failures)
@@ -121,11 +121,11 @@ class Commit:
 
     @property
     def left(self) -> int:
-        """How many acknowledgements have no outcome yet."""
+        """The number of acknowledgements without an outcome."""
         return len(self._waiting)
 
     def take(self, ack: QueuedAck, outcome: AcknowledgeOutcome) -> bool:
-        """Take an outcome. Return whether this commit waits for it."""
+        """Take an outcome. Return whether this commit was waiting for it."""
         if ack not in self._waiting:
             return False
         self._waiting.discard(ack)

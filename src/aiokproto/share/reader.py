@@ -1,4 +1,4 @@
-"""The reader, which ``async for``, ``poll``, ``batches`` and ``run`` call when no record is open."""
+"""The reader, which ``async for``, ``poll``, ``batches`` and ``run`` call when no records are open."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ log = logging.getLogger("aiokproto.share")
 class ShareReader:
     """Opens and delivers records, for one caller at a time.
 
-    A record is delivered only while its lock is held. Cancelling a call changes nothing, because the next one continues
-    with the batch that was being opened.
+    A record is delivered only while its lock is held. Cancelling a call has no effect on the records: the next call
+    continues with the batch that was being opened.
 
     Attributes:
-        requests: How often records were requested.
-        waiting: Whether a call waits for records.
-        unmet: Whether the last call has returned without records, so that some are fetched for the next one.
-        delivered: How many records were delivered.
+        requests: The number of requests for records.
+        waiting: Whether a call is waiting for records.
+        unmet: Whether the last call has returned without records. If so, records are fetched for the next call.
+        delivered: The number of delivered records.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class ShareReader:
         """Create a reader.
 
         Args:
-            engine: Fetches records, and queues acknowledgements.
+            engine: Fetches records and queues acknowledgements.
             buffer: Where the records come from.
-            damaged: How damaged records are acknowledged.
-            observer: Counts what is delivered.
+            damaged: How to acknowledge damaged records.
+            observer: Counts delivered records.
             interceptors: Get the records before the application does.
         """
         self.requests = 0
@@ -63,11 +63,11 @@ class ShareReader:
         self._buffer = buffer
         self._damaged = damaged
         self._observer = observer
-        # None if no interceptor wants records, so that the test costs no call.
+        # It's None if no interceptor wants records, so the check doesn't need a call.
         self._interceptors = interceptors if interceptors.receiving else None
-        # The part whose records are being delivered, some of which the observer doesn't know yet.
+        # The part whose records are being delivered. Some of them may not be reported to the observer yet.
         self._delivering: FetchedPart | None = None
-        # Records of a call that was interrupted while it collected them. They're delivered first.
+        # Records collected by a call that was interrupted. They're delivered first.
         self._kept: deque[ShareRecord] = deque()
         self._errors: deque[KafkaError] = deque()
         self._arrived = asyncio.Event()
@@ -76,45 +76,45 @@ class ShareReader:
         self._time: Callable[[], float] = _no_time
 
     def wake(self) -> None:
-        """Let a waiting call check again for records, and for a reason to raise."""
+        """Make a waiting call check again for records, and for errors to raise."""
         self._arrived.set()
 
     def fail(self, error: KafkaError) -> None:
-        """Raise an error from the next call, once."""
-        # Report an error once, even if it repeats before the next call.
+        """Make the next call raise an error, once."""
+        # Report an error only once, even if it repeats before the next call.
         if all(str(error) != str(other) for other in self._errors):
             self._errors.append(error)
         self._arrived.set()
 
     def stop(self) -> None:
-        """Deliver no more records without a call of :meth:`open`."""
+        """Deliver no more records until a call of :meth:`open`."""
         self._stopped = True
         self._arrived.set()
 
     def keep(self, records: Iterable[ShareRecord]) -> None:
-        """Deliver these records, which were taken and not returned, once more."""
+        """Deliver these records, which were taken but not returned, once more."""
         self._kept.extend(records)
 
     def held(self, records: list[ShareRecord]) -> list[ShareRecord]:
-        """Return the records whose locks are still held. The broker delivers the others again."""
+        """Return the records whose locks are still held. The broker will deliver the others again."""
         now = self._time()
         return [record for record in records if record._lock.failure(now) is None]
 
     def drop_kept(self, topics: Collection[str]) -> list[ShareRecord]:
-        """Drop the kept records of other topics than these, and return them."""
+        """Drop the kept records of all other topics, and return them."""
         dropped = [record for record in self._kept if record.topic not in topics]
         self._kept = deque(record for record in self._kept if record.topic in topics)
         return dropped
 
     def _has_kept(self) -> bool:
-        """Return whether there are kept records. Drop those whose lock is lost, because another member gets them."""
+        """Return whether there are kept records. Drop any whose lock is lost: another member gets them."""
         now = self._time()
         while self._kept and self._kept[0]._lock.failure(now) is not None:
             self._kept.popleft()
         return bool(self._kept)
 
     def next_record(self) -> ShareRecord | None:
-        """Deliver the next opened record, without waiting; None if there is none, or its lock is lost."""
+        """Deliver the next opened record, without waiting. Return None if there is none, or if its lock is lost."""
         if self._kept and not self._stopped and self._has_kept():
             return self._kept.popleft()
         part = self._buffer.first
@@ -135,7 +135,8 @@ class ShareReader:
         return record
 
     def take_open(self, most: int) -> list[ShareRecord]:
-        """Deliver up to ``most`` opened records of one partition, without waiting; none if their lock is lost."""
+        """Deliver up to ``most`` opened records of one partition, without waiting. If their lock is lost, don't deliver
+        any."""
         if self._kept and not self._stopped and self._has_kept():
             return self._take_kept(most)
         now = asyncio.get_running_loop().time()
@@ -162,7 +163,7 @@ class ShareReader:
         return records
 
     async def open(self, deadline: float | None = None) -> bool:
-        """Open records. Return False if there are none by that loop time.
+        """Open records. Return False if there are none by ``deadline`` (loop time).
 
         Raises:
             KafkaError: A partition, or the consumer, has failed.
@@ -193,19 +194,19 @@ class ShareReader:
                         self._engine.fetcher.wake()
                         return False
                 elif part.opened or await self._open(part, deadline):
-                    # Check the lock again. Opening may have taken long.
+                    # Check the lock again: opening may have taken a long time.
                     if self._buffer.head(asyncio.get_running_loop().time()) is part:
                         return True
                 elif deadline is not None and asyncio.get_running_loop().time() >= deadline:
                     return False
                 else:
-                    # Pause. A batch can have many slices without an acquired record.
+                    # Pause: a batch can contain many slices without an acquired record.
                     await self._slice.pause()
         finally:
             self.waiting = False
 
     def open_at_once(self) -> bool:
-        """Like :meth:`open`, but neither wait nor work long. It returns False if other tasks should run first, too."""
+        """Like :meth:`open`, but don't wait or do long work. It also returns False if other tasks should run first."""
         if self._has_kept():
             return True
         while not self._slice.is_over() and not self._errors:
@@ -220,7 +221,7 @@ class ShareReader:
         return False
 
     def _report(self) -> None:
-        """Report what was delivered of the last part."""
+        """Report the delivered records of the last part."""
         part, self._delivering = self._delivering, None
         if part is not None and (count := part.delivered - part.reported):
             part.reported = part.delivered
@@ -240,7 +241,7 @@ class ShareReader:
             await self._arrived.wait()
             return True
         if loop.time() >= deadline:
-            # Otherwise `while True: await poll(0)` would never let the event loop read from sockets.
+            # Without this, `while True: await poll(0)` would never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
         await wait_until(self._arrived, deadline)
@@ -253,7 +254,7 @@ class ShareReader:
         reading = part.read()
         if part.opening is None or part.opening[0] is not reading:
             future = self._engine.cluster.run_in_thread(reading.read)
-            # Retrieve the error. No call may do so, and asyncio would log that.
+            # Retrieve the error, in case no call does: asyncio would log that it was never retrieved.
             future.add_done_callback(lambda done: self._arrived.set() if done.cancelled() else self._opened(done))
             part.opening = (reading, future)
         future = part.opening[1]
@@ -264,7 +265,7 @@ class ShareReader:
         return self._store(part, future.result)
 
     def _is_quick(self, part: FetchedPart) -> bool:
-        """Return whether the event loop may open what is next in a part."""
+        """Return whether the event loop may open the next slice of a part."""
         if part.chunk is None or not part.chunk.batches:
             return True
         if part.opening is not None:
@@ -272,7 +273,7 @@ class ShareReader:
         try:
             return part.read().is_quick()
         except (CorruptRecordError, UnsupportedCompressionError):
-            # Opening it finds the error again.
+            # Opening the batch finds the error again.
             part.reading = None
             return True
 
@@ -293,25 +294,26 @@ class ShareReader:
         return False
 
     def _store(self, part: FetchedPart, opened: Callable[[], list[ShareRecord]]) -> bool:
-        """Store the opened records of the next slice, and acknowledge its other acquired offsets."""
+        """Store the opened records of the next slice, and acknowledge its remaining acquired offsets."""
         try:
             records = opened()
         except (CorruptRecordError, UnsupportedCompressionError) as error:
-            # Remove the traceback. Its frames refer to the future that has the error: a cycle that would keep the
-            # decompressed records.
+            # Remove the traceback: its frames refer to the future that holds the error, a cycle that would keep the
+            # decompressed records alive.
             self._damage(part, part.take_batch(), error.with_traceback(None))
         else:
             self._acknowledge(part, part.take(records), Acknowledgement.GAP, None)
-            # Do this after the gaps. A record that interceptors leave out isn't one.
+            # Do this after the gaps: a record that interceptors drop isn't a gap.
             part.opened = self._intercepted(records)[::-1]
         self._finish(part, asyncio.get_running_loop().time())
         return bool(part.opened)
 
     def _intercepted(self, records: list[ShareRecord]) -> list[ShareRecord]:
-        """Pass records to the interceptors. Return those to deliver, in the order of their offsets.
+        """Pass records to the interceptors. Return the records to deliver, in order of offsets.
 
-        A record that an interceptor leaves out counts as processed, as with a consumer: it is accepted, unless the
-        interceptor has acknowledged it otherwise. A plain record in its place is delivered with its lock.
+        A record that an interceptor drops counts as processed, as in the consumer: it's accepted, unless the
+        interceptor has acknowledged it differently. If the interceptor replaces it with a plain record, that one is
+        delivered with its lock.
         """
         if self._interceptors is None or not records:
             return records
@@ -331,10 +333,10 @@ class ShareReader:
         return sorted(found, key=lambda record: record.offset)
 
     def _damage(self, part: FetchedPart, offsets: Iterable[Offsets], error: KafkaError) -> None:
-        """Acknowledge records that cannot be decoded."""
+        """Acknowledge records that can't be decoded."""
         error = type(error)(f"{part.lock.acquired.partition}: {error}")
         if isinstance(error, UnsupportedCompressionError):
-            # Other members may have the library, so release the records. Raise the error, so that the application knows
+            # Other members may have the library, so release the records. Raise the error to inform the application
             # before they're archived.
             self._acknowledge(part, offsets, Acknowledgement.RELEASE, error)
             self.fail(error)
@@ -362,5 +364,5 @@ class ShareReader:
 
 
 def _no_time() -> float:
-    """The clock before the first request, when nothing is open."""
+    """The clock before the first request, while nothing is open."""
     return float("inf")

@@ -1,4 +1,4 @@
-"""What a share consumer says about itself: statistics, health, and metrics for brokers. No I/O."""
+"""A share consumer's reports about itself: statistics, health, and metrics for brokers. No I/O."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharePartitionStats:
-    """A partition that is assigned, or of which this member has records.
+    """A partition that is assigned, or that this member has records of.
 
     Attributes:
-        assigned: Whether it is assigned.
-        held: Records that are delivered and not acknowledged.
-        unsent: Acknowledgements that are not sent yet.
-        buffered_bytes: Bytes that are acquired and not decoded.
+        assigned: Whether it's assigned.
+        held: Records that are delivered but not acknowledged.
+        unsent: Acknowledgements that aren't sent yet.
+        buffered_bytes: Bytes that are acquired but not decoded.
     """
 
     assigned: bool
@@ -37,33 +37,34 @@ class SharePartitionStats:
 
 @dataclass(frozen=True)
 class ShareConsumerStats:
-    """What a share consumer has done, and what it holds.
+    """A share consumer's statistics.
 
     Attributes:
-        client: Connections, requests and metadata.
-        partitions: The partitions that are assigned, or of which this member has records.
+        client: Statistics of connections, requests and metadata.
+        partitions: The partitions that are assigned, or that this member has records of.
         group_id: The share group.
         member_id: The member's id.
         member_state: The member's state in words.
-        generation: The member epoch; -1 outside of the group.
+        generation: The member epoch; -1 if it isn't in the group.
         rebalance_latency: How long it took to join, and to carry out each assignment.
         assigned: How often partitions were assigned.
         revoked: How often partitions were revoked.
         lost: How often partitions were lost.
-        fetch_latency: From a ShareFetch request to its response; brokers wait for records up to ``fetch_max_wait_ms``.
+        fetch_latency: The time from a ShareFetch request to its response; brokers wait for records up to
+            ``fetch_max_wait_ms``.
         fetch_failures: ShareFetch requests that failed.
         bytes_fetched: Bytes of records, as received.
         records_acquired: Records that were acquired.
-        records_redelivered: Of these, those that had been delivered before, to any member.
+        records_redelivered: Acquired records that had been delivered before, to any member.
         batches_delivered: Record batches that the application has received.
-        records_delivered: Their records.
+        records_delivered: The records in these batches.
         records_accepted: Records whose acceptance took effect.
         records_released: Records whose release took effect.
         records_rejected: Records whose rejection took effect.
         locks_renewed: Records whose lock was renewed.
         locks_expired: Records whose lock expired before they were acknowledged.
-        acknowledgement_failures: Records whose acknowledgement has no effect, or an unknown one.
-        waited: Seconds in which a call waited for records.
+        acknowledgement_failures: Records whose acknowledgement had no effect, or whose outcome is unknown.
+        waited: Total seconds that calls have waited for records.
         run: What ``run()`` has done and is doing.
     """
 
@@ -95,12 +96,12 @@ class ShareConsumerStats:
 
     @property
     def held(self) -> int:
-        """Records that are delivered and not acknowledged, over all partitions."""
+        """Records that are delivered but not acknowledged, in all partitions."""
         return sum(partition.held for partition in self.partitions.values())
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that are acquired and not decoded, over all partitions."""
+        """Bytes that are acquired but not decoded, in all partitions."""
         return sum(partition.buffered_bytes for partition in self.partitions.values())
 
 
@@ -137,7 +138,7 @@ def stats_of(engine: ShareEngine) -> ShareConsumerStats:
 
 
 def health_of(engine: ShareEngine) -> Health:
-    """Return whether a share consumer works, and what is wrong."""
+    """Return whether a share consumer is working, and if not, what is wrong."""
     findings = engine.cluster.findings()
     ended = engine.ended
     if ended is not None:

@@ -14,7 +14,7 @@ from aiokproto.share.ledger import QueuedAck
 from aiokproto.share.session import SharePlan, TopicIdPartition
 
 Acks = Mapping[TopicIdPartition, Sequence[QueuedAck]]
-"""The acknowledgements of a request by partition, in the order of their offsets."""
+"""The acknowledgements of a request by partition, in order of offsets."""
 
 
 class Member(NamedTuple):
@@ -34,16 +34,16 @@ def share_fetch_request(
     strict: bool,
     max_wait: float,
 ) -> ShareFetchRequest:
-    """Return a request that acquires records and acknowledges others.
+    """Return a request that acquires records, and acknowledges records acquired earlier.
 
     Args:
         member: The member that sends it.
-        plan: The session's part.
-        acks: The acknowledgements; no renewals.
+        plan: The session's part of the request.
+        acks: The acknowledgements, without renewals.
         config: The options.
-        max_records: Most records to acquire.
-        strict: Whether to acquire no more than that (KIP-1206); otherwise whole batches.
-        max_wait: Seconds for which the broker may wait for records.
+        max_records: Maximum number of records to acquire.
+        strict: Whether to acquire no more than that (KIP-1206). If not, whole batches are acquired.
+        max_wait: How many seconds the broker may wait for records.
     """
     topics: dict[bytes, share_fetch.FetchTopic] = {}
     for topic_id, number in {**dict.fromkeys(plan.added), **acks}:
@@ -75,7 +75,7 @@ def share_fetch_request(
 def share_acknowledge_request(
     member: Member, epoch: int, acks: Acks, *, renew: bool = False
 ) -> ShareAcknowledgeRequest:
-    """Return a request that only acknowledges, or with ``renew`` only renews; epoch -1 closes the session."""
+    """Return a request that only acknowledges, or only renews if ``renew``. Epoch -1 closes the session."""
     topics: dict[bytes, share_acknowledge.AcknowledgeTopic] = {}
     for (topic_id, number), of_partition in acks.items():
         topic = topics.setdefault(topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[]))
@@ -96,7 +96,8 @@ def share_acknowledge_request(
 
 
 def ack_batches(acks: Iterable[QueuedAck]) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield acknowledgements as ranges of offsets of the same type, each with its type."""
+    """Yield acknowledgements as ranges of offsets with the same type: the first offset, the last one, and the type in a
+    list."""
     first, last, kind = 0, -1, Acknowledgement.GAP
     for ack in acks:
         if last >= 0 and ack.first == last + 1 and ack.kind is kind:

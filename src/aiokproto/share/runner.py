@@ -1,9 +1,9 @@
-"""The share consumer's part of a run (:meth:`ShareConsumer.run`): each record is acknowledged according to its call's
-end.
+"""The share consumer's part of a run (:meth:`ShareConsumer.run`): each record is acknowledged according to how its call
+ends.
 
-Records are acquired as handlers become free, because others would wait while their locks expire. A record that waits
-for its release counts as running, so that a short outage of a service that the handler needs doesn't affect the whole
-queue.
+Records are acquired as handlers become free: if they were acquired earlier, their locks would expire while they wait. A
+record that is waiting to be released counts as running, so a short outage of a service that the handler needs doesn't
+affect the whole queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.share")
 
 _LONGEST_BACKOFF = 30.0
-"""Seconds of the longest pause before a failed record is released."""
+"""The maximum pause before a failed record is released, in seconds."""
 
 Handler = Callable[[ShareRecord], Awaitable[object]]
 Decision = Literal["release", "reject", "accept"]
@@ -37,10 +37,10 @@ class ShareOptions(NamedTuple):
     """The arguments of :meth:`ShareConsumer.run`.
 
     Attributes:
-        plan: The arguments that every run has.
-        max_bytes: Bytes of records in flight beyond which no more are taken.
-        on_error: What becomes of a record whose call has failed.
-        backoff: Seconds before its first release.
+        plan: The arguments common to all runs.
+        max_bytes: No more records are taken once this many bytes are in flight.
+        on_error: What to do with a record whose call has failed.
+        backoff: How many seconds a failed record waits before its first release.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class ShareRunner(Runner):
         super().__init__("aiokproto-share-run", options.plan, scheduler, log, engine.observer.hooks)
         self._engine = engine
         self._options = options
-        # Each record has its own backlog, because records have no order, and are acknowledged one by one.
+        # Each record has its own backlog, because records have no order and are acknowledged individually.
         self._backlogs: dict[ShareRecord, Backlog] = {}
         self._handled = self._accept
 
@@ -117,7 +117,7 @@ class ShareRunner(Runner):
             exc_info=error,
         )
         if decision == "release" and not self._stopping.is_set():
-            # Wait. The broker would deliver it again at once, and archive it after a short outage.
+            # Wait first: the broker would deliver it again immediately, so even a short outage would get it archived.
             pause = min(self._options.backoff * 2.0 ** min(record.delivery_count - 1, 60), _LONGEST_BACKOFF)
             self._postpone(work)
             self._later(pause, work)
@@ -139,7 +139,7 @@ class ShareRunner(Runner):
         policy = self._options.on_error
         if not callable(policy):
             return policy
-        # Its exception ends the run. A policy that fails is a bug in the application, and would fail for each record.
+        # An exception of the policy ends the run: it's a bug in the application, and would occur for each record.
         with calling("on_error"):
             decision: object = policy(record, error)
             check_not_awaitable(decision, "on_error")
@@ -168,12 +168,12 @@ class ShareRunner(Runner):
         return [work for backlog in self._backlogs.values() for work in backlog.running]
 
     async def _commit(self) -> None:
-        """Do nothing, because acknowledgements go with the next request."""
+        """Do nothing: acknowledgements are sent with the next request."""
 
     def _release(self) -> None:
         for timer in self._timers:
             timer.cancel()
-        # Release the records of calls that were cancelled, were never made, or are left alone.
+        # Release the records of calls that were cancelled, never started, or left alone.
         self._engine.acknowledge_rest(list(self._backlogs), Acknowledgement.RELEASE)
         self._engine.most_wanted = None
         self._engine.runner = None

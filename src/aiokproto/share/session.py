@@ -1,13 +1,12 @@
-"""Share sessions (KIP-932): a request names only the partitions that have changed since the last one. Pure.
+"""Share sessions (KIP-932): a request lists only the partitions that have changed since the last request. Pure.
 
-A member has one session on each broker. A ShareFetch with epoch 0 opens it and names all partitions. Each further
-request, ShareFetch or ShareAcknowledge, has the next epoch, so that a lost or repeated request is detected. Epoch -1
-closes the session, and releases the records that the member has acquired. The broker closes it, too, when the
-connection that opened it ends.
+A member has one session on each broker. A ShareFetch with epoch 0 opens it and lists all partitions. Each later
+request, ShareFetch or ShareAcknowledge, has the next epoch, which detects a lost or repeated request. Epoch -1 closes
+the session, and releases the records that the member has acquired. The broker also closes it when the connection that
+opened it ends.
 
-Unlike a fetch session, it isn't repaired, because after a missing response it's unknown which records the broker has
-locked for this member. So the client closes the connection, which makes the broker release all of them, and opens
-another one.
+Unlike a fetch session, it can't be repaired: if a response is missing, the client doesn't know which records the broker
+has locked for it. So the client closes the connection, which makes the broker release all of them, and opens a new one.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class SharePlan(NamedTuple):
 
     Attributes:
         epoch: The share session epoch; 0 opens the session.
-        added: Partitions to add to it.
-        forgotten: Partitions to remove from it.
+        added: Partitions to add to the session.
+        forgotten: Partitions to remove from the session.
     """
 
     epoch: int
@@ -59,8 +58,8 @@ class ShareSessionHandler:
 
         Args:
             wanted: The partitions to fetch.
-            acknowledged: The partitions for which the request has acknowledgements. The broker adds every partition
-                that a request names to the session, so the same request removes those that aren't wanted.
+            acknowledged: The partitions that the request contains acknowledgements for. The broker adds every partition
+                in a request to the session, so the same request removes the ones that aren't wanted.
         """
         assert self.is_open or not acknowledged, "a request that opens a session cannot acknowledge"
         added = [partition for partition in wanted if partition not in self._partitions]
@@ -70,10 +69,10 @@ class ShareSessionHandler:
         return SharePlan(self.epoch, added, forgotten)
 
     def answered(self) -> None:
-        """Note a response, which shows that the broker has counted the request."""
+        """Note a response: it means that the broker has counted the request."""
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Start another session, because this one has ended, or its state is unknown."""
+        """Start a new session: this one has ended, or its state is unknown."""
         self.epoch = _INITIAL_EPOCH
         self._partitions.clear()

@@ -2,10 +2,12 @@
 
 * :class:`~aiokproto.running.scheduler.Scheduler` decides what may start next and what is finished. Pure.
 * :class:`~aiokproto.consumer.running.retry.Retry` decides whether a failed call is made again, and when. Pure.
-* :class:`~aiokproto.consumer.running.failed.Failures` decides what else becomes of it: a retry topic, a dead letter.
+* :class:`~aiokproto.consumer.running.failed.Failures` decides where the record goes otherwise: to a retry topic or the
+  dead-letter topic.
 * :class:`~aiokproto.consumer.running.runner.ConsumerRunner` owns the tasks, and ends them.
 
-While it runs, the assignment refers to it: it says up to where offsets can be committed, and which partitions are busy.
+During a run, the assignment refers to the runner, which knows how far offsets can be committed, and which partitions
+are busy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decisions about records that the handler has failed on."""
+"""Decides what to do with records that the handler has failed on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("aiokproto.consumer")
 
 
 class Failures:
-    """Decides what becomes of failed records: first retries in place, then retry topics, then the dead-letter topic."""
+    """Decides what to do with failed records: first retries in place, then retry topics, then the dead-letter topic."""
 
     def __init__(self, options: RunOptions, group: GroupConfig | None) -> None:
         self._retry = options.retry
@@ -27,22 +27,22 @@ class Failures:
         self._group = group.group_id if group else None
 
     def pause(self, work: Work, error: Exception) -> float | None:
-        """Return the seconds until the call is made again; None if it isn't."""
+        """Return the seconds until the call is repeated; None if it isn't."""
         if isinstance(error, NotAwaitableError) or not self._retry.again(error, work.attempts):
             return None
         return self._retry.pause(work.attempts, uniform(0, 1))
 
     def splits(self, work: Work, error: Exception) -> bool:
-        """Return whether the records of a batch are handled one by one, so that only the bad ones are given up."""
+        """Return whether the records of a batch are handled one at a time, to give up only on the bad records."""
         elsewhere = self._topics is not None or self._dead_letters is not None
         several = isinstance(work.item, list) and len(work.item) > 1
         return elsewhere and several and not isinstance(error, NotAwaitableError)
 
     async def give_up(self, work: Work, error: Exception) -> Literal["retried", "dead-lettered"]:
-        """Write a record to a retry topic, or to the dead-letter topic. Raises the error if there is neither.
+        """Write a record to a retry topic, or to the dead-letter topic. Raise the error if there is neither.
 
         Raises:
-            KafkaError: It could not be written.
+            KafkaError: The record couldn't be written.
         """
         if isinstance(error, NotAwaitableError):
             raise error

@@ -21,7 +21,7 @@ Handler = Callable[[Any], Awaitable[object]]
 
 
 class DeadLetters(Protocol):
-    """Stores records that can't be handled: a :class:`~aiokproto.consumer.DeadLetterTopic`, or an object like it."""
+    """Stores records that cannot be handled: a :class:`~aiokproto.consumer.DeadLetterTopic`, or an object like it."""
 
     async def write(
         self,
@@ -31,12 +31,12 @@ class DeadLetters(Protocol):
         group: str | None = None,
         delivery_count: int | None = None,
     ) -> None:
-        """Store a record with the error of its handler and how often that was called; return once it is stored."""
+        """Store a record, the handler's error, and how often the handler was called. Return once it's stored."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The arguments of :meth:`Consumer.run`; durations in seconds."""
+    """The arguments of :meth:`Consumer.run`. Durations are in seconds."""
 
     plan: Plan
     order: str | Lane
@@ -99,13 +99,13 @@ class RunOptions:
 
 
 def _returns_nothing(handler: object) -> bool:
-    """Return whether the handler certainly returns nothing to await, because it's a generator or has ``-> None``. A
-    plain function may return a coroutine."""
+    """Return whether the handler clearly doesn't return an awaitable: it's a generator, or is annotated with
+    ``-> None``. A plain function may return a coroutine."""
     if is_async(handler):
         return False
     if isgeneratorfunction(handler) or isasyncgenfunction(handler):
         return True
-    # A decorator has the annotations of the function that it wraps, which may be a coroutine function.
+    # A wrapper copies the annotations of the function that it wraps, which may be a coroutine function.
     annotations = {} if hasattr(handler, "__wrapped__") else getattr(handler, "__annotations__", {})
     return "return" in annotations and annotations["return"] in (None, "None")
 

@@ -1,4 +1,4 @@
-"""Retries of records whose handler failed. Pure."""
+"""Retries of records that the handler has failed on. Pure."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.runtime.coroutines import is_async
 
 Failing = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Exceptions after which a retry can succeed: classes, or a function that returns whether to try again."""
+"""The exceptions to retry: classes, or a function that returns whether to try again."""
 
 
 class PermanentError(Exception):
-    """Raise it in a handler of :meth:`Consumer.run() <aiokproto.consumer.Consumer.run>` for a record that no retry can
-    help. The record becomes a dead letter; without a dead-letter topic, the run ends."""
+    """Raise it in a handler of :meth:`Consumer.run() <aiokproto.consumer.Consumer.run>` if retrying the record cannot
+    succeed. The record becomes a dead letter; if there's no dead-letter topic, the run ends."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How often, and after which pauses, the handler gets a record again that it failed to handle.
+    """How often, and after what pauses, to retry a record that the handler failed to handle.
 
     The pauses double, from ``backoff_ms`` to ``max_backoff_ms``, and each varies at random between half and all of it.
-    While a record waits, later ones of its key (or partition, by ``order``) wait too; the handler's place is free.
+    While a record waits, later records of its key (or partition, depending on ``order``) wait too. It doesn't count
+    towards ``concurrency``.
 
     Attributes:
-        attempts: Calls of the handler in all; 1 for no retry.
+        attempts: Total number of calls to the handler; 1 for no retries.
         backoff_ms: The first pause.
-        max_backoff_ms: The longest pause.
-        on: Exception classes, or a function of the exception that returns whether to try again. Others, and
-            :class:`PermanentError`, are not retried.
+        max_backoff_ms: The maximum pause.
+        on: Exception classes, or a function of the exception that returns whether to try again. Other exceptions, and
+            :class:`PermanentError`, aren't retried.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -54,7 +55,7 @@ class Retry:
             raise ConfigurationError(f"Retry(on={self.on!r}): a coroutine function is not awaited here")
 
     def again(self, error: Exception, attempts: int) -> bool:
-        """Return whether to call the handler again after so many failed attempts, the last with this error."""
+        """Return whether to call the handler again after ``attempts`` failures, the last one with this error."""
         if attempts >= self.attempts:
             return False
         return self.may_pass(error)
@@ -71,11 +72,11 @@ class Retry:
         return bool(again)
 
     def pause(self, attempts: int, random: float) -> float:
-        """Return the seconds until the next attempt, after so many failed ones; ``random`` lies between 0 and 1."""
-        # Limit the exponent. A larger power of two doesn't fit in a float.
+        """Return the seconds until the next attempt, after ``attempts`` failures. ``random`` is between 0 and 1."""
+        # Limit the exponent: a larger power of two doesn't fit in a float.
         longest = min(self.backoff_ms * 2.0 ** min(attempts - 1, 60), self.max_backoff_ms)
         return longest * (0.5 + random / 2) / 1000
 
 
 NO_RETRY = Retry(attempts=1)
-"""One attempt."""
+"""A single attempt."""

@@ -1,9 +1,8 @@
-"""Retry topics, where failed records wait so that they don't hold up others.
+"""Retry topics, where failed records wait without holding up other records.
 
-A record that fails is written to the first topic, with the time at which it's due in a header. From there it's handled
-again, and if it fails again it's written to the next topic. All records of a topic wait equally long, so they're due in
-the order in which they were written. Reading a partition stops at the first record that isn't due, so no record waits
-in memory.
+A record that fails is written to the first topic, with a header that says when it's due. It's handled again from there,
+and if it fails again, it's written to the next topic. All records in a topic wait equally long, so they become due in
+the order they were written. Reading a partition stops at the first record that isn't due, so no record waits in memory.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from aiokproto.texts import repr_of
 from aiokproto.types import Header, Record
 
 DUE = "__retry.due"
-"""Header: when the record is handled again, in ms since the epoch."""
+"""Header: when to handle the record again, in ms since the epoch."""
 
 ATTEMPT = "__retry.attempt"
-"""Header: how often the record was written to a retry topic."""
+"""Header: how many times the record was written to a retry topic."""
 
 ORIGIN = "__retry.origin"
-"""Header: the topic, partition and offset of the record that failed first."""
+"""Header: the topic, partition and offset of the original record."""
 
 ERROR = "__retry.error"
 """Header: the last error."""
@@ -34,18 +33,18 @@ _ERROR_LENGTH = 1000
 
 
 class RetryTopics:
-    """Topics in which records wait that could not be handled, one topic for each delay.
+    """Topics where records that couldn't be handled wait, one topic for each delay.
 
     ::
 
         retry = RetryTopics({"orders.retry.1m": 60_000, "orders.retry.1h": 3_600_000}, producer)
         consumer = Consumer("orders", *retry.topics, bootstrap_servers=servers, group_id="billing")
 
-    The consumer has to read them too, and they have to exist. **The order of records is given up**: the ones after a
-    record that waits are handled before it.
+    The topics have to exist, and the consumer has to read them too. **The order of records isn't preserved**: records
+    after a waiting record are handled before it.
 
-    A record keeps its key and value as they were stored, and its headers; added are ``__retry.due`` (ms since the
-    epoch), ``__retry.attempt``, ``__retry.origin`` (topic, partition and offset of the first failure) and
+    A record keeps its stored key and value, and its headers. These headers are added: ``__retry.due`` (ms since the
+    epoch), ``__retry.attempt``, ``__retry.origin`` (topic, partition and offset of the original record) and
     ``__retry.error``.
 
     Attributes:
@@ -56,14 +55,14 @@ class RetryTopics:
     """
 
     def __init__(self, topics: Mapping[str, float], producer: SupportsPostBytes) -> None:
-        """``topics``: topic → delay in ms, in the order in which a record passes through them. ``producer``: a started
-        producer, which stays the caller's; its serializers are not applied."""
+        """``topics`` maps topics to delays in ms, in the order a record passes through them. ``producer`` is a started
+        producer, which the caller has to close; its serializers aren't applied."""
         self._delays = _to_delays(topics)
         self._producer = producer
         self.topics = tuple(self._delays)
 
     def next(self, record: Record[Any, Any]) -> str | None:
-        """Return the topic in which a failed record waits next; None if it has passed through all of them."""
+        """Return the topic where a failed record waits next; None if it has passed through all of them."""
         if record.topic not in self._delays:
             return self.topics[0]
         at = self.topics.index(record.topic) + 1
@@ -74,18 +73,18 @@ class RetryTopics:
         delay = self._delays.get(record.topic)
         if delay is None:
             return 0.0
-        # Take the first such header. A record that was retried before has older ones behind it.
+        # Use the first such header: if the record was retried before, older headers follow it.
         due = next((value for name, value in record.headers if name == DUE), None)
         if due is None or not due.isdigit() or len(due) > 18:
             return 0.0
-        # Never longer than the delay, whatever the header says.
+        # Never wait longer than the delay, whatever the header says.
         return min(max(int(due) / 1000 - current().milliseconds() / 1000, 0.0), delay)
 
     async def write(self, topic: str, record: Record[Any, Any], error: Exception) -> None:
-        """Write a record that failed to a retry topic; it returns once the record is acknowledged.
+        """Write a failed record to a retry topic. Return once the record is acknowledged.
 
         Raises:
-            KafkaError: It could not be written.
+            KafkaError: It couldn't be written.
         """
         before = {name: value for name, value in reversed(record.headers) if name.startswith("__retry.")}
         attempt = before.get(ATTEMPT) or b"0"

@@ -1,11 +1,11 @@
 """The consumer's part of a run (:meth:`Consumer.run`): partitions that come and go, retries, and commits.
 
 When the run ends, the position of each partition moves back to its first unfinished record. The next reader, this
-consumer or another one, starts there.
+consumer or another, starts there.
 
-What can never happen: a commit beyond an unfinished record (the assignment asks :meth:`ConsumerRunner.unfinished` for
-each commit, whatever its cause); two calls for one key at once, even across a rebalance or a seek (no call of a
-partition starts while earlier ones are running).
+Two things can never happen: a commit past an unfinished record (the assignment calls :meth:`ConsumerRunner.unfinished`
+for each commit, whatever its cause); two concurrent calls for one key, even across a rebalance or a seek (no call for a
+partition starts while calls from before are running).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from aiokproto.types import Record, TopicPartition
 log = logging.getLogger("aiokproto.consumer")
 
 _COMMIT_TIMEOUT = 5.0
-"""Seconds for the commit at the end of a run."""
+"""The timeout for the commit at the end of a run, in seconds."""
 
 
 class ConsumerRunner(Runner):
-    """One call of :meth:`Consumer.run`. Without deserializers, ``deserializing`` is None."""
+    """One call of :meth:`Consumer.run`. ``deserializing`` is None if there are no deserializers."""
 
     def __init__(
         self, engine: Engine, options: RunOptions, deserializing: DeserializingReader[Any, Any] | None
@@ -49,14 +49,14 @@ class ConsumerRunner(Runner):
         self._assignment = engine.assignment
         self._options = options
         self._failures = Failures(options, engine.config.group)
-        # The backlog of each partition. A dropped one stays until its partition is revoked.
+        # The backlog of each partition. A dropped backlog stays here until its partition is revoked.
         self._backlogs: dict[TopicPartition, Backlog] = {}
-        # Backlogs that precede a seek or a revocation, and whose calls still run. No call of their partition starts in
-        # the meantime.
+        # Backlogs from before a seek or a revocation whose calls are still running. Until these end, no more calls for
+        # their partition start.
         self._leaving: dict[TopicPartition, set[Backlog]] = {}
-        # Partitions of retry topics whose next record isn't due, with the timers that continue them.
+        # Retry-topic partitions whose next record is not due, with the timers that continue them.
         self._undue: dict[TopicPartition, asyncio.TimerHandle] = {}
-        # Batches that wait for more records, with the timers that end the wait.
+        # Batches that are waiting for more records, with the timers that end the wait.
         self._gathering: dict[Backlog, tuple[Work, asyncio.TimerHandle]] = {}
 
     def _take_over(self) -> None:
@@ -80,11 +80,11 @@ class ConsumerRunner(Runner):
                 await self._has_room.wait()
             await reader.open(by=self)
             await self._take()
-            # Let the workers run, because open() doesn't wait while records are buffered.
+            # Let the workers run: open() doesn't wait while records are buffered.
             await asyncio.sleep(0)
 
     async def _take(self) -> None:
-        """Take open records of one partition, as many as may be pending."""
+        """Take open records of one partition, up to its limit of pending records."""
         cursor = self._assignment.served()
         backlog = self._backlog(cursor)
         room = self._scheduler.room(backlog, len(self._assignment.cursors))
@@ -94,15 +94,15 @@ class ConsumerRunner(Runner):
         finally:
             self._assignment.end_turn()
         if backlog.source != cursor.version or self._assignment.cursors.get(cursor.partition) is not cursor:
-            # It was sought, revoked or lost while deserializers were awaited.
+            # The partition was sought, revoked or lost while deserializers were awaited.
             return
         if records:
             try:
                 with calling("order"):
                     self._scheduler.put(backlog, records)
             except BaseException:
-                # The function that returns lanes failed. Seek, so that these records and the unfinished ones before
-                # them are delivered again.
+                # The function that returns lanes failed. Seek back: these records, and any unfinished records before
+                # them, are delivered again.
                 first = records[0].offset if backlog.lowest is None else backlog.lowest
                 self._assignment.seek(cursor.partition, first)
                 raise
@@ -137,8 +137,8 @@ class ConsumerRunner(Runner):
         return self._assignment.take(most)
 
     def _due(self, cursor: Cursor, room: int) -> int:
-        """Return how many open records may be taken. If a record of a retry topic isn't due, its partition waits for
-        it."""
+        """Return how many open records may be taken. If a retry topic's record is not due, its partition waits until it
+        is."""
         topics = self._options.retry_topics
         records = self._assignment.open
         if topics is None or cursor.partition.topic not in topics.topics:
@@ -175,7 +175,7 @@ class ConsumerRunner(Runner):
         return backlog
 
     def _relieve(self, backlog: Backlog) -> None:
-        """Continue the work that waited for a call to end."""
+        """Continue the work that was waiting for a call to end."""
         scheduler = self._scheduler
         if backlog.full and scheduler.relieved(backlog, len(self._assignment.cursors)):
             backlog.full = False
@@ -192,7 +192,7 @@ class ConsumerRunner(Runner):
     # Failed calls
 
     async def _recover(self, work: Work, error: Exception) -> None:
-        """Repeat the call later, or write its records elsewhere. Raises the error if neither is possible."""
+        """Repeat the call later, or write its records elsewhere. Raise the error if neither is possible."""
         work.attempts += 1
         partition = work.backlog.partition
         counts = self._topics[partition.topic]
@@ -200,7 +200,7 @@ class ConsumerRunner(Runner):
             log.info("run: %s, which is not assigned any more: %s", work, repr_of(error))
         elif (pause := self._failures.pause(work, error)) is not None:
             counts.retried += 1
-            # A run that stops makes no more calls. The record comes again after the restart.
+            # A stopping run makes no more calls. The record is delivered again after the restart.
             following = "the run ends" if self._stopping.is_set() else f"the next is in {pause * 1000:.0f} ms"
             log.info("run: %s: attempt %d failed, %s: %s", work, work.attempts, following, repr_of(error))
             self._postpone(work)
@@ -221,7 +221,7 @@ class ConsumerRunner(Runner):
 
     @property
     def full(self) -> bool:
-        """Whether no record is taken, because the limit of unfinished ones is reached."""
+        """Whether no records are taken because the limit on unfinished records is reached."""
         return not self._has_room.is_set()
 
     def unfinished(self) -> dict[TopicPartition, int]:
@@ -229,12 +229,12 @@ class ConsumerRunner(Runner):
         return {partition: lowest for partition, each in self._backlogs.items() if (lowest := each.lowest) is not None}
 
     def is_busy(self, partitions: Collection[TopicPartition]) -> bool:
-        """Return whether a call runs for one of these partitions, and may still end."""
+        """Return whether a call for one of these partitions is running and may still end."""
         return any(each.running and not each.abandoned for each in self._of(partitions))
 
     def oldest(self) -> float | None:
-        """Return the loop time at which the oldest running call started. Calls that don't end although they were
-        cancelled, and calls whose partition is being revoked, don't count."""
+        """Return the loop time when the oldest running call started. Calls that were cancelled but don't end, and calls
+        whose partition is being revoked, don't count."""
         revoked = {id(backlog) for backlog in self._backlogs.values() if backlog.dropped}
         running = (work for work in self._running() if goes_on(work) and id(work.backlog) not in revoked)
         return min((work.started_at for work in running), default=None)
@@ -254,8 +254,8 @@ class ConsumerRunner(Runner):
         self._wake()
 
     def revoke(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Start no more calls for these partitions. Running ones may end within the drain timeout, or at the deadline
-        if that's earlier."""
+        """Start no more calls for these partitions. Running calls have until the drain timeout or the deadline,
+        whichever is earlier, to end."""
         backlogs = self._of(partitions)
         for backlog in backlogs:
             self._scheduler.drop(backlog)
@@ -265,7 +265,7 @@ class ConsumerRunner(Runner):
         self._loop.call_at(at + CANCELLED_WITHIN, partial(self._abandon, backlogs))
 
     def _abandon(self, backlogs: list[Backlog]) -> None:
-        """Let a rebalance go on without the calls that don't end although they were cancelled."""
+        """Let a rebalance continue without waiting for calls that were cancelled but don't end."""
         for backlog in backlogs:
             if backlog.running:
                 backlog.abandoned = True
@@ -287,7 +287,7 @@ class ConsumerRunner(Runner):
         self._time_gathering(backlog)
         if backlog.running:
             self._leaving.setdefault(partition, set()).add(backlog)
-            # The calls may end after a seek. The partition still belongs to this consumer.
+            # After a seek, the calls may finish: the partition still belongs to this consumer.
             # guard: handlers of lost partitions are cancelled at once
             if partition not in self._assignment.cursors:
                 self._cancel_running([backlog], "the partition is not assigned any more")
@@ -306,7 +306,7 @@ class ConsumerRunner(Runner):
                 cursor = self._assignment.cursors.get(partition)
                 if cursor is not None:
                     self.changed([cursor])
-        # A revocation may wait for it.
+        # A revocation may be waiting for it.
         self._engine.reader.give_up_waiting()
 
     def _running(self) -> list[Work]:
@@ -316,7 +316,7 @@ class ConsumerRunner(Runner):
     # The end
 
     def _release(self) -> None:
-        """Give the consumer back. Each partition continues at its first unfinished record."""
+        """Release the consumer. Each partition continues at its first unfinished record."""
         unfinished = self.unfinished()
         self._assignment.runner = self._engine.reader.owner = None
         for timer in (*self._timers, *self._undue.values(), *(timer for _, timer in self._gathering.values())):

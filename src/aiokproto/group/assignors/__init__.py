@@ -1,9 +1,10 @@
 """Assignors: how a group's partitions are distributed among its members. Pure functions of the subscriptions.
 
 The member that the coordinator chooses as leader runs one of them, and sends the assignment of every member with
-SyncGroup. All clients of a group must have the assignor under the same name and, because any of them can lead, should
-compute the same: these four compute exactly what the Java client does, which ``tests/java`` compares. They differ from
-it only where it would assign a partition twice or not at all, or to a member that doesn't read the topic.
+SyncGroup. All clients of a group must have the assignor under the same name. They should also compute the same
+assignment, because any of them can be the leader: these four compute exactly what the Java client does, which
+``tests/java`` verifies. They differ only where the Java client would assign a partition twice or not at all, or to a
+member that doesn't read the topic.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BY_NAME: dict[str, Callable[[], Assignor]] = {
 
 
 def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
-    """Return the assignors of ``partition_assignment_strategy``, by preference: names, or objects of your own.
+    """Return the assignors of ``partition_assignment_strategy``, in order of preference: names, or custom objects.
 
     Raises:
         ConfigurationError: A name is unknown or repeated, or there is none.

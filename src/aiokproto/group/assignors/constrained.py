@@ -1,12 +1,14 @@
 """The sticky assignment when all members read the same topics.
 
-Every member gets the same number of partitions, or one less: with 7 partitions and 3 members, one gets 3 and two get 2.
-The smaller number is the *minimum quota*. First each member keeps what it owns, up to that quota. Members that own one
-more keep it, in Java's order of members, until as many as possible have one. The unassigned partitions then go, in
-turn, to members below the minimum quota, and after that one each to those that wait for a partition above it.
+Every member gets the same number of partitions, or one less: with 7 partitions and 3 members, one member gets 3 and two
+get 2. The smaller number is the *minimum quota*. First, each member keeps what it owns, up to that quota. Members that
+own one more keep it, in Java's order of members, until as many as possible have one more. Then the unassigned
+partitions go to members below the minimum quota, in turn. The rest go, one each, to members that can get one above the
+quota.
 
 With racks (KIP-881) members keep only partitions that have a replica in their rack. Unassigned partitions first go to
-members in their racks, starting with those that have the fewest such members; the rest is assigned as without racks.
+members in their racks, starting with the partitions that have the fewest such members; the rest are assigned as if
+there were no racks.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class ConstrainedAssignmentBuilder:
 
     Attributes:
         assignment: Member id → the numbers of its partitions.
-        transferring: The partitions that another member owned: number → the member that gets it.
+        transferring: Partitions that another member owned: number → the member that gets it.
     """
 
     def __init__(self, numbering: Numbering, current: CurrentAssignment, rack_info: RackInfo) -> None:
@@ -53,7 +55,7 @@ class ConstrainedAssignmentBuilder:
         self._find_transferring(kept)
 
     def _assign_owned(self, member: str, owned: list[int]) -> None:
-        """Let a member keep what it owns, up to its quota."""
+        """Let a member keep the partitions it owns, up to its quota."""
         if self._rack_info:
             mismatch = self._rack_info.racks_mismatch
             self._revoked.update((number, member) for number in owned if mismatch(member, number))
@@ -82,7 +84,7 @@ class ConstrainedAssignmentBuilder:
         if sum(map(len, self.assignment.values())) == self._numbering.total:
             return []
         assigned: set[int] = set()
-        # One union of all members would keep the GIL from the event loop for many milliseconds.
+        # A single union of all members would hold the GIL, and block the event loop, for many milliseconds.
         for numbers in self.assignment.values():
             assigned.update(numbers)
         return [
@@ -96,7 +98,7 @@ class ConstrainedAssignmentBuilder:
         """Assign partitions in turn."""
         start = 0
         while self._unfilled:
-            # In these rounds no member reaches its quota before the last round.
+            # No member reaches its quota before the last of these rounds.
             rounds = self._min_quota - max(len(self.assignment[member]) for member in self._unfilled)
             end = start + rounds * len(self._unfilled)
             for first, member in enumerate(self._unfilled, start):
@@ -110,7 +112,7 @@ class ConstrainedAssignmentBuilder:
             self.assignment[member].append(number)
 
     def _assign_rack_aware_round_robin(self, unassigned: Sequence[int]) -> list[int]:
-        """Assign partitions in turn to members in their racks; return those for which there is no such member."""
+        """Assign partitions in turn to members in their racks. Return the partitions without such a member."""
         unfilled_racks = Counter(self._rack_info.consumer_racks.get(member) for member in self._unfilled)
         left, start = [], 0
         for number in unassigned:
@@ -135,7 +137,8 @@ class ConstrainedAssignmentBuilder:
         return left
 
     def _next_in_rack(self, members: Sequence[str], number: int, start: int) -> int:
-        """Return the index of the next member in a rack of a partition, from ``start`` on and around; -1 without."""
+        """Return the index of the next member in any of a partition's racks, starting at ``start`` and wrapping around;
+        -1 if there is none."""
         for offset in range(len(members)):
             index = (start + offset) % len(members)
             member = members[index]

@@ -1,17 +1,19 @@
 """The sticky assignment when members read different topics.
 
-In this order:
+The steps, in order:
 
-1. Each member keeps what it owns. If racks matter (KIP-881), it keeps only partitions with a replica in its rack.
-2. Each unassigned partition goes to the member with the fewest partitions among those that read its topic, and to the
-   first of them by name if several have as few. Topics with the fewest consumers come first, because they leave the
-   least choice. If racks matter, members in a partition's racks come first.
-3. Partitions move from members with more to members with fewer, while the one has at least two more than the other.
-   Partitions that were unassigned move first, unless step 1 took partitions away. A partition that a member claimed in
-   an earlier generation rather goes back to that member. If all of this doesn't improve the balance, it is undone.
+1. Each member keeps the partitions it owns. If racks matter (KIP-881), it keeps only partitions with a replica in its
+    rack.
+2. Each unassigned partition goes to the member with the fewest partitions among those that read its topic; if there are
+    several, to the first by name. Topics with the fewest consumers come first, because they leave the least choice. If
+    racks matter, members in a partition's racks come first.
+3. Partitions move from members with more to members with fewer, while one has at least two more than the other.
+    Partitions that were unassigned move first, unless step 1 took partitions away. If a member claimed a partition in
+    an earlier generation, the partition goes back to that member instead. If all this doesn't improve the balance, it
+    is undone.
 
-If a partition moves from A to B, and another one of the same topic has moved from B to A before, that one moves back
-instead: neither has to move in the end.
+If a partition should move from A to B, and another partition of the same topic has moved from B to A before, that one
+moves back instead: in the end, neither has to move.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ from aiokproto.group.assignors.member_data import CurrentAssignment, Numbering
 from aiokproto.group.assignors.racks import RackInfo
 
 _MAX_PASSES = 1000
-"""How often to go through all partitions in search of moves that help. There is a limit because moving back another
-partition can make the balance worse, so nothing guarantees an end whatever members claim. A few passes are enough."""
+"""Maximum number of passes over all partitions to find moves that help. The limit exists because moving back another
+partition can make the balance worse, so for some claims the search might never end. A few passes are normally
+enough."""
 
 Heap = list[tuple[int, int, str]]
-"""Members by the number of their partitions, then by name: number, rank of the name, member."""
+"""Members sorted by their number of partitions, then by name: number, rank of the name, member."""
 
 
 class GeneralAssignmentBuilder:
@@ -75,7 +78,7 @@ class GeneralAssignmentBuilder:
             self.assignment, self._owner = before, owner_before
 
     def _assign_owned(self) -> bool:
-        """Let members keep what they own; return whether they keep all of it."""
+        """Let members keep the partitions they own. Return whether they keep all of them."""
         kept_all = True
         for member, owned in self._current.owned.items():
             topics, width = self._members[member].topics, len(self._numbering.topics)
@@ -91,21 +94,23 @@ class GeneralAssignmentBuilder:
         return kept_all
 
     def _by_topic(self, numbers: Iterable[int]) -> Iterator[tuple[list[str], Iterator[int]]]:
-        """Return the consumers of each topic, with its partitions."""
+        """Return the consumers and the partitions of each topic."""
         width = len(self._numbering.topics)
         for topic_index, group in groupby(numbers, key=lambda number: number % width):
             yield self._consumers[topic_index], group
 
     def _assign(self, numbers: Iterable[int], racks: Mapping[str, str]) -> list[int]:
-        """Assign each partition to the member with the fewest; return those for which there was none.
+        """Assign each partition to the member with the fewest partitions. Return the partitions that no member could
+        get.
 
         Args:
             numbers: The partitions.
-            racks: Members get only what is in their rack.
+            racks: If not empty, members get only partitions in their rack.
         """
         left = []
         for consumers, group in self._by_topic(numbers):
-            # While a topic is assigned only its consumers get partitions, so one heap for each rack is enough.
+            # A topic's consumers are the only members that get partitions while it's being assigned, so one heap per
+            # rack is enough.
             heaps: dict[str | None, Heap] = {}
             for member in consumers:
                 entry = (len(self.assignment[member]), self._ranks[member], member)
@@ -125,7 +130,7 @@ class GeneralAssignmentBuilder:
         return left
 
     def _reassign(self, numbers: Sequence[int]) -> bool:
-        """Move partitions while that helps; return whether any was moved."""
+        """Move partitions while that helps. Return whether any was moved."""
         assignment, owner, previous = self.assignment, self._owner, self._current.previous
         any_moved = False
         for _ in range(_MAX_PASSES):
@@ -161,17 +166,18 @@ class GeneralAssignmentBuilder:
         self._owner[number] = target
 
     def _balance_score(self, assignment: Mapping[str, Mapping[int, None]]) -> int:
-        """Return the sum of the differences between all pairs of members that share a topic with others."""
+        """Return the sum of the differences in load between all pairs of members. Only members that share a topic with
+        others count."""
         sharing = {member for consumers in self._consumers if len(consumers) > 1 for member in consumers}
         loads = sorted(len(assignment[member]) for member in sharing)
         return sum(load * (2 * index + 1 - len(loads)) for index, load in enumerate(loads))
 
 
 class _PartitionMovements:
-    """The partitions that were moved, and between which members; one that moves back counts as not moved.
+    """The moved partitions, and the members they moved between. A partition that moved back counts as not moved.
 
-    Java takes *any* of the partitions that moved between two members, the first of a hash table. Which one that is
-    depends on the size that the table has grown to: see :mod:`~aiokproto.group.assignors.hash_order`.
+    Java takes *any* of the partitions that moved between two members: the first in a hash table. Which partition that
+    is depends on the size of the table: see :mod:`~aiokproto.group.assignors.hash_order`.
     """
 
     def __init__(self, numbering: Numbering) -> None:
@@ -198,7 +204,7 @@ class _PartitionMovements:
         self._capacity[pair] = capacity_for(len(numbers), self._capacity.get(pair, capacity_for(1)))
 
     def actual_partition_to_move(self, number: int, source: str, target: str) -> int:
-        """Return the partition to move back instead of moving this one; itself if there is none."""
+        """Return the partition to move back instead of moving this one; this one if there is none."""
         width = len(self._numbering.topics)
         topic_index = number % width
         if number in self._moved:

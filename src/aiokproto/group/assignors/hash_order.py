@@ -1,10 +1,10 @@
-"""The order in which Java's hash tables iterate, as far as an assignment depends on it.
+"""The iteration order of Java's hash tables, which assignments depend on.
 
-The Java client holds members and topics in a ``HashMap``, and the first one there has an advantage: it keeps one
+The Java client keeps members and topics in a ``HashMap``, and the first one in it has an advantage: it keeps one
 partition more, or wins a disputed claim. Leaders written in different languages must agree on that, so the order is
-computed here. It depends on ``String.hashCode`` and the size of the table: keys are in the order of their buckets, and
-within a bucket in the order in which they were added. (Java turns a bucket of nine keys into a tree. That takes keys
-that were made to collide; assignments are valid then, but not Java's.)
+computed here. It depends on ``String.hashCode`` and the size of the table: keys are ordered by bucket, and within a
+bucket by when they were added. (Java turns a bucket of nine keys into a tree. That only happens with keys crafted to
+collide; in that case, the assignment is valid but differs from Java's.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """Return ``String.hashCode()`` as an unsigned number: over the UTF-16 units of the text."""
+    """Return ``String.hashCode()`` as an unsigned number. It's computed over the UTF-16 code units of the text."""
     result = 0
     if text.isascii():
         for unit in text.encode():
@@ -36,27 +36,28 @@ def partition_hash(topic_hash: int, partition: int) -> int:
 
 
 def bucket(code: int, capacity: int) -> int:
-    """Return the number of the bucket for a hash code."""
+    """Return the bucket number for a hash code."""
     return (code ^ code >> 16) & (capacity - 1)
 
 
 def capacity_for(size: int, capacity: int = _SMALLEST) -> int:
-    """Return the number of buckets once a table of ``capacity`` has grown to ``size`` keys: it is full at 3/4."""
+    """Return the number of buckets once a table of ``capacity`` has grown to ``size`` keys. A table grows when it's 3/4
+    full."""
     while size * 4 > capacity * 3:
         capacity *= 2
     return capacity
 
 
 def hash_order(keys: Collection[str]) -> list[str]:
-    """Return different keys in the order of a table to which they were added one by one."""
+    """Return distinct keys in the order of a table that they were added to one at a time."""
     capacity = capacity_for(len(keys))
     return sorted(keys, key=lambda key: bucket(string_hash(key), capacity))
 
 
 def computed_order(keys: Collection[str]) -> list[str]:
-    """Return different keys in the order of a table to which they were added by ``computeIfAbsent``.
+    """Return distinct keys in the order of a table that they were added to with ``computeIfAbsent``.
 
-    That puts a key at the head of its bucket, and lets the table grow one key later.
+    This puts a key at the head of its bucket, and makes the table grow one key later.
     """
     capacity = capacity_for(len(keys) - 1)
     latest_first = list(keys)[::-1]
@@ -64,12 +65,12 @@ def computed_order(keys: Collection[str]) -> list[str]:
 
 
 def string_order(text: str) -> bytes:
-    """Return the key for sorting as ``String.compareTo``: by UTF-16 units."""
+    """Return a sort key that orders like ``String.compareTo``: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def topic_order(partitions: Iterable[str], members: Members) -> list[str]:
-    """Return the topics that exist and are subscribed, in the order in which Java's assignors go through them."""
+    """Return the topics that exist and are subscribed, in the order that Java's assignors process them."""
     in_order = different_topics(members[member] for member in hash_order(members))
     named = dict.fromkeys(topic for topics in in_order for topic in topics)
     existing = set(partitions)
@@ -77,9 +78,9 @@ def topic_order(partitions: Iterable[str], members: Members) -> list[str]:
 
 
 def member_order(members: Members) -> list[str]:
-    """Return member ids as range and roundrobin sort them: static members first, by instance id (KIP-345).
+    """Return member ids in the sort order of range and roundrobin: static members first, by instance id (KIP-345).
 
-    So a static member keeps its position when it restarts with another member id.
+    So a static member keeps its position when it restarts with a new member id.
     """
 
     def key(member: str) -> tuple[bool, bytes]:

@@ -1,14 +1,16 @@
-"""What the members of a group owned before, for the sticky assignors: read from their subscriptions, and decided.
+"""What the members of a group owned before, for the sticky assignors. It's read from their subscriptions, and conflicts
+are resolved.
 
-Partitions are numbered here: the partition's number times the number of topics, plus the index of its topic in the
-sorted list of topics. So numbers are in the order (partition, topic), in which the assignors decide what a member
-keeps, and the assignors need neither objects nor hashes of names.
+Partitions are represented by numbers here: the partition's number times the number of topics, plus the index of its
+topic in the sorted list of topics. So numbers are ordered by (partition, topic), as the assignors decide what a member
+keeps in this order. The assignors also don't need objects or hashes of names.
 
-A member's claim can be wrong. A member that was away claims partitions that were assigned to other members since; the
-claim of the later generation counts. Two claims of one generation contradict each other, and no member keeps the
-partition. The Java client compares with the generation of the other member's *subscription*, even if the assignor's
-user data has another generation. This module does the same, because all leaders must decide alike. (It doesn't follow
-Java in one thing: Java also believes claims of partitions that don't exist, and then assigns other partitions twice.)
+A member's claim can be wrong. A member that was away may claim partitions that have since been assigned to other
+members; in that case, the claim of the later generation counts. Two claims of the same generation contradict each
+other, and neither member keeps the partition. The Java client compares with the generation of the other member's
+*subscription*, even if the assignor's user data contains a different generation. This module does the same, because all
+leaders must decide alike. (There's one exception: Java also accepts claims of partitions that don't exist, and then
+assigns other partitions twice.)
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from aiokproto.group.partition_list import PartitionList, TopicNames, decode_par
 from aiokproto.types import TopicPartition
 
 DEFAULT_GENERATION = -1
-"""The generation of a member that names none."""
+"""The generation of a member that doesn't report one."""
 
 _INT32 = struct.Struct(">i")
 
 
 class MemberData(NamedTuple):
-    """The partitions that a member claims to own, and the generation in which it got them."""
+    """The partitions that a member claims to own, and the generation that assigned them."""
 
     partitions: Sequence[TopicPartition]
     generation: int
@@ -59,12 +61,13 @@ class Numbering:
         return range(index, self.sizes[index] * len(self.topics), len(self.topics))
 
     def numbers(self, partitions: Sequence[TopicPartition]) -> list[int]:
-        """Return the numbers of those partitions that exist and are subscribed."""
+        """Return the numbers of the partitions that exist and are subscribed."""
         claimed, sizes, width = PartitionList.of(partitions), self.sizes, len(self.topics)
         indexes = [self._topic_indexes.get(topic, -1) for topic in claimed.topics]
         pairs = zip(map(indexes.__getitem__, claimed.topic_indexes), claimed.numbers, strict=True)
         limits = [sizes[index] if index >= 0 else 0 for index in indexes]
-        # As a rule all partitions exist. Checking that first, without a step of Python for each, takes half the time.
+        # Usually all partitions exist. Checking that first, without executing Python code for each, takes half the
+        # time.
         if min(claimed.numbers, default=0) >= 0 and all(
             map(lt, claimed.numbers, map(limits.__getitem__, claimed.topic_indexes))
         ):
@@ -79,11 +82,12 @@ class Numbering:
 
 
 class CurrentAssignment(NamedTuple):
-    """Which member owns what, as far as the members' claims say.
+    """Which member owns which partitions, according to the members' claims.
 
     Attributes:
-        owned: Member id → different numbers of its partitions in the order of the claim, members in Java's order.
-        multiple_owners: Partitions that two members of one generation claim.
+        owned: Member id → the distinct numbers of its partitions, in the order of the claim. Members are in Java's
+            order.
+        multiple_owners: Partitions claimed by two members of the same generation.
         previous: The claims of earlier generations: partition → member.
     """
 
@@ -95,9 +99,9 @@ class CurrentAssignment(NamedTuple):
 def current_assignment(
     numbering: Numbering, members: Members, member_data: Mapping[str, MemberData]
 ) -> CurrentAssignment:
-    """Decide between the claims of all members."""
+    """Resolve conflicts between the claims of all members."""
     claimed = {member: numbering.numbers(member_data[member].partitions) for member in hash_order(members)}
-    # As a rule no two members claim the same partition, and there is nothing to decide.
+    # Usually no two members claim the same partition, so there's nothing to resolve.
     if _all_different(claimed.values()):
         return CurrentAssignment(claimed, frozenset(), _previous(claimed, member_data))
     owned: dict[str, dict[int, None]] = {}
@@ -127,7 +131,7 @@ def current_assignment(
 
 def _all_different(claimed: Iterable[Collection[int]]) -> bool:
     seen: set[int] = set()
-    # One union of all members would keep the GIL from the event loop for many milliseconds.
+    # A single union of all members would hold the GIL, and block the event loop, for many milliseconds.
     for numbers in claimed:
         expected = len(seen) + len(numbers)
         seen.update(numbers)
@@ -137,7 +141,8 @@ def _all_different(claimed: Iterable[Collection[int]]) -> bool:
 
 
 def _previous(claimed: Mapping[str, Sequence[int]], member_data: Mapping[str, MemberData]) -> dict[int, str]:
-    """Return the latest of the claims from before the latest generation of all; the first if several are as late."""
+    """Return for each partition the latest claim from before the overall latest generation; if there are several, the
+    first."""
     latest = max(DEFAULT_GENERATION, *(data.generation for data in member_data.values()))
     previous: dict[int, str] = {}
     for member, numbers in claimed.items():
@@ -150,7 +155,8 @@ def _previous(claimed: Mapping[str, Sequence[int]], member_data: Mapping[str, Me
 
 
 def encode_member_data(assigned: Iterable[TopicPartition], generation: int) -> bytes:
-    """Encode the user data of ``sticky`` (StickyAssignorUserData), version 1: topics with partitions, generation."""
+    """Encode the user data of ``sticky`` (StickyAssignorUserData), version 1: topics with their partitions, then the
+    generation."""
     partitions = PartitionList.of(assigned)
     occurring = dict.fromkeys(partitions.topic_indexes)
     order = computed_order([partitions.topics[index] for index in occurring])
@@ -158,7 +164,7 @@ def encode_member_data(assigned: Iterable[TopicPartition], generation: int) -> b
 
 
 def decode_member_data(data: bytes) -> MemberData:
-    """Decode user data; version 0 has no generation. Invalid data of other clients counts as no claim."""
+    """Decode user data; version 0 has no generation. Invalid data from other clients counts as no claim."""
     try:
         claimed, end = decode_partitions(data, 0)
     except ValueError:

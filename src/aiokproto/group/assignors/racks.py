@@ -11,18 +11,18 @@ from aiokproto.group.assignors.member_data import Numbering
 
 
 def consumer_racks(members: Members) -> dict[str, str]:
-    """Return the racks of the members that have named theirs."""
+    """Return the racks of the members that have reported one."""
     return {member: subscription.rack_id for member, subscription in members.items() if subscription.rack_id}
 
 
 def partition_racks(racks: Mapping[str, Sequence[AbstractSet[str]]], topic: str, size: int) -> list[AbstractSet[str]]:
-    """Return the replicas' racks of each partition of a topic."""
+    """Return the racks of the replicas, for each partition of a topic."""
     known = list(racks.get(topic, ()))[:size]
     return known + [frozenset()] * (size - len(known))
 
 
 def use_rack_aware_assignment(consumer_racks: Collection[str], partition_racks: Collection[AbstractSet[str]]) -> bool:
-    """Return whether racks make a difference: some consumer is in a rack of a partition, but not of all partitions."""
+    """Return whether racks make a difference: some consumer is in a rack of some partitions, but not of all."""
     all_racks: set[str] = set().union(*set(map(frozenset, partition_racks)))
     if all_racks.isdisjoint(consumer_racks):
         return False
@@ -33,8 +33,8 @@ class RackInfo:
     """The racks of consumers and partitions, for the sticky assignors; empty if racks make no difference.
 
     Attributes:
-        consumer_racks: Member id → its rack; only members that have named theirs.
-        partition_racks: Number of a partition → the racks of its replicas; all partitions, or none.
+        consumer_racks: Member id → its rack, for the members that have reported one.
+        partition_racks: Number of a partition → the racks of its replicas. It contains all partitions, or is empty.
     """
 
     def __init__(self, numbering: Numbering, members: Members, racks: Racks) -> None:
@@ -55,10 +55,11 @@ class RackInfo:
         return bool(self.consumer_racks)
 
     def racks_mismatch(self, member: str, number: int) -> bool:
-        """Return whether the member has a rack in which the partition has no replica."""
+        """Return whether the member has a rack and the partition has no replica in it."""
         return member in self.consumer_racks and self.consumer_racks[member] not in self.partition_racks[number]
 
     def sort_by_rack_consumers(self, numbers: Sequence[int]) -> list[int]:
-        """Return partitions sorted by the number of consumers in their racks, because few leave the least choice."""
+        """Return partitions sorted by the number of consumers in their racks: partitions with few consumers leave the
+        least choice."""
         sizes = Counter(self.consumer_racks.values())
         return sorted(numbers, key=lambda number: sum(sizes[rack] for rack in self.partition_racks[number]))

@@ -14,13 +14,13 @@ from aiokproto.group.partition_list import PartitionList, TopicNames
 
 
 class RangeAssignor(Assignor):
-    """Assigns topic by topic, so that one member gets the same partition numbers of all topics, as joins need.
+    """Assigns topic by topic: a member gets the same partition numbers of all topics, as joins require.
 
-    Members are sorted; the first ones get one more where the partitions cannot be split evenly. With many topics that
-    adds up for the first members: the price of keeping equal numbers together.
+    Members are sorted; if the partitions cannot be split evenly, the first members get one more. With many topics that
+    adds up for the first members, which is the price of keeping equal numbers together.
 
-    If members and brokers name their racks, members first get partitions with a replica in their rack, within the same
-    limits. Topics with the same members and number of partitions are then assigned together, by number.
+    If members and brokers report their racks, members first get partitions with a replica in their rack, within the
+    same limits. In that case, topics with the same members and number of partitions are assigned together, by number.
     """
 
     name = "range"
@@ -50,7 +50,7 @@ class RangeAssignor(Assignor):
 
 
 class _Assigned(NamedTuple):
-    """What a member is assigned: the index of each partition's topic, and the number of each partition."""
+    """A member's assignment: the index of each partition's topic, and the number of each partition."""
 
     topic_indexes: array[int]
     numbers: array[int]
@@ -68,14 +68,14 @@ def _partitions(names: TopicNames, assigned: _Assigned, *, in_order: bool) -> Pa
 
 
 class _TopicAssignmentState:
-    """A topic, its consumers in order, and how many partitions each of them may still get.
+    """A topic, its consumers in order, and how many more partitions each consumer may get.
 
     Attributes:
         index: The index of its name.
         size: The number of its partitions.
         consumers: The members that read it.
-        consumer_racks: The racks of those consumers that have named theirs.
-        partition_racks: The racks of each partition's replicas; empty if no consumer has named its rack.
+        consumer_racks: The racks of the consumers that have reported one.
+        partition_racks: The racks of each partition's replicas; empty if no consumer has reported a rack.
         needs_rack_aware_assignment: Whether racks make a difference.
     """
 
@@ -91,7 +91,7 @@ class _TopicAssignmentState:
         self._assigned_counts = dict.fromkeys(consumers, 0)
 
     def set_racks(self, consumer_racks: Mapping[str, str], partition_racks: Sequence[AbstractSet[str]]) -> bool:
-        """Store the racks; return whether they make a difference for this topic."""
+        """Store the racks. Return whether they make a difference for this topic."""
         self.consumer_racks = {member: consumer_racks[member] for member in self.consumers if member in consumer_racks}
         if self.consumer_racks:
             self.partition_racks = partition_racks
@@ -104,7 +104,8 @@ class _TopicAssignmentState:
         return max(0, quota - self._assigned_counts[member])
 
     def racks_match(self, member: str, number: int) -> bool:
-        """Return whether a partition has a replica in the member's rack. A member without a rack matches all."""
+        """Return whether a partition has a replica in the member's rack. A member without a rack matches every
+        partition."""
         return member not in self.consumer_racks or self.consumer_racks[member] in self.partition_racks[number]
 
     def assign(self, member: str, numbers: Sequence[int], assignment: Mapping[str, _Assigned]) -> None:
@@ -117,7 +118,8 @@ class _TopicAssignmentState:
             self._consumers_with_extra_partition -= 1
 
     def assign_ranges(self, assignment: Mapping[str, _Assigned], by_rack: bool = False) -> None:
-        """Assign the unassigned partitions in order, member by member; ``by_rack`` only those whose racks match."""
+        """Assign the unassigned partitions in order, member by member. With ``by_rack``, only assign partitions whose
+        racks match."""
         for member in self.consumers:
             if not self._unassigned:
                 break
@@ -150,9 +152,9 @@ def _assign_by_rack(topics: Sequence[_TopicAssignmentState], assignment: Mapping
 
 
 def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], assignment: Mapping[str, _Assigned]) -> None:
-    """Assign the partitions of one number, of all topics, to the first member whose rack matches them all."""
-    # All topics have the same size and consumers, and a member gets the same number of partitions of each, so the first
-    # topic says for all of them which members can take more.
+    """Assign all topics' partitions with the same number to the first member whose rack matches all of them."""
+    # All topics have the same size and consumers, and a member gets the same number of partitions of each. So the first
+    # topic shows which members can take more, for all topics.
     first = topics[0]
     assigned: list[int] = []
     for number in range(len(first.partition_racks)):

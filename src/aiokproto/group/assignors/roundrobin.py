@@ -1,4 +1,4 @@
-"""``roundrobin``: all partitions of all topics, assigned one by one in turn."""
+"""``roundrobin``: all partitions of all topics, assigned to members in turn."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from aiokproto.group.partition_list import PartitionList, TopicNames
 
 
 class RoundRobinAssignor(Assignor):
-    """Assigns the sorted partitions to the sorted members in turn, skipping members not subscribed to the topic.
+    """Assigns the sorted partitions to the sorted members in turn, skipping members that aren't subscribed to the
+    topic.
 
-    Balanced within one partition where all members read the same topics.
+    If all members read the same topics, their numbers of partitions differ by at most one.
     """
 
     name = "roundrobin"
@@ -27,8 +28,8 @@ class RoundRobinAssignor(Assignor):
         assignment = {member: (array("i"), array("i")) for member in members}
         turn = 0
         for topic_index, topic in enumerate(topics):
-            # A member that isn't subscribed is skipped for all partitions of the topic, so the loop needs only the
-            # topic's consumers.
+            # A member that isn't subscribed is skipped for all partitions of the topic, so only the topic's consumers
+            # matter.
             consumers = [index for index, member in enumerate(order) if topic in members[member].topics]
             first = sum(index < turn for index in consumers)
             size, width = partitions[topic], len(consumers)

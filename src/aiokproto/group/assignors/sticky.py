@@ -31,10 +31,11 @@ from aiokproto.types import TopicPartition
 
 
 class StickyAssignor(Assignor):
-    """Keeps members' partitions as far as balance allows. Members revoke all before a rebalance, so user data has them.
+    """Keeps members' partitions as far as balance allows. Members revoke all partitions before a rebalance, so their
+    former partitions are in the user data.
 
-    The user data says what a member had and in which generation, in the form the Java client writes. Leaders also read
-    the form without a generation, which clients before Kafka 2.3 send.
+    The user data contains a member's partitions and their generation, in the Java client's format. Leaders also accept
+    the format without a generation, which clients before Kafka 2.3 send.
     """
 
     name = "sticky"
@@ -45,7 +46,7 @@ class StickyAssignor(Assignor):
         self._generation = DEFAULT_GENERATION
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return the last assignment of this member, and its generation."""
+        """Return this member's last assignment and its generation."""
         if self._assigned is None:
             return None
         return encode_member_data(self._assigned, self._generation)
@@ -62,10 +63,12 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As ``sticky``, but members continue reading: what moves is revoked first, and assigned in a second rebalance.
+    """Like ``sticky``, but members continue reading: partitions that move are revoked first, and assigned in a second
+    rebalance.
 
-    A member may only get what no other member still reads. So this round's assignment leaves out partitions that are to
-    move. Their owner sees that it lost them, revokes them and joins again; then they are free.
+    A member may only get partitions that no other member is still reading. So this round's assignment leaves out
+    partitions that have to move. Their owner sees that they're missing, revokes them and rejoins; in the next round
+    they are free.
     """
 
     name = "cooperative-sticky"
@@ -76,7 +79,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = DEFAULT_GENERATION
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return the generation, which subscriptions before version 2 lack; they have the partitions."""
+        """Return the generation: subscriptions before version 2 contain the partitions, but not the generation."""
         return encode_generation(self._generation)
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
@@ -104,8 +107,8 @@ class _Balanced(NamedTuple):
     Attributes:
         numbering: The numbers of the partitions.
         assignment: Member id → its partitions.
-        transferring: The partitions that another member owned, with the member that gets each; None if that is still
-            to be computed.
+        transferring: Partitions that another member owned, with the member that gets each; None if this hasn't been
+            computed.
     """
 
     numbering: Numbering
@@ -116,7 +119,7 @@ class _Balanced(NamedTuple):
 def _balance(
     partitions: Mapping[str, int], members: Members, member_data: Mapping[str, MemberData], racks: Racks
 ) -> _Balanced:
-    """Assign partitions so that no single move between two members could balance their loads better."""
+    """Assign partitions until no single move between two members would improve the balance."""
     numbering = Numbering(partitions, members)
     if not members:
         return _Balanced(numbering, {}, {})
@@ -132,7 +135,7 @@ def _balance(
 
 
 def _transferring(balanced: _Balanced, member_data: Mapping[str, MemberData]) -> dict[int, str]:
-    """Return the partitions that one member gets and another member must give up."""
+    """Return the partitions that one member gets and another has to give up."""
     added: dict[int, str] = {}
     revoked: set[int] = set()
     for member, numbers in balanced.assignment.items():
@@ -143,13 +146,13 @@ def _transferring(balanced: _Balanced, member_data: Mapping[str, MemberData]) ->
 
 
 def eager_member_data(subscription: Subscription) -> MemberData:
-    """Return what a member of an eager group claims: its user data has it."""
+    """Return what a member of an eager group claims, from its user data."""
     if not subscription.user_data:
         return MemberData((), DEFAULT_GENERATION)
     return decode_member_data(subscription.user_data)
 
 
 def cooperative_member_data(subscription: Subscription) -> MemberData:
-    """Return what a member of a cooperative group claims. Old subscriptions have the generation in their user data."""
+    """Return what a member of a cooperative group claims. In old subscriptions, the generation is in the user data."""
     generation = subscription.generation if subscription.generation >= 0 else decode_generation(subscription.user_data)
     return MemberData(subscription.owned_partitions, generation)
