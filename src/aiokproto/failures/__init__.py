@@ -15,7 +15,18 @@ Every row has a reason, which appears in logs. If a row differs from the Java cl
 NOT_LEADER_OR_FOLLOWER is an example. Its flags in ``error_codes`` are ``RETRY | REFRESH``, so step 3 returns
 ``REFRESH_METADATA``. The sender of the request then calls ``metadata.invalidate``:
 
-=======================================  ======================================================="""
+=======================================  ==============================================================
+Produce                                  ``producer/responses.py``: ``_partition_responded``
+Fetch                                    ``consumer/fetch_response.py``: ``_wait_for_leader``
+ListOffsets                              ``consumer/offsets.py``: ``_query``
+OffsetForLeaderEpoch                     ``consumer/position_validator.py``: ``_failed``
+ShareFetch, ShareAcknowledge             ``share/broker_session.py``: ``_refused``, ``_answered``
+requests that ``Client.request`` sends   ``cluster/cluster_client.py``: ``_retrying``, ``_send_misrouted``
+=======================================  ==============================================================
+
+Two tables, both in ``consuming``, have their own row for it: for a Fetch from a follower (KIP-392), and for
+ShareAcknowledge.
+"""
 
 from __future__ import annotations
 

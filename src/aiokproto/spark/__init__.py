@@ -116,15 +116,15 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Register ``format("aiokproto")`` in a session. It has no effect if the session has it already.
+    """Register ``format("aiokproto")`` in a session. This has no effect if the session already has it.
 
     Args:
         spark: The session.
         pushdown: Whether batch reads skip records that the filters of the query exclude by ``topic``, ``partition``,
             ``offset`` or ``timestamp``. This sets ``spark.sql.python.filterPushdown.enabled`` in the session, for all
-            Python data sources. Before Spark 4.1 it has no effect: Spark itself filters the rows. Load a
-            DataFrame for each use, even within one query: Spark up to 4.3 keeps what a filter has left of a DataFrame,
-            and its other uses miss the other rows. A warning says so.
+            Python data sources. Before Spark 4.1 it has no effect: Spark itself filters the rows. Load a separate
+            DataFrame for each use, even within one query: Spark up to 4.3 reuses a filtered DataFrame, so its other
+            uses lack the rows that the filter removed. A warning says so.
     """
     _require_pyspark()
     from pyspark.errors import AnalysisException
@@ -132,7 +132,7 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     from aiokproto.spark.source import KafkaDataSource, PushdownDataSource
 
     if pushdown:
-        # Warn now: Spark calls nothing of this package for the later query, so it can't be refused then.
+        # Warn now: Spark doesn't call this package for the later query, so that query can't be refused.
         logger.warning(
             "filter pushdown: load a DataFrame for each use, also within one query; Spark keeps what a filter has left "
             "of a DataFrame, and its other uses miss the other rows"
@@ -141,6 +141,7 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     try:
         spark.dataSource.register(PushdownDataSource if pushdown else KafkaDataSource)
     except AnalysisException as error:
-        # Spark 4.0 rejects a data source that it has found by itself; later releases register it again.
+        # Spark 4.0 refuses to register a data source that it has already found by itself; later releases register it
+        # again.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

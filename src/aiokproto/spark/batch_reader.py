@@ -35,7 +35,7 @@ class KafkaReader(DataSourceReader):
             options.min_partitions,
             options.max_records_per_partition,
         )
-        # Spark would create a partition itself for an empty list, whose value differs between releases.
+        # For an empty list Spark would create a partition itself, with a value that differs between releases.
         return [InputPartition(astuple(one)) for one in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -44,13 +44,13 @@ class KafkaReader(DataSourceReader):
 
 
 class PushdownReader(KafkaReader):
-    """A reader that Spark gives the filters of the query, from 4.1 on.
+    """A reader that receives the filters of the query. It needs Spark 4.1 or later.
 
-    It's a class of its own: Spark refuses to read with a class that has this method if the setting
-    ``spark.sql.python.filterPushdown.enabled`` is false, which is the default.
+    It's a separate class: if ``spark.sql.python.filterPushdown.enabled`` is false, which is the default, Spark refuses
+    any reader that has the method ``pushFilters``.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Plan to read only the records that the filters leave. Spark has to check all filters again."""
+        """Plan to read only the records that the filters allow. Return all filters: Spark has to check them again."""
         self._conditions = parse_filters(filters)
         return filters

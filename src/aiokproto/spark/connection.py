@@ -1,4 +1,4 @@
-"""The options of the client, which reading and writing share. Pure, but for a warning.
+"""The options of the client, which reading and writing share. Pure, except for a warning.
 
 They have the prefix ``kafka.`` and the names of the Java client, such as ``kafka.request.timeout.ms``. Readers and
 writers keep them under the client's own names, such as ``request_timeout_ms``.
@@ -31,8 +31,8 @@ from aiokproto.spark.option_table import Option, Parser, boolean, one_of
 
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
-# The key is the annotation of the client's option. Options that take an object, such as a TLS context, aren't here
-# because Spark's options are text.
+# The key is the annotation of the client's option. Spark's options are text, so client options that take an object,
+# such as a TLS context, aren't listed.
 _PARSERS: Mapping[str, Parser] = {
     "str": str,
     "str | Path": str,
@@ -50,7 +50,7 @@ _ANNOTATIONS = {
     for name, kind in ConnectionOptions.__annotations__.items()
 }
 
-# Reading accepts these options without effect, and its table says why. The sink has a rack in its own table.
+# Reading accepts these options but ignores them; its table says why. The sink's own table has an option for the rack.
 _OMITTED = ("client_rack", "enable_metrics_push")
 
 _MEANINGS = {
@@ -64,7 +64,7 @@ def _security_protocol(text: str) -> str:
 
 
 def _parsers() -> dict[str, Parser]:
-    """Return the parsers of the options that are text, by the client's own names."""
+    """Return the parsers of the options that can be text, keyed by the client's own names."""
     parsers: dict[str, Parser] = {
         name: Hidden if name in SENSITIVE else _PARSERS[kind]
         for name, kind in _ANNOTATIONS.items()
@@ -76,7 +76,7 @@ def _parsers() -> dict[str, Parser]:
 _OWN = _parsers()
 
 _NAMES: Mapping[str, str] = {**{java_name(name): name for name in _OWN}, **FUNCTIONS}
-"""The client's own name of each of its options."""
+"""Option names of the data source → the client's own names."""
 
 CLIENT: Mapping[str, Option] = {
     **{
@@ -124,15 +124,16 @@ def connection_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not options.get("client_id", "-"):
         del options["client_id"]
     for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
-        # Java takes 0 for "immediately". This client's minimum differs little, and doesn't flood the brokers.
+        # In Java 0 means "immediately". This client's minimum of 1 ms is almost the same, and doesn't flood the
+        # brokers.
         if options.get(name) == 0:
             options[name] = 1
     for backoff in ("retry_backoff", "reconnect_backoff"):
-        # Java accepts an initial backoff above the default of the maximum, and takes it as the maximum, too.
+        # Java accepts an initial backoff above the default maximum, and then uses it as the maximum, too.
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
             options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
-    # GSSAPI is Java's default. The login module of a JAAS configuration names its mechanism here, which it doesn't in
-    # Java.
+    # GSSAPI is Java's default. This client, unlike Java's, derives the mechanism from the login module of a JAAS
+    # configuration.
     if options.get("security_protocol", "").startswith("SASL") and "sasl_jaas_config" not in options:
         options.setdefault("sasl_mechanism", "GSSAPI")
     check_references(options)
@@ -165,10 +166,10 @@ def client_config(connection: Mapping[str, Any]) -> ClusterConfig:
 
 
 def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
-    """Warn once in the driver's process about missing protection of a connection.
+    """Warn about an unprotected connection, once in the driver's process.
 
-    The driver warns when it parses the options, or, if these have references, when it has resolved them. The clients of
-    the driver and of the tasks don't warn, because there are too many of them.
+    The driver warns when it parses the options, or, if they contain references, once it has resolved them. Clients
+    don't warn, neither on the driver nor in tasks, because there are too many of them.
     """
     for text in exposures(config):
         if text not in _warned:
@@ -177,5 +178,5 @@ def _warn_once(config: ClusterConfig, names: Mapping[str, str]) -> None:
 
 
 def with_option_names(error: ConfigurationError, names: Mapping[str, str]) -> ConfigurationError:
-    """Return an error of the client with the names that its options have here."""
+    """Return a client error with the client's option names replaced by the data source's."""
     return ConfigurationError(re.sub(r"[a-z]\w+", lambda word: names.get(word[0], word[0]), str(error)))

@@ -1,14 +1,13 @@
 """Credentials: how secrets get from options, which are text, to the clients in tasks, without being seen on the way.
 
-Many can see an option: everybody who reads a job's code, and everybody who sees the plans that Spark sends to
-executors. So an option can refer to a secret instead of having it, in the notation of Kafka's configuration providers:
-``${env:NAME}``, ``${file:/path}``, ``${file:/path:key}``, ``${directory:/path:name}``. Readers and writers are pickled
-with the reference. It is resolved where a client is created (:func:`client_options`): in tasks, and for requests of
-offsets in the driver's Python process. Passwords are resolved for each authentication, so they can be replaced while a
-job runs.
+Many people can see an option: anyone who reads the job's code, or the plans that Spark sends to executors. So an option
+can refer to a secret instead of containing it, in the notation of Kafka's configuration providers: ``${env:NAME}``,
+``${file:/path}``, ``${file:/path:key}``, ``${directory:/path:name}``. Readers and writers are pickled with the
+reference. It is resolved where a client is created (:func:`client_options`): in tasks and, to request offsets, in the
+driver's Python process. Passwords are resolved for each authentication, so they can be replaced while a job runs.
 
-A secret that the option itself has becomes :class:`Hidden` text, so that no ``repr`` of options shows it. An option
-names a function, for tokens, as ``package.module:function``. An administrator decides what references and names can
+A secret that is written in the option itself becomes :class:`Hidden` text, so no ``repr`` of options shows it. Options
+for tokens name a function, as ``package.module:function``. An administrator decides what references and names can
 reach: see :mod:`aiokproto.spark.permissions`.
 
 A resolved secret is never in a pickle, an error, a log or a ``repr``.
@@ -37,7 +36,7 @@ PROVIDERS = ("env", "file", "directory")
 _REFERENCE = re.compile(rf"\$\{{({'|'.join(PROVIDERS)}):(?:([^}}:]*):)?([^}}]*)\}}")
 _ANY_REFERENCE = re.compile(r"\$\{[A-Za-z]\w*:[^}]*\}")
 _QUOTED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"']""", re.DOTALL)
-"""Everything but an open quote, in a login module."""
+"""Matches everything in a login module except an unclosed quote."""
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
@@ -47,9 +46,9 @@ _KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in Co
 SECRETS = frozenset(name for name, kind in _KINDS.items() if "SecretSource" in kind)
 """Options of the client that take a function, which is called for each authentication."""
 SENSITIVE = SECRETS | {"sasl_jaas_config", "sasl_oauthbearer_token_endpoint_url", "proxy_url"}
-"""Options of the client whose value may be, or have, a secret."""
+"""Options of the client whose value may be, or contain, a secret."""
 FUNCTIONS = {"aiokproto.sasl.token": "sasl_oauth_token", "aiokproto.sasl.aws.credentials": "sasl_aws_credentials"}
-"""Options that name a function, and the client's options that take the function."""
+"""Options that name a function → the client's options that take the function."""
 
 
 class Hidden(str):
@@ -84,7 +83,7 @@ def function_name(text: str) -> str:
 
 
 def providers(text: str) -> tuple[str, ...]:
-    """Parse the value of ``config.providers``: the only providers then. ``none``, or an empty text, means none."""
+    """Parse ``config.providers``, the only providers to allow. ``none``, or an empty string, allows no provider."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())
     if found == ("none",):
         return ()
@@ -94,7 +93,7 @@ def providers(text: str) -> tuple[str, ...]:
 
 
 def provider_class(name: str) -> Callable[[str], str]:
-    """Return a parser of a provider's class, which must be Kafka's own."""
+    """Return a parser for a provider's class, which must be Kafka's own."""
     expected = {"env": "EnvVar", "file": "File", "directory": "Directory"}[name]
     full = f"org.apache.kafka.common.config.provider.{expected}ConfigProvider"
 
@@ -136,8 +135,8 @@ def check_providers(given: Mapping[str, Any]) -> None:
 def check_references(connection: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigurationError` if a secret is a reference to a provider that doesn't exist.
 
-    The client would send such a text to the broker as it is. If a secret looks like a reference, the user can put it
-    where a reference finds it.
+    The client would send such a text to the broker unchanged. If a real secret looks like a reference, the user can
+    store it in a file or variable, and refer to it there.
     """
     for name in SENSITIVE & connection.keys():
         value = connection[name]
@@ -153,7 +152,7 @@ def resolve(option: str, text: str) -> str:
 
     Args:
         option: The option's name, for errors.
-        text: The text, as ``${env:NAME}`` or ``username="etl" password="${file:/run/secrets/kafka:password}"``.
+        text: The text, such as ``${env:NAME}`` or ``username="etl" password="${file:/run/secrets/kafka:password}"``.
 
     Raises:
         ConfigurationError: A reference is malformed, or an environment variable or a key in a file doesn't exist.
@@ -168,7 +167,7 @@ def resolve(option: str, text: str) -> str:
         found = _look_up(option, *match.groups(default=""))
         quote = _QUOTED.sub("", text[: match.start()])[:1] if option == _LOGIN_MODULE else ""
         if quote:
-            # Escape the quote, which would end the quoted text of the login module.
+            # Escape quotes: they would end the quoted value in the login module.
             return found.replace("\\", "\\\\").replace(quote, f"\\{quote}").replace("\n", "\\n")
         return found
 
@@ -176,7 +175,7 @@ def resolve(option: str, text: str) -> str:
 
 
 def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as the clients take them; readers and writers have references. It reads files and imports.
+    """Return the options for a client, with references resolved. This reads files and imports modules.
 
     Raises:
         ConfigurationError: What an option refers to doesn't exist.
@@ -199,7 +198,8 @@ def client_options(connection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_reach(options: Mapping[str, Any]) -> None:
-    """Check the files and URLs that logins read, because their content, or the response, goes to the broker."""
+    """Check the files and URLs that logins read, because a file's content, or a URL's response, is sent to the
+    broker."""
     url = options.get(_TOKEN_URL)
     if url is not None:
         parts = urlsplit(url)
@@ -212,9 +212,9 @@ def _check_reach(options: Mapping[str, Any]) -> None:
 
 
 def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return options that can be checked before references are resolved; None if such a check would be pointless.
+    """Return options that can be checked without resolving references; None if such a check would be pointless.
 
-    The machine that parses options needn't have what a reference names.
+    The machine that parses the options may lack what a reference names.
     """
     options = dict(connection)
     for name, value in connection.items():
@@ -228,11 +228,11 @@ def checkable(connection: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def fingerprint(options: Mapping[str, Any]) -> str:
-    """Return a text that differs for different options, but shows none of them."""
+    """Return a string that differs for different options, but doesn't reveal any of them."""
 
     def text(value: object) -> str:
         value = value.text if isinstance(value, SecretReference) else value
-        # Don't take the repr of Hidden text, which is always the same.
+        # Don't use the repr of Hidden text: it's always the same.
         return str(value) if isinstance(value, str) else repr(value)
 
     items = sorted((name, type(value).__name__, text(value)) for name, value in options.items())
@@ -240,7 +240,7 @@ def fingerprint(options: Mapping[str, Any]) -> str:
 
 
 def java_name(name: str) -> str:
-    """Return the name that an option of the client has as an option of the data source."""
+    """Return the data source's name for an option of the client."""
     return f"kafka.{name.replace('_', '.')}"
 
 
@@ -283,10 +283,10 @@ def _read(option: str, path: Path) -> str:
 
 
 def _properties(text: str) -> dict[str, str]:
-    """Parse a file of Java's properties."""
+    """Parse a Java properties file."""
     found: dict[str, str] = {}
     joined = ""
-    # Don't use splitlines(), which knows more line ends than Java. A comment is never continued.
+    # Don't use splitlines(), which splits at more characters than Java does. A comment is never continued.
     for text_line in text.split("\n"):
         line = text_line.lstrip(" \t\f")
         if not joined and line[:1] in ("", "#", "!"):

@@ -1,9 +1,9 @@
-"""Malformed records of a task, written to a topic of their own.
+"""Writes the malformed records of a task to a separate topic.
 
-A letter is acknowledged before Spark gets the rows around it. If the task fails after that, and Spark repeats it, the
-task writes the letter again: letters are written at least once.
+A letter is acknowledged before Spark gets the rows around it. If the task fails after that, and Spark runs it again, it
+writes the letter again: letters are written at least once.
 
-The producer accepts letters as large as the records that are read. The broker decides what the topic takes.
+The producer accepts letters as large as any record that is read. The broker decides how large they may be.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MAX_HEADER_BYTES = 64 << 10
 
 
 class DeadLetters:
-    """Writes the malformed records of a task. It connects when there is the first one."""
+    """Writes the malformed records of a task. It connects when the first one appears."""
 
     def __init__(self, worker: Worker, options: ReadOptions, topic: str) -> None:
-        """``options`` have the connection; the letters go to ``topic``."""
+        """``options`` define the connection; the letters go to ``topic``."""
         self._worker = worker
         largest = options.fetch.max_record + _MAX_HEADER_BYTES
         self._options = {
@@ -48,7 +48,7 @@ class DeadLetters:
 
         Args:
             records: Records of a partition.
-            malformed: The indexes of the records to write, each with what is wrong with it.
+            malformed: The index of each record to write, and what is wrong with it.
             partition: Their partition.
 
         Raises:

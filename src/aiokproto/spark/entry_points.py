@@ -1,6 +1,6 @@
-"""What the methods that Spark calls share: errors without their traceback, and how a task reads its partition.
+"""Helpers for the methods that Spark calls: errors without a traceback, and reading a partition in a task.
 
-Spark pickles readers and partitions, so they hold values only, no connections.
+Spark pickles readers and partitions, so they hold only values, not connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
     """Remove the traceback from a KafkaError that a method raises.
 
-    Spark shows an error as text, with all frames before the message, and the user of a KafkaError needs the message.
+    Spark prints all frames of an error before its message, and the message is what the user needs from a KafkaError.
     Other errors are bugs, and keep their traceback.
     """
 
@@ -41,7 +41,7 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def read_partition(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range, as Arrow batches. The partition's value is the range, or None for nothing."""
+    """Yield the records of a range, as Arrow batches. The partition's value is the range, or None if there is none."""
     if partition.value is None:
         return
     try:

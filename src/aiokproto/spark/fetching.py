@@ -1,4 +1,4 @@
-"""Fetching of one partition's range of offsets, in a task."""
+"""Fetches a range of offsets of one partition, in a task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from aiokproto.spark.planning import CONSUMER, TopicChangedError, list_offsets
 logger = logging.getLogger("aiokproto.spark")
 
 BY_NAME = 12
-"""The last version of Fetch with topic names; later versions have topic ids (KIP-516)."""
+"""The last version of Fetch that names topics; later versions use topic ids (KIP-516)."""
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -63,8 +63,8 @@ class Fetched(NamedTuple):
 class RangeFetcher:
     """Fetches one range, a response at a time.
 
-    The range is done when the position reaches its end. Records aren't counted because control batches, aborted
-    transactions and compaction leave offsets without a record, and a range may end among them.
+    The range is done when the position reaches its end. Counting records wouldn't work because control batches, aborted
+    transactions and compaction leave offsets without a record, and a range may end with such offsets.
 
     Attributes:
         position: The offset to fetch next.
@@ -76,7 +76,7 @@ class RangeFetcher:
         self._range = offsets
         self._options = options
         self._max_bytes = options.fetch.max_bytes
-        # The average bytes of a record, with its share of the batch: assumed at first, then computed from each
+        # The average bytes of a record, including its share of the batch: a guess at first, then computed from each
         # response.
         self._record_size: float = _INITIAL_RECORD_SIZE
         # Cluster metadata of this generation may be older than the plan; later metadata isn't.
@@ -90,10 +90,11 @@ class RangeFetcher:
     async def fetch(self) -> Fetched | None:
         """Return the next batches with records to read; None once the range is done.
 
-        When cancelled, the next call fetches the same batches.
+        If it's cancelled, the next call fetches the same batches.
 
         Raises:
-            DeadlineError: The position didn't advance for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
+            DeadlineError: The position didn't advance for ``kafkaConsumer.pollTimeoutMs``. The message names the last
+                failure.
             DataLossError: Records of the range were deleted, and ``failOnDataLoss`` is set; or the log was truncated.
             TopicChangedError: The topic was deleted, or deleted and created again.
             CorruptRecordError: A batch has an invalid header, or a marker of an aborted transaction is damaged.
@@ -128,7 +129,8 @@ class RangeFetcher:
         offsets, snapshot = self._range, self._cluster.snapshot
         info = snapshot.topics.get(offsets.topic)
         if info is None:
-            # The metadata had the topic when the task started, and drops it only after several responses without it.
+            # The metadata contained the topic when the task started. A topic is dropped only once several responses
+            # lack it.
             raise topic_deleted(offsets)
         if info.topic_id != offsets.topic_id and offsets.topic_id != ZERO_UUID:
             self._raise_other_topic(info.topic_id, snapshot.generation)
@@ -197,7 +199,7 @@ class RangeFetcher:
             # Stop at the end of the range: damage beyond it doesn't matter.
             for batch in rest if last is None or last.next_offset < end else ():
                 last = batch
-                # Finding the base offset of a compressed set of magic 1 would take a decompression.
+                # For a compressed set of magic 1, finding the base offset would require decompression.
                 if batch.magic < 2 or batch.base_offset < end:
                     yield batch
                 if batch.next_offset >= end:

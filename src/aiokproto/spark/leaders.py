@@ -42,7 +42,7 @@ async def request_leaders(
         options: The number of retries, and the interval between them.
 
     Raises:
-        UnknownTopicError: A topic was deleted, after ``fetchOffset.numRetries``.
+        UnknownTopicError: A topic was deleted, and is still missing after ``fetchOffset.numRetries``.
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
     api = api_name(request.api_key)
@@ -73,7 +73,8 @@ async def request_leaders(
 
 
 def _no_leader(cluster: ClusterClient, api: str, partitions: list[TopicPartition]) -> BrokerError:
-    # The metadata had the topics when their partitions were listed. It drops one after several responses without it.
+    # The metadata contained the topics when their partitions were listed. A topic is dropped once several responses
+    # lack it.
     for partition in partitions:
         if partition.topic not in cluster.snapshot.topics:
             return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{api} of {partition}")

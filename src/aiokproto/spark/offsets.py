@@ -85,7 +85,7 @@ def parse_offsets(
         words: The words that the option accepts instead of JSON, for messages.
 
     Raises:
-        ConfigurationError: The text isn't such JSON, or has an invalid topic, partition or number.
+        ConfigurationError: The text isn't JSON of this form, or has an invalid topic, partition or number.
     """
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(option, text, words).items():
@@ -110,7 +110,7 @@ def parse_assignment(option: str, text: str) -> Mapping[str, tuple[int, ...]]:
     """Parse partitions from JSON, ``{"topic": [0, 1]}``.
 
     Raises:
-        ConfigurationError: The text isn't such JSON, or names no partition.
+        ConfigurationError: The text isn't JSON of this form, or doesn't name any partition.
     """
     assignment: dict[str, tuple[int, ...]] = {}
     for topic, partitions in _json_object(option, text).items():
@@ -222,14 +222,15 @@ def resolve(
         ending: The requested end.
         unmatched_is_latest: Read nothing from a partition that has no record at or after the starting timestamp.
         fail: Raise an error if requested records were deleted (``failOnDataLoss``).
-        resumed: The start is the end of the last load. An earlier end isn't an error then, and nothing is read.
-        pinned: The range was planned earlier, when the log reached its end. If the log now ends before, it was
+        resumed: The start is the end of the last load. If the range ends earlier, that isn't an error, and nothing is
+            read.
+        pinned: The range was planned earlier, when the log reached its end. If the log now ends earlier, it was
             truncated, which is always an error.
 
     Raises:
         DataLossError: The start, or even the end, is before the log start offset.
-        ConfigurationError: An offset is behind the end of the log, no record matches the starting timestamp, or the
-            range ends before it starts.
+        ConfigurationError: An offset is past the end of the log, no record matches the starting timestamp, or the range
+            ends before it starts.
     """
     start, warning = _start(partition, log, starting, unmatched_is_latest=unmatched_is_latest, fail=fail)
     end = _end(partition, log, ending)
@@ -249,7 +250,7 @@ def resolve(
         raise ConfigurationError(
             f"{partition} ends ({ending.option}: offset {end}) before it starts ({starting.option}: offset {start})"
         )
-    # Return an empty range, too. It has the partition's position, and the next load starts at its end.
+    # Return an empty range, too: it records the partition's position, and the next load starts at its end.
     end = max(start, end)
     return OffsetRange(partition.topic, log.topic_id, partition.partition, start, end, log.leader_epoch), warning
 
@@ -293,14 +294,14 @@ def _end(partition: TopicPartition, log: Log, bound: Bound) -> int:
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Split ranges into one range per task, and drop empty ones. The number is the same as with the official connector.
+    """Split ranges into one range per task, and drop empty ones. The number of tasks is as in the official connector.
 
     The pieces of a range have about the same number of offsets. The number of records is unknown here.
 
     Args:
         ranges: One range per partition.
-        min_partitions: About the number of tasks, if it exceeds the number of ranges. Longer ranges are split into more
-            pieces.
+        min_partitions: The approximate number of tasks, if it exceeds the number of ranges. Longer ranges are split
+            into more pieces.
         max_records: Maximum number of offsets in a task.
     """
     tasks = [one for one in ranges if one.size > 0]
@@ -314,8 +315,8 @@ def split(
 def _proportional(sizes: Sequence[int], tasks: int) -> list[int]:
     """Return the number of pieces for each size, in proportion to the sizes.
 
-    A small range is a task of its own, however small. The others share the tasks that are left. If they shared all
-    tasks, many small ranges would come on top of ``tasks``.
+    A small range is one task, however small. Large ranges share the remaining tasks: if they shared all of them, the
+    small ranges would push the total above ``tasks``.
     """
     total = sum(sizes)
     large = [size for size in sizes if _share(size, total, tasks) > 1]

@@ -1,7 +1,7 @@
-"""What an option of the data source is, the parsers of its text, and the tables of all options. Pure.
+"""Options of the data source: what an option is, the parsers of values, and the table of all options. Pure.
 
 Spark passes options as text, and their names in lower case, so names are case-insensitive here. A parser returns the
-value of a text, or raises ``ValueError`` with what is accepted.
+parsed value, or raises a ``ValueError`` whose message says what is accepted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OptionTable:
         refused: Mapping[str, str],
         internal: Mapping[str, Parser] | None = None,
     ) -> None:
-        """``internal`` has the parsers of options that have an effect, but that neither messages nor docs name."""
+        """``internal`` has the parsers of options that have an effect, but aren't listed in messages and docs."""
         self.honoured = honoured
         self.without_effect = without_effect
         self.refused = refused
@@ -89,7 +89,7 @@ class OptionTable:
         return values
 
     def value(self, given: Mapping[str, Any], name: str) -> Any:
-        """Return an option's value, or its default if it isn't set; None without one.
+        """Return an option's value, or its default if it isn't set; None if it has no default.
 
         Args:
             given: What :meth:`parse` returned.
@@ -131,7 +131,7 @@ def _parse(name: str, text: str, parse: Parser) -> object:
 
 
 def shorten(value: object) -> str:
-    """Format a value for a message, cut to a maximum length: options may have megabytes."""
+    """Format a value for a message, cut to a maximum length: options may be megabytes long."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"
 
@@ -144,7 +144,7 @@ def boolean(text: str) -> bool:
 
 
 def integer(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], int]:
-    """Return a parser of integers within bounds, both inclusive; ``of`` is the unit, for messages."""
+    """Return a parser for integers within bounds, both inclusive; ``of`` is the unit, for messages."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
@@ -169,7 +169,7 @@ def duration(text: str) -> float:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of these words, in any case."""
+    """Return a parser for one of these words, in any case."""
 
     def parse(text: str) -> str:
         if text.strip().lower() not in words:
@@ -188,7 +188,8 @@ def topics(text: str) -> tuple[str, ...]:
 
 
 def check_topic(name: str) -> None:
-    """Raise ValueError unless Kafka accepts the name. A broker reports an invalid one as unknown, or not at all."""
+    """Raise ValueError unless Kafka accepts the name. A broker may report an invalid name as an unknown topic, or not
+    report it."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ValueError(
             f"{shorten(name)} is not a topic name: use 1 to 249 characters of a-z A-Z 0-9 . _ -, and not . or .."
@@ -213,8 +214,8 @@ def pattern(text: str) -> str:
     """Parse a regular expression. As in the official connector, surrounding whitespace is removed."""
     try:
         with warnings.catch_warnings():
-            # Refuse syntax whose meaning Python may change. In Java it has the new meaning already: [a-z&&[^b]] is an
-            # intersection, so the pattern of a Java job would select other topics here.
+            # Refuse syntax whose meaning Python may change. In Java it already has the new meaning: [a-z&&[^b]] is an
+            # intersection, so the pattern of a Java job would select different topics here.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text.strip())
     except (re.error, RecursionError, FutureWarning) as error:

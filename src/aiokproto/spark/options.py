@@ -1,8 +1,8 @@
-"""The options of reading, of batches and of streams, with the names of Spark's own Kafka connector. Pure.
+"""The options for reading batches and streams, with the names of Spark's own Kafka connector. Pure.
 
 Each option of the connector and of the Java clients is honoured, accepted without effect, or refused; any other name is
-an error. :data:`READING` has them all. :mod:`aiokproto.spark.connection` has those of the client, whose names start
-with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` has the options of JSON and Avro.
+an error. :data:`READING` lists them all. :mod:`aiokproto.spark.connection` defines the client's options, whose names
+start with ``kafka.``, and :mod:`aiokproto.spark.payloads.options` defines the options for JSON and Avro.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 """All columns, in their default order; ``headers`` only with ``includeHeaders``."""
 
 TOPIC_IDS = "aiokproto.topicIds"
-"""Internal option: the expected topic ids, as JSON. A topic that was deleted and created again after planning has
-another id, so a task never reads it by mistake."""
+"""Internal option: the expected topic ids, as JSON. A topic that was deleted and created again after planning has a
+different id, so a task never reads it by mistake."""
 
 OFFSET_OPTIONS = (
     "subscribe",
@@ -68,11 +68,11 @@ class FetchSettings:
         read_committed: Skip records of aborted and open transactions (``kafka.isolation.level``, false).
         max_wait_ms: Milliseconds that a broker waits for ``min_bytes`` (``kafka.fetch.max.wait.ms``, 500).
         min_bytes: ``kafka.fetch.min.bytes``, 1.
-        max_bytes: Maximum bytes in a response, which only a single larger batch exceeds: the smaller one of
+        max_bytes: Maximum bytes in a response; only a batch that is larger itself exceeds it. It's the smaller of
             ``kafka.max.partition.fetch.bytes`` and ``kafka.fetch.max.bytes``, 4 MiB.
         check_crcs: Verify the checksums (``kafka.check.crcs``, true).
         max_decompressed: Maximum bytes that a batch decompresses to (``kafka.max.decompressed.bytes``, 1 GiB).
-        max_record: Maximum bytes of a record, with 192 for each header (``kafka.max.record.bytes``, 50 MiB).
+        max_record: Maximum bytes of a record, counting 192 for each header (``kafka.max.record.bytes``, 50 MiB).
     """
 
     read_committed: bool = False
@@ -320,12 +320,13 @@ _REFUSED = {
     "kafka.ssl.secure.random.implementation": _PROVIDERS,
     "kafka.ssl.trustmanager.algorithm": _PROVIDERS,
 }
-"""These options are refused because, if they had no effect, the job would read other rows than its author expects, or
-read them less securely. Options of TLS and SASL that the client doesn't have are refused even if the security protocol
-uses neither: the official connector ignores them then, and its user expects a protection that doesn't exist."""
+"""These options are refused because, if they were ignored, the job would read different rows than its author expects,
+or read them less securely. TLS and SASL options that the client doesn't have are refused even if the security protocol
+uses neither TLS nor SASL. The official connector ignores them in that case, and its users expect a protection that
+doesn't exist."""
 
 READING = OptionTable(_HONOURED, _WITHOUT_EFFECT, _REFUSED, {TOPIC_IDS: topic_ids})
-"""The options of batches and streams."""
+"""The options for reading batches and streams."""
 
 
 @dataclass(frozen=True)
@@ -349,12 +350,11 @@ class ReadOptions:
         unmatched_is_latest: Whether a partition without a record at or after the starting timestamp has nothing to
             read; otherwise it's an error (``startingOffsetsByTimestampStrategy``).
         fetch: Settings of Fetch requests.
-        min_partitions: About the minimum number of tasks; None for one task per partition.
+        min_partitions: The approximate minimum number of tasks; None for one task per partition.
         max_records_per_partition: Maximum number of offsets in a task.
         columns: The columns of the result, in order.
         fail_on_data_loss: Whether missing records are an error (default) or a warning.
-        poll_timeout: Seconds that a task waits for further records of its range (``kafkaConsumer.pollTimeoutMs``,
-            120 s).
+        poll_timeout: Seconds that a task waits for more records of its range (``kafkaConsumer.pollTimeoutMs``, 120 s).
         offset_retries: Number of retries when requesting offsets (``fetchOffset.numRetries``, 3).
         offset_retry_interval: Seconds between retries (``fetchOffset.retryIntervalMs``, 1 s).
         topic_ids: The expected topic ids, in hex.
@@ -390,8 +390,8 @@ class StreamOptions:
     """The options of a stream, parsed.
 
     Attributes:
-        read: The options that a batch read has, too. ``starting`` is for the first batch, ``ending`` is the end of the
-            log.
+        read: The options that a batch read has, too. ``starting`` applies to the first batch; ``ending`` is the end of
+            the log.
         max_offsets: The maximum number of offsets in a batch (``maxOffsetsPerTrigger``); None for no maximum.
         min_offsets: The minimum number of offsets in a batch (``minOffsetsPerTrigger``); None for no minimum.
         max_delay: How long a batch waits for the minimum (``maxTriggerDelay``, 15 minutes), in seconds.
@@ -429,7 +429,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Parse and validate the options of a stream. It has a batch's options, without an end, and limits for its batches.
+    """Parse and validate the options of a stream: a batch's options, except the end, and limits for its batches.
 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
@@ -502,7 +502,7 @@ def payloads_of(given: Mapping[str, Any]) -> tuple[Payload, ...]:
 
 
 def parse_connection(options: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return the client's options, under its own names, of data source options that start with ``kafka.``.
+    """Return the client's options, under its own names, from data source options that start with ``kafka.``.
 
     Raises:
         ConfigurationError: An option is unknown or refused, isn't one of the client, or has an invalid value.
@@ -572,7 +572,7 @@ def _stream_start(given: Mapping[str, Any]) -> Bound:
 
 
 def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
-    """Return the bound that timestamps define, or None without any; ``given`` comes from :func:`parse_options`.
+    """Return the bound that timestamps define, or None if none are set; ``given`` comes from :func:`parse_options`.
 
     As in the official connector, a timestamp for all partitions takes precedence over timestamps for each, and both
     take precedence over offsets.

@@ -1,9 +1,9 @@
-"""What options can reach on the machines of Spark: files, environment variables, addresses, and functions.
+"""What options can reach on Spark's machines: files, environment variables, addresses, and functions.
 
-Everybody who may run a query may set options: with ``OPTIONS (…)`` in SQL, at a Thrift server, over Spark Connect. An
+Anyone who may run a query may set options: with ``OPTIONS (…)`` in SQL, at a Thrift server, over Spark Connect. An
 attacker could make a driver or an executor read its files and its environment, send what it finds to a broker of the
-attacker's choice, post to addresses inside the network, and import modules (as in CVE-2024-31141 and CVE-2025-27817
-of Java's client). So none of this is possible unless an administrator allows it, outside of any query: by environment
+attacker's choice, post to addresses inside the network, and import modules (as in CVE-2024-31141 and CVE-2025-27817 of
+Java's client). So none of this is possible unless an administrator allows it, outside of any query: by environment
 variables of the process that connects. Spark gets them from its machines, or from ``spark.executorEnv.…``, which it
 reads once, when an application starts, so ``SET`` doesn't change them. No option is read here.
 
@@ -35,11 +35,11 @@ EVERYTHING = {PATHS: str(Path("/").resolve()), VARIABLES: ".*", URLS: "*", FUNCT
 
 _PORTS = {"http": 80, "https": 443}
 _MAX_ESCAPED = 8
-"""How often a URL's path may be escaped."""
+"""How many times a URL's path may be escaped."""
 
 
 def check_file(option: str, path: str | Path) -> None:
-    """Check that options may name a file. A link is resolved first.
+    """Check that options are allowed to name a file. Symbolic links are resolved first.
 
     Args:
         option: The option, for errors.
@@ -53,7 +53,7 @@ def check_file(option: str, path: str | Path) -> None:
 
 
 def check_variable(option: str, name: str) -> None:
-    """Check that options may name an environment variable. Raises the same error as :func:`check_file`."""
+    """Check that options are allowed to name an environment variable. Raises the same error as :func:`check_file`."""
     pattern = _setting(VARIABLES)
     try:
         allowed = bool(pattern) and re.fullmatch(pattern, name) is not None
@@ -64,7 +64,7 @@ def check_variable(option: str, name: str) -> None:
 
 
 def check_url(option: str, url: str) -> None:
-    """Check that options may name a URL. Raises the same error as :func:`check_file`."""
+    """Check that options are allowed to name a URL. Raises the same error as :func:`check_file`."""
     names = _names(URLS)
     if "*" not in names and not any(_is_below(url, allowed) for allowed in names):
         # Show the URL without its query, which can have a secret.
@@ -72,13 +72,13 @@ def check_url(option: str, url: str) -> None:
 
 
 def check_function(option: str, name: str) -> None:
-    """Check that options may name a function. Raises the same error as :func:`check_file`."""
+    """Check that options are allowed to name a function. Raises the same error as :func:`check_file`."""
     if not {name, "*"} & set(_names(FUNCTIONS)):
         raise _refused(option, f"the function {name}", FUNCTIONS)
 
 
 def steps_up(path: str) -> bool:
-    """Return whether a server may read a segment of a URL's path as ``..``, however often it is escaped."""
+    """Return whether a server might read a segment of a URL's path as ``..``, no matter how many times it's escaped."""
     for _ in range(_MAX_ESCAPED):
         if (unescaped := unquote(path)) == path:
             break
@@ -102,7 +102,7 @@ def _setting(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
     # The driver's own Python process doesn't get these variables, so look in the SparkContext. Workers have no context,
-    # and need none.
+    # and don't need one.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     active = getattr(context, "_active_spark_context", None)
     return str(getattr(active, "environment", {}).get(name, ""))
@@ -115,7 +115,7 @@ def _names(setting: str) -> list[str]:
 def _is_in(path: Path, allowed: Path) -> bool:
     try:
         found, folder = path.resolve(), allowed.resolve()
-    # The path has a loop of links, or a zero byte.
+    # The path contains a loop of links, or a zero byte.
     except (OSError, RuntimeError, ValueError):
         return False
     return found == folder or folder in found.parents

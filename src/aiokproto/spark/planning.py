@@ -1,7 +1,7 @@
 """Planning of a read on the driver: the partitions, and the offsets to read from each.
 
 The driver requests offsets once, here. A task receives a fixed range and never requests the end of the log, so a task
-that Spark retries, or runs twice at a time, reads the same records.
+that Spark retries, or runs twice at once, reads the same records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("aiokproto.spark")
 
 NO_ID = ZERO_UUID.hex()
 CONSUMER = -1
-"""The ``replica_id`` of a client, which isn't a broker."""
+"""The ``replica_id`` of a client: it isn't a broker."""
 
 
 class TopicChangedError(KafkaError):
@@ -126,7 +126,7 @@ async def plan(
 
 
 async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, conditions: Conditions) -> Plan:
-    """Return a plan without records that the conditions exclude: several ranges of a partition, or none.
+    """Return a plan without records that the conditions exclude. A partition may have several ranges in it, or none.
 
     The offsets of timestamps are requested after the ends of the ranges, so no record before an end can be missed.
 
@@ -139,7 +139,7 @@ async def narrow(cluster: ClusterClient, options: ReadOptions, found: Plan, cond
         try:
             first = await list_offsets(cluster, wanted, options)
         except UnsupportedVersionError:
-            # Brokers before 0.10.1 have no index of timestamps, so Spark alone compares them.
+            # Brokers before 0.10.1 have no index of timestamps, so only Spark compares them.
             pass
         except BrokerError as error:
             # Records in the format of Kafka before 0.10 have no timestamps to search. Spark compares the timestamps
@@ -164,8 +164,8 @@ async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[
     if selection.pattern is not None:
         topics = await cluster.topics()
         names = [name for name in topics if re.search(selection.pattern, name) and not topics[name].is_internal]
-        # The client keeps only topics that were requested by name up to date, not a list of all topics, so request them
-        # by name, too.
+        # The client only refreshes topics that were requested by name, not a list of all topics, so request them by
+        # name, too.
         topics = await cluster.topics(names) if names else {}
     else:
         topics = await cluster.topics(selection.topics or selection.assignment or ())
@@ -283,7 +283,7 @@ async def list_offsets(
             for data in topic.partitions
         ]
         for _, data in found:
-            # Version 0 has a list of offsets; here it has one.
+            # Version 0 returns a list of offsets, here with one entry.
             if data.old_style_offsets:
                 data.offset = data.old_style_offsets[0]
         return found

@@ -11,7 +11,7 @@ Epochs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Divergence:
-    """Offsets at which a log no longer has the records that were read, as after an unclean leader election.
+    """Offsets where a log no longer has the records that were read, for example after an unclean leader election.
 
     Attributes:
         offset: The first offset whose record isn't the one that was read.
@@ -28,7 +28,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Position:
-    """The end of the records of a partition that were read.
+    """How far the records of a partition were read.
 
     Attributes:
         offset: The offset after the last record.
@@ -49,5 +49,5 @@ class Position:
 
 
 def as_epochs(found: Iterable[tuple[int, int]]) -> Epochs:
-    """Convert the lists of JSON to epochs."""
+    """Convert lists from JSON to epochs."""
     return tuple((int(epoch), int(first)) for epoch, first in found)

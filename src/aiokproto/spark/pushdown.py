@@ -1,4 +1,4 @@
-"""From the filters of a query to the offsets to read. Pure.
+"""Turns the filters of a query into the offsets to read. Pure.
 
 Spark passes the filters that compare a column with a literal; all of them hold (AND). Filters on topic, partition and
 offset are applied exactly. Only a lower bound of the timestamp can be used, because timestamps needn't ascend with
@@ -53,7 +53,7 @@ class Conditions:
     since: int | None = None
 
     def narrow(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Return the parts of the ranges that the filters on topic, partition and offset leave."""
+        """Narrow the ranges to what the filters on topic, partition and offset allow."""
         wholes = list(ranges)
         # Check each topic once: a list of names can be long, and a topic can have many partitions.
         names = {whole.topic for whole in wholes}
@@ -68,11 +68,11 @@ class Conditions:
     def starting_at(
         self, ranges: Iterable[OffsetRange], first: Mapping[TopicPartition, int | None]
     ) -> list[OffsetRange]:
-        """Return the parts of the ranges from the first offsets with a timestamp of at least ``since`` on.
+        """Narrow the ranges to start at the first offsets with a timestamp of at least ``since``.
 
         Args:
             ranges: The ranges.
-            first: The offsets, requested after the ends of the ranges; None if there is no such record.
+            first: These first offsets, requested after the ends of the ranges; None if there is no such record.
         """
         found = [(whole, first[whole.topic_partition]) for whole in ranges]
         return [
@@ -83,7 +83,7 @@ class Conditions:
 
 
 def parse_filters(filters: Iterable[Any]) -> Conditions:
-    """Return the conditions of PySpark's filters (from 4.1 on). Filters on other columns are ignored."""
+    """Return the conditions from PySpark's filters (4.1+). Filters on other columns are ignored."""
     topic: list[Any] = []
     partitions = offsets = ALL
     since: int | None = None
@@ -97,8 +97,8 @@ def parse_filters(filters: Iterable[Any]) -> Conditions:
             offsets = _intersection(offsets, _numbers(given))
         elif column == "timestamp" and (bound := _lower_bound(given)) is not None:
             since = bound if since is None else max(since, bound)
-    # Ignore a bound that isn't positive: no record has a negative timestamp but -1, in the format without timestamps,
-    # and brokers don't find these records.
+    # Ignore a bound that isn't positive: the only negative timestamp is -1, of records in the format without
+    # timestamps, and brokers don't find these records.
     return Conditions(tuple(topic), partitions, offsets, since if since is not None and since > 0 else None)
 
 
@@ -116,7 +116,7 @@ def _kind(given: Any) -> str:
 
 
 def _is_unknown(given: Any) -> bool:
-    """Return whether a filter compares with null, or negates one that does. It holds for no row then."""
+    """Return whether a filter compares with null, or negates one that does. Such a filter doesn't hold for any row."""
     if _kind(given) == "Not":
         given = given.child
         if _kind(given) == "In" and None in given.value:
@@ -173,7 +173,7 @@ def _joined(values: Sequence[int]) -> Numbers:
 
 
 def _intersection(first: Numbers, second: Numbers) -> Numbers:
-    """Return the numbers in both. It takes linear time: a query can list many thousand numbers."""
+    """Return the numbers in both. It takes linear time: a query can list thousands of numbers."""
     common: list[tuple[int, int]] = []
     i, j = 0, 0
     while i < len(first) and j < len(second):
@@ -188,7 +188,7 @@ def _intersection(first: Numbers, second: Numbers) -> Numbers:
 
 
 def _complement(numbers: Numbers) -> Numbers:
-    """Return all other numbers."""
+    """Return all numbers that aren't among these."""
     least, most = ALL[0]
     lows = [least, *(high + 1 for _, high in numbers)]
     highs = [*(low - 1 for low, _ in numbers), most]
@@ -250,7 +250,7 @@ def _is_understood(given: Any) -> bool:
 
 
 def _lower_bound(given: Any) -> int | None:
-    """Return the earliest millisecond for which a filter on the timestamp can hold; None if there is none."""
+    """Return the earliest millisecond for which a filter on the timestamp can hold; None if there is no such bound."""
     kind = _kind(given)
     if kind == "In":
         bounds = [_micros(value) for value in given.value if value is not None]
@@ -265,7 +265,7 @@ def _lower_bound(given: Any) -> int | None:
 
 
 def _micros(value: object) -> int | None:
-    # A datetime without a zone has another type in Spark.
+    # A datetime without a zone is a different type in Spark.
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // _MICROSECOND

@@ -33,8 +33,9 @@ def read_range(worker: Worker, offsets: OffsetRange, options: ReadOptions) -> It
     Memory holds the response being fetched, the one being decoded, and a decoded piece of it.
 
     Raises:
-        CorruptRecordError: A batch is damaged; names partition and offset.
-        PayloadError: A key or value doesn't have its format, and ``failfast`` is the mode; names partition and offset.
+        CorruptRecordError: A batch is damaged. The message names partition and offset.
+        PayloadError: A key or value isn't in its format, and ``failfast`` is the mode. The message names partition and
+            offset.
         RegistryError: The schema registry doesn't have the schema of a record, or doesn't respond.
         KafkaError: See :meth:`RangeFetcher.fetch`; or a dead letter couldn't be written.
     """
@@ -65,7 +66,7 @@ def to_arrow(
     decoder: PayloadDecoder | None = None,
     letters: DeadLetters | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Verify and decode batches, without the records outside the range. Malformed records become dead letters, too.
+    """Verify and decode batches, and leave out records outside the range. Malformed records become dead letters, too.
 
     The memory in use doesn't depend on the decompressed size of batches: see :func:`in_pieces`.
     """

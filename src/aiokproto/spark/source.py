@@ -63,7 +63,7 @@ class KafkaDataSource(DataSource):
     """
 
     pushdown = False
-    """Whether readers take filters unless the option ``filterPushdown`` says something else."""
+    """Whether readers take filters, unless the option ``filterPushdown`` says otherwise."""
 
     @classmethod
     def name(cls) -> str:
@@ -83,7 +83,7 @@ class KafkaDataSource(DataSource):
         given = parse_options(self.options)
         payloads = with_schemas(worker, payloads_of(given))
         types = _types(payloads)
-        # Keep the schema of each type for the tasks: its subject may get a later one meanwhile.
+        # Keep the schema of each type for the tasks: its subject may get a later schema in the meantime.
         schemas = {payload.column: {SCHEMA: payload.schema} for payload in payloads}
         return StructType(
             [StructField(name, types[name], metadata=schemas.get(name)) for name in chosen_columns(given)]
@@ -108,7 +108,7 @@ class KafkaDataSource(DataSource):
         try:
             options = parse_stream_options(self.options)
             return KafkaStreamReader(replace(options, read=_with_columns(options.read, schema)))
-        # Spark hides errors that are raised before it has a reader, so return a reader that raises it.
+        # Spark hides errors that are raised before it has a reader, so return a reader that raises them.
         except ConfigurationError as error:
             return FailedStreamReader(str(error))
 
@@ -132,7 +132,8 @@ class KafkaDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter | TransactionalStreamWriter:
-        """Return a writer of the batches of a stream. In the mode "complete" each batch has all rows, and is appended.
+        """Return a writer of the batches of a stream. In the mode "complete" each batch contains all rows, and is
+        appended.
 
         Raises:
             ConfigurationError: The options or the schema are invalid.

@@ -1,9 +1,9 @@
 """Detection of truncated logs: does a log still have the records that were read?
 
 After an unclean leader election the leader's log may end, or diverge, before records that were acknowledged and read.
-Once the log has grown again, offsets don't show this, but leader epochs do (KIP-101, KIP-279, KIP-320): the response
-to OffsetForLeaderEpoch has the end of the last record's epoch. If it's before the end of the records that were read,
-the log no longer has the records between.
+Once the log has grown again, offsets don't show this, but leader epochs do (KIP-101, KIP-279, KIP-320): the response to
+OffsetForLeaderEpoch contains the end of the last record's epoch. If that is before the end of the records that were
+read, the log no longer has the records in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 
 class TruncationError(KafkaError):
-    """The log no longer has records that were read. It may have others at their offsets.
+    """The log no longer has records that were read. It may have other records at their offsets.
 
     Attributes:
         divergences: The truncated offsets, by partition.
@@ -62,11 +62,11 @@ async def find_divergences(
     """Return the partitions whose logs no longer have the records before these positions.
 
     The first request is for the epoch of the last record that was read. A leader that doesn't have this epoch responds
-    with an older one. If no record that was read has that one, the next request is for the epoch before it, as with
+    with an older one. If no record that was read has that epoch, the next request is for the epoch before it, as with
     followers (KIP-279).
 
-    Positions without epochs are skipped because brokers before 2.1 don't report epochs. Cancelling it has no effect on
-    the cluster.
+    Positions without epochs are skipped because brokers before 2.1 don't report epochs. Cancelling this has no effect
+    on the cluster.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
@@ -95,7 +95,7 @@ class Older(NamedTuple):
 
 
 def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
-    """Return the offset up to which the log has the records that were read, by the response for one of their epochs.
+    """Return the offset where the log stops having the records that were read, by the response for one of their epochs.
 
     None means that the leader doesn't know the epoch. Its log may have no epochs at all yet.
     """

@@ -1,4 +1,4 @@
-"""State that a Python worker of Spark keeps from task to task: an event loop in a separate thread, and clients.
+"""State that a Python worker of Spark keeps between tasks: an event loop in a separate thread, and clients.
 
 The event loop's thread fetches while the task's thread decodes, and while Spark consumes the rows. It writes while the
 task's thread reads rows from Spark.

@@ -1,4 +1,4 @@
-"""One attempt at a load, from its plan to its commit. Its order of steps prevents lost and duplicate records.
+"""One attempt at a load, from its plan to its commit. The order of its steps prevents lost and duplicate records.
 
 ::
 
@@ -67,7 +67,7 @@ DIRECTORY = re.compile(r"run=\d{8}T\d{6}Z-[0-9a-f]{12}")
 """The names of attempts' directories."""
 
 Write = Callable[[str], Written]
-"""Writes the files of an attempt to the directory of this name."""
+"""Writes an attempt's files to the directory with this name."""
 Count = Callable[[str], Counted]
 """Reads the files of a directory back."""
 
@@ -100,7 +100,7 @@ def run_attempt(
         The committed manifest.
 
     Raises:
-        ConflictError: Another load of the same records, or another attempt at the same load, was committed meanwhile.
+        ConflictError: In the meantime another load of these records, or another attempt at this load, was committed.
         StorageError: The storage can't be used for commits, or the files don't have the rows that were written.
         CommitUncertainError: It's unknown whether the load was committed.
     """

@@ -29,7 +29,7 @@ def _reduced(kind: Any) -> Any:
 
 
 def incompatible_type(kind: str, others: Iterable[str]) -> str | None:
-    """Return one of the types that Spark can't read together with this one; None if it can read all.
+    """Return one of the types that Spark can't read together with this one; None if there is no such type.
 
     Spark doesn't widen types, so int and bigint are incompatible. Structs may have different fields.
     """

@@ -1,17 +1,17 @@
 """The commit log of an output: its sequence of manifests, and the commit of the next one.
 
 Commit *n* is the file ``_aiokproto/commits/<n>.json``. It's created exclusively and completely, and never changed or
-removed, so exactly one of the loads that try to be number *n* succeeds, and every reader sees the same one. Creating it
-is the only decision in a load: before it, none of the load's files are part of the output; after it, all are.
+removed, so exactly one of the loads that try to be number *n* succeeds, and every reader sees the same commit. Creating
+it is the only decision in a load: before it, none of the load's files are part of the output; after it, all are.
 
 A call that fails may have taken effect. So the load reads the file back, and its token identifies the load that wrote
 it. If the file can be neither created nor read, the outcome is unknown: :class:`CommitUncertainError` reports it, and
 the files stay because the commit may exist.
 
-A listing of files may be late, so it isn't used to find the end of the log. The hint ``_aiokproto/last.json`` names a
-checkpoint, which has the history up to its number. The commits after it are read one by one until one is missing. An
-old, lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the commits alone, so
-it's the same whichever load writes it.
+A file listing may be out of date, so it isn't used to find the end of the log. The hint ``_aiokproto/last.json`` names
+a checkpoint, which contains the history up to its number. The commits after it are read one by one until one is
+missing. An old, lost or damaged hint costs more reads, and has no other effect. A checkpoint is computed from the
+commits alone, so it's the same whichever load writes it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ logger = logging.getLogger("aiokproto.spark")
 
 HINT = f"{FOLDER}/last.json"
 CHECKPOINT_EVERY = 10
-"""Number of commits between checkpoints. A checkpoint has their manifests, so reading all needs one file for ten."""
+"""Number of commits between checkpoints. A checkpoint contains their manifests, so reading them all takes one file for
+every ten."""
 
 DIGEST_LENGTH = 65
-"""Length of the digest before a checkpoint: a SHA-256 in hex, and a newline."""
+"""Length of the digest at the start of a checkpoint: a SHA-256 in hex, and a newline."""
 
 MAX_ATTEMPTS = 4
-"""Number of times to create a commit, and to check whether it exists, before its outcome is uncertain."""
+"""How often to try to create a commit, and check whether it exists, before its outcome counts as uncertain."""
 
 
 class CommitUncertainError(StorageError):
@@ -51,7 +52,7 @@ class Committed(NamedTuple):
 
 
 def _digest(text: bytes) -> bytes:
-    """Return the digest of a checkpoint. Without it, readers would not notice damaged numbers."""
+    """Return the digest of a checkpoint. If there were none, readers wouldn't notice damaged numbers."""
     return hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
@@ -75,7 +76,7 @@ class CommitLog:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # The manifests that were read or committed after the last checkpoint, which the next checkpoint needs.
+        # Manifests that were read or committed after the last checkpoint. The next checkpoint needs them.
         self._recent: dict[int, Manifest] = {}
 
     def latest(self) -> History:
@@ -114,10 +115,10 @@ class CommitLog:
                 yield manifest
 
     def commit(self, manifest: Manifest, history: History) -> Committed:
-        """Commit a manifest after ``history``, or after the manifests that other loads committed meanwhile.
+        """Commit a manifest after ``history``, or after manifests that other loads have committed since.
 
         Raises:
-            ConflictError: Another load committed the same records, or replaced the same attempt, meanwhile.
+            ConflictError: Another load has committed the same records, or replaced the same attempt.
             CommitUncertainError: The storage failed, and it's unknown whether the manifest is committed.
         """
         while True:
@@ -131,7 +132,7 @@ class CommitLog:
             history = history.then(committed)
 
     def _create(self, manifest: Manifest) -> Manifest:
-        """Create the commit, and return the manifest that has the number: this one, or another."""
+        """Create the commit, and return the manifest that got the number: this one, or another load's."""
         name, data = commit_name(manifest.number), manifest.to_text()
         failure: object = "the storage neither creates nor finds it"
         for _ in range(MAX_ATTEMPTS):
@@ -191,7 +192,7 @@ class CommitLog:
         return History() if checkpoint is None else checkpoint.history
 
     def _checkpoint(self, number: int) -> _Checkpoint | None:
-        """Return a checkpoint; None if it doesn't exist or can't be read, because the commits have the same content."""
+        """Return a checkpoint; None if it doesn't exist or can't be read. The commits contain the same manifests."""
         name = checkpoint_name(number)
         data = self._storage.read(name)
         if data is None:

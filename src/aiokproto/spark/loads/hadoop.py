@@ -13,8 +13,8 @@ from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 class HadoopStorage:
     """A directory of a Hadoop file system with atomic renames.
 
-    A file gets its name by a rename that doesn't overwrite. HDFS does it atomically, so one of several renames
-    succeeds.
+    A file gets its name by a rename that doesn't overwrite. HDFS renames atomically, so if several calls rename to the
+    same name, exactly one succeeds.
     """
 
     def __init__(self, uri: str, spark: object | None) -> None:
@@ -80,7 +80,7 @@ class HadoopStorage:
         return True
 
     def settle(self, names: Sequence[str]) -> None:
-        """See :meth:`Storage.settle`. There is nothing to do: HDFS has replicated a closed file."""
+        """See :meth:`Storage.settle`. There is nothing to do: a closed file is already replicated."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

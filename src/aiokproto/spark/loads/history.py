@@ -1,7 +1,7 @@
 """The state of an output after a sequence of manifests, and the rules for the manifest that may follow. Pure.
 
-A manifest that :meth:`History.then` accepts has only records that no earlier manifest has. So a load checks it before
-each try to commit, and checks it again if another load has committed first.
+A manifest that :meth:`History.then` accepts contains only records that no earlier manifest contains. So a load calls it
+before each try to commit, and again if another load has committed first.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from aiokproto.types import TopicPartition
 FORMAT = 2
 
 MAX_EPOCHS = 16
-"""Number of leader epochs that are kept per partition. A truncation happens in the last ones."""
+"""Number of leader epochs that are kept per partition. Truncation affects the end of a log, so the last ones are
+enough."""
 
 NO_ID = "0" * 32
-"""The id of topics with brokers before 2.8. A topic gets a real id when the cluster is upgraded."""
+"""The id of topics on brokers before 2.8. A topic gets a real id when the cluster is upgraded."""
 
 
 class ConflictError(ManifestError):
-    """A manifest conflicts with one that another load has committed. It wasn't committed."""
+    """A manifest conflicts with one that another load has committed, so it wasn't committed."""
 
 
 class SchemaError(ManifestError):
-    """A column has another type than in the committed files. Nothing was committed."""
+    """A column's type differs from its type in the committed files. Nothing was committed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class History:
 
         Raises:
             ConflictError: Some of its records are loaded already, or the attempt that it replaces isn't the current
-                one, or its cluster or a topic is another one.
+                one, or its cluster or topic isn't the one that was loaded before.
             ManifestError: Its number isn't the next one.
             SchemaError: See :meth:`with_columns`.
         """
@@ -80,7 +81,7 @@ class History:
             if known == NO_ID:
                 topic_ids[loaded.topic] = loaded.topic_id
             if loaded.after is not None and loaded.start == loaded.end:
-                # An empty range conflicts with no other load of the partition.
+                # An empty range doesn't conflict with any other load of the partition.
                 continue
             self._check_start(manifest, loaded)
             positions[loaded.topic_partition] = Position(loaded.end, _join_epochs(loaded))
@@ -109,7 +110,7 @@ class History:
         return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, numbers, columns)
 
     def with_columns(self, manifest: Manifest) -> dict[str, dict[str, int]]:
-        """Return the columns, including the ones of one more manifest.
+        """Return the columns once this manifest is added.
 
         Raises:
             SchemaError: Spark can't read the type of a column together with the types in the output.

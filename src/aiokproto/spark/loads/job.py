@@ -31,12 +31,12 @@ POSITION_COLUMNS = {"topic": "string", "partition": "int", "offset": "bigint"}
 """The columns that identify the record of a row, with their types. Every output has them."""
 
 OBSERVATION_SECONDS = 30.0
-"""Maximum wait (s) for the observations of a job that is done."""
+"""Maximum wait (s) for the observations of a finished job."""
 
 # Version 2 would move a task's files before the job is committed, so a retried task could leave duplicates.
 _COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 
-# With these a missing or damaged file is an error, whatever the session's defaults are.
+# These make a missing or damaged file an error, whatever the session's defaults are.
 _STRICT = {"mergeSchema": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
@@ -79,7 +79,7 @@ class SparkJob:
         _check_schema(frame)
         copies = _copies(frame, self._partition_by)
         columns = columns_of(frame.schema.jsonValue())
-        # Check before anything is written. The commit checks again: other loads may commit meanwhile.
+        # Check before anything is written. The commit checks again: other loads may commit in the meantime.
         self._history.with_columns(replace(self._manifest, columns=columns))
         frame = _with_columns(
             frame.observe(written, count), {copy: functions.col(name) for copy, name in copies.items()}
@@ -135,10 +135,10 @@ class SparkJob:
 
 
 def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) -> PartitionBy:
-    """Return the columns that divide the files, each with its SQL expression, or ``""`` if the rows have the column.
+    """Return the columns that divide the files, each with its SQL expression, or ``""`` if the rows already have it.
 
     Raises:
-        ConfigurationError: A name is empty, or there twice.
+        ConfigurationError: A name is empty, or appears twice.
     """
     if given is None:
         return NO_PARTITIONS
@@ -157,7 +157,7 @@ def parse_partition_by(given: str | Sequence[str] | Mapping[str, str] | None) ->
 
 
 def _copies(frame: DataFrame, partition_by: PartitionBy) -> dict[str, str]:
-    """Return the columns that name directories, and the columns that they copy.
+    """Return the columns that name directories, each with the column that it copies.
 
     Spark leaves the columns of directories out of files. The output is read file by file, so the files need them.
     """
@@ -226,7 +226,7 @@ def _observed_rows(observation: Observation) -> int | None:
         return rows.result(OBSERVATION_SECONDS)
     except (futures.TimeoutError, KeyError):
         return None
-    # Don't name py4j's class: clients of Spark Connect need no py4j.
+    # Don't name py4j's class: clients of Spark Connect don't need py4j.
     except Exception as error:
         if "toPyRow" not in str(error):
             raise

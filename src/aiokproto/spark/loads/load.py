@@ -80,8 +80,8 @@ def load(
 ) -> LoadResult:
     """Append the new records of the topics, up to now, to an output.
 
-    Several loads may write to an output at a time. If loads read the same partitions, one is committed, and the others
-    fail with :class:`ConflictError`.
+    Several loads may write to an output at the same time. If loads read the same partitions, one is committed, and the
+    others fail with :class:`ConflictError`.
 
     Args:
         spark: The session.
@@ -94,7 +94,7 @@ def load(
             records between two loads.
         on_truncation: What to do if the log no longer has records that were loaded: ``"fail"``, or ``"continue"`` with
             the current records from the first offset that differs, and record the gap in the manifest.
-        options: Further options of the data source, except those that define what to read and where to start.
+        options: More options of the data source, except options that define what to read and where to start.
         transform: Transforms the rows before they are written. It must keep the columns ``topic``, ``partition`` and
             ``offset``, and must not run queries on the rows.
         partition_by: Columns whose values divide the files among directories ``by_<name>=<value>``: names, or a mapping
@@ -103,13 +103,13 @@ def load(
     Raises:
         TopicChangedError: A topic was deleted and created again since the last load, or this is another cluster.
         TruncationError: The log no longer has records that were loaded.
-        DataLossError: Records were deleted before a load has read them.
-        ConflictError: Another load of the same partitions was committed meanwhile, and this one wasn't.
-        SchemaError: A column has another type than in earlier loads.
+        DataLossError: Records were deleted before a load read them.
+        ConflictError: Another load of the same partitions was committed first, so this one wasn't.
+        SchemaError: A column's type differs from earlier loads.
         CommitUncertainError: It's unknown whether the load was committed: see :func:`runs`.
         ManifestError: The manifests can't be read.
         ConfigurationError: An option or argument is invalid.
-        KafkaError: The request of the offsets failed. A failure while tasks read or write is Spark's own error.
+        KafkaError: The request for the offsets failed. A failure while tasks read or write is Spark's own error.
     """
     if on_truncation not in ("fail", "continue"):
         raise ConfigurationError(f"on_truncation={on_truncation!r}: must be 'fail' or 'continue'")
@@ -175,7 +175,7 @@ def rerun(
         run_id: The load, as in :attr:`LoadResult.run_id` and :func:`runs`.
         bootstrap_servers: As for :func:`load`.
         allow_fewer_rows: Whether to commit even if the topics have fewer records in these offsets than before, as after
-            compaction or retention. The rows that only the output has are lost then.
+            compaction or retention. If so, rows that only the output still has are lost.
         options: As for :func:`load`. Isolation level and headers stay as in the earlier load.
         transform: As for :func:`load`. It isn't stored, so pass it again.
         partition_by: As for :func:`load`. It isn't stored, either.
@@ -183,7 +183,7 @@ def rerun(
     Raises:
         DataLossError: There are fewer records than before. If records are deleted while tasks read, Spark raises its
             own error.
-        ConflictError: Another attempt at the same load was committed meanwhile, and this one wasn't.
+        ConflictError: Another attempt at the same load was committed first, so this one wasn't.
         TopicChangedError, TruncationError, SchemaError, CommitUncertainError, ManifestError, ConfigurationError,
             KafkaError: As for :func:`load`.
     """
@@ -256,7 +256,7 @@ def check_arguments(
 
 
 def check_run(out: str | Path, run_id: str) -> None:
-    """Check that an output has this load. It needs no session, so the output must not be on HDFS.
+    """Check that an output has this load. It doesn't use a session, so the output must not be on HDFS.
 
     Raises:
         ManifestError: The output doesn't have the load, or the manifests can't be read.
@@ -305,10 +305,11 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
     """Return the rows of all committed loads. In columns that a later load added, earlier rows have null.
 
     After a load with ``on_truncation="continue"`` the output has both the records that the log has lost and the records
-    that replaced them, with the same offsets. ``runs(out)`` lists these ranges in ``diverged`` of a partition.
+    that replaced them, with the same offsets. ``runs(out)`` reports these ranges as ``diverged`` of a partition.
 
     Raises:
-        ManifestError: There is no manifest yet; or manifests contradict each other, for instance with the same offsets.
+        ManifestError: There is no manifest yet; or manifests contradict each other, for instance by covering the same
+            offsets.
     """
     output = open_storage(out, spark)
     paths = [f"{output.uri}/{path}" for manifest in _current_manifests(output) for path in manifest.paths]

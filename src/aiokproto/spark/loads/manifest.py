@@ -1,4 +1,4 @@
-"""Manifests: the description of a committed load, with its files and their offsets. Pure."""
+"""Manifests describe committed loads, with their files and offsets. Pure."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class LoadedPartition:
         leader_epoch: The leader epoch of ``end``; -1 if unknown.
         epochs: The leader epochs of the records between ``start`` and ``end``.
         rows: Rows written.
-        first_offset: The smallest offset of the rows; None without rows.
-        last_offset: The largest offset of the rows; None without rows.
+        first_offset: The smallest offset of the rows; None if there are no rows.
+        last_offset: The largest offset of the rows; None if there are no rows.
         after: The position that the range was planned from; None if no load had read the partition. The load can be
             committed only while the partition has this position.
         diverged: The truncation, if ``start`` is before the end of the last load.
@@ -75,9 +75,9 @@ class Manifest:
     """One committed attempt at a load.
 
     Attributes:
-        number: The number of its commit, from 1.
+        number: The number of its commit, starting at 1.
         run_id: The load's name, the same for each attempt: the number of its first manifest, a dash, and a token.
-        attempt: The number of the attempt: 1, and one more for each rerun.
+        attempt: The number of the attempt: 1 for the load itself, and one more for each rerun.
         replaces: The number of the manifest that this one replaces; None for a first attempt.
         cluster_id: The cluster's id.
         data: The directory of its files, relative to the output. No other attempt uses it.
@@ -178,7 +178,7 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
 
 
 def _checked(found: T) -> T:
-    """Return an instance of a dataclass, after a check that the fields of simple types have values of their types."""
+    """Return a dataclass instance after checking the types of its simple fields."""
     for spec in fields_of(found):
         value = getattr(found, spec.name)
         if type(value) not in _TYPES.get(spec.type, (type(value),)):

@@ -9,7 +9,7 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.storage import LOCAL, Storage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""A scheme has more than one letter; a single one is a drive on Windows."""
+"""A scheme has more than one letter; a single letter is a drive on Windows."""
 
 
 def open_storage(out: str | Path, spark: object | None = None) -> Storage:
@@ -22,7 +22,7 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
         StorageError: The package or the session for this scheme is missing.
     """
     scheme, uri = _normalize(out)
-    # Import each module on use: each needs another library.
+    # Import each module on use: each needs a different library.
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
 
@@ -49,12 +49,13 @@ def local_directory(out: str | Path) -> Path | None:
 
 
 def _normalize(out: str | Path) -> tuple[str, str]:
-    """Return the scheme and the normal form of a URI, so that manifests and data are in the same place."""
+    """Return the scheme and the normal form of a URI, to keep manifests and data in the same place."""
     if not isinstance(out, str | PurePath):
         raise ConfigurationError(f"out must be a path or a URI, got {type(out).__name__}")
     text = str(out)
     if not text or text.startswith("~"):
-        # Refuse an empty variable, or one that no shell has expanded. It would create an unexpected directory.
+        # Refuse an empty path, as from an unset variable, and a ~ that no shell expanded: they'd create unexpected
+        # directories.
         raise ConfigurationError(f"out={text!r}: it must be a path or a URI, without ~")
     if found := re.search(r"[*?\[\]{}\\^]", text):
         raise ConfigurationError(f"out={text!r}: Spark reads {found[0]!r} as a pattern")

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 
-# Maps Hadoop's names of schemes to fsspec's names.
+# Hadoop's scheme names → fsspec's.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 
 _OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
@@ -36,7 +36,7 @@ class RemoteStorage:
         url = f"{scheme}://{rest}"
         try:
             kind: Any = get_filesystem_class(scheme)
-            # Get the arguments from the URL, which may have more than the path, such as the Azure account of a
+            # Get the arguments from the URL, which may contain more than the path, such as the Azure account of a
             # container. Other processes write, too, so don't cache listings.
             self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
             self._root: str = kind._strip_protocol(url)
@@ -83,8 +83,8 @@ class RemoteStorage:
             self._fs.pipe_file(path, data, mode=mode)
         except FileNotFoundError:
             if self._in_bucket:
-                # Don't call makedirs(): object stores need no directories, and it would create a bucket of a misspelt
-                # name.
+                # Don't call makedirs(): object stores don't need directories, and it would create a bucket for a
+                # misspelt name.
                 raise StorageError(f"{self.uri}: there is no such bucket or container") from None
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, mode=mode)
@@ -117,7 +117,8 @@ class RemoteStorage:
 
 
 def _creates(fs: Any) -> bool:
-    """Return whether a file system's package has its own ``pipe_file``. With fsspec's, two calls can both succeed."""
+    """Return whether a file system's package has its own ``pipe_file``. With fsspec's default two calls can both
+    succeed."""
     from fsspec import AbstractFileSystem
 
     own = getattr(type(fs), "_pipe_file" if fs.async_impl else "pipe_file", None)
@@ -125,7 +126,7 @@ def _creates(fs: Any) -> bool:
 
 
 def _modified(file: dict[str, Any]) -> datetime | None:
-    """Return the modification time of a file, whose key differs between file systems."""
+    """Return the modification time of a file. Its key differs between file systems."""
     for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
         found = file.get(key)
         if isinstance(found, str):

@@ -30,7 +30,7 @@ class Folder:
         name: Its name, relative to the output.
         modified: The modification time of its newest file; None if there is no file, or the file system doesn't report
             it.
-        size: Bytes in its files.
+        size: The total bytes of its files.
     """
 
     name: str

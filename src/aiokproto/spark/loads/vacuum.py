@@ -35,14 +35,14 @@ def vacuum(
         out: The output.
         older_than: The minimum time since the last write to a directory.
         dry_run: Only return the directories that would be removed.
-        spark: The session, which only outputs on HDFS need.
+        spark: The session; only outputs on HDFS need it.
 
     Returns:
         The directories, with their sizes.
 
     Raises:
         ConfigurationError: ``older_than`` is negative, or not a timedelta.
-        ManifestError: The manifests can't be read, or there are none. Nothing is removed then.
+        ManifestError: The manifests can't be read, or there are none. If so, nothing is removed.
     """
     if not isinstance(older_than, timedelta):
         raise ConfigurationError(f"older_than={older_than!r}: must be a timedelta, such as timedelta(days=7)")
@@ -50,7 +50,7 @@ def vacuum(
         raise ConfigurationError(f"older_than={older_than}: must not be negative")
     output = open_storage(out, spark)
     now = datetime.now(timezone.utc)
-    # List the directories before reading the commits, so that one that is committed meanwhile is seen as committed.
+    # List the directories before reading the commits: one that is committed in between is then seen as committed.
     folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
     commits = CommitLog(output)
     manifests = list(commits.manifests())

@@ -23,20 +23,20 @@ SINGLE_OBJECT_HEAD = 10
 """Bytes before a value with single-object encoding: C3 01, and the 8-byte fingerprint of the schema."""
 
 WriterSchema = Callable[[int], AvroSchema]
-"""Returns the schema with an id. Raises :class:`RegistryError`."""
+"""Returns the schema with this id. Raises :class:`RegistryError`."""
 
 _Reader = Callable[[bytes], Any]
 
 
 class MalformedError(Exception):
-    """A value doesn't have its format. The text says why."""
+    """A value isn't in its column's format. The message says why."""
 
 
 class AvroDecoder:
     """Decodes a column of bytes in Avro."""
 
     def __init__(self, option: str, schema: AvroSchema, framing: str, writer_schema: WriterSchema | None) -> None:
-        """The framing ``confluent`` needs ``writer_schema``. Raises :class:`ConfigurationError`."""
+        """``writer_schema`` is required for the framing ``confluent``. Raises :class:`ConfigurationError`."""
         self._fastavro = require_fastavro()
         self._option = option
         self._reader = parse_avro(option, schema)
@@ -53,7 +53,7 @@ class AvroDecoder:
         """Return the column's values, and what is wrong with the malformed rows.
 
         Raises:
-            RegistryError: A writer's schema can't be requested.
+            RegistryError: A writer's schema couldn't be fetched.
         """
         import pyarrow as pa
 
@@ -68,8 +68,8 @@ class AvroDecoder:
         try:
             return Decoded(self._column(found), malformed)
         except (pa.ArrowInvalid, OverflowError):
-            # Find the rows with values that Avro has but Arrow's type hasn't: a decimal with more digits, or a time in
-            # milliseconds that is too late for microseconds.
+            # Find the rows with values that Avro allows but Arrow's type doesn't: a decimal with too many digits, or a
+            # time in milliseconds that is too late to be expressed in microseconds.
             for row, value in enumerate(found):
                 try:
                     self._column([value])
@@ -99,7 +99,7 @@ class AvroDecoder:
     def _single_object(self, data: bytes) -> Any:
         if data[:2] != SINGLE_OBJECT or len(data) < SINGLE_OBJECT_HEAD:
             raise MalformedError("it does not begin with C3 01 and the fingerprint of a schema")
-        # The bytes are in little-endian order, and fastavro's text has them in that order, too.
+        # The bytes are in little-endian order, and so are the hex digits from fastavro.
         if data[2:SINGLE_OBJECT_HEAD].hex() != self._fingerprint:
             raise MalformedError(f"its schema is another one than {self._option}")
         return self._own(data[SINGLE_OBJECT_HEAD:])

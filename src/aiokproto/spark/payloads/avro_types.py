@@ -1,8 +1,9 @@
-"""From Avro schemas to Arrow types, as Spark has them. Needs fastavro.
+"""Converts Avro schemas to the Arrow types that Spark uses. Needs fastavro.
 
-fastavro reads a schema without its logical types, except decimals: numbers are faster than Python objects, and
-don't end with the year 9999. So there are two types with the same layout: fastavro's values are put into an array of
-the first (``values``), which is then viewed as the second (``seen``). Arrow casts it to the type of the column.
+fastavro gets schemas without their logical types, except decimals: plain numbers are faster than Python's dates and
+times, and aren't limited to the year 9999. So there are two types with the same layout: fastavro's values are put into
+an array of the first (``values``), which is then viewed as the second (``seen``). Arrow casts it to the type of the
+column.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class AvroTypes(NamedTuple):
         values: The type of the values as fastavro reads them.
         seen: The same, with the units of dates and times.
         column: The type of the column.
-        shape: Makes structs of unions in the values; None if there are no such unions. It expects values of named types
-            in unions as pairs of name and value.
+        shape: Turns unions in the values into structs; None if no union needs it. Values of named types in unions must
+            be pairs of name and value.
     """
 
     values: pa.DataType
@@ -85,7 +86,7 @@ def parse_avro(option: str, schema: AvroSchema) -> ParsedSchema:
 
 
 _LOGICAL_TYPE = "aiokproto.logicalType"
-"""The property that keeps a logical type from fastavro."""
+"""The property that hides a logical type from fastavro."""
 
 
 def _plain(schema: Any) -> Any:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class PayloadError(KafkaError):
-    """A key or value doesn't have its format. The text has topic, partition and offset."""
+    """A key or value isn't in its format. The message names topic, partition and offset."""
 
 
 def with_schemas(get_worker: Callable[[], Worker], payloads: Sequence[Payload]) -> tuple[Payload, ...]:
-    """Return payloads with their schemas, and request schemas that options don't have from the registry.
+    """Return payloads with their schemas. Schemas that aren't in the options are fetched from the registry.
 
     Raises:
         ConfigurationError: There is no schema.
@@ -85,7 +85,7 @@ class PayloadDecoder:
     """Decodes the columns of batches, in a task."""
 
     def __init__(self, worker: Worker, payloads: Sequence[Payload]) -> None:
-        """Raises :class:`ConfigurationError` as :func:`column_type` does."""
+        """Raises :class:`ConfigurationError`, like :func:`column_type`."""
         self._payloads = {payload.column: payload for payload in payloads}
         self._decoders = {payload.column: _decoder(worker, payload) for payload in payloads}
 
@@ -99,7 +99,7 @@ class PayloadDecoder:
 
         Raises:
             PayloadError: A row is malformed, and its column's mode is ``failfast``.
-            RegistryError: A writer's schema can't be requested.
+            RegistryError: A writer's schema couldn't be fetched.
         """
         import pyarrow as pa
 
@@ -169,7 +169,7 @@ def _json(payload: Payload, kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
 
 
 def _texts(values: pa.Array, malformed: Mapping[int, str]) -> pa.Array:
-    """Return the texts of malformed rows, and null for others."""
+    """Return the text of each malformed row, and null for all other rows."""
     import pyarrow as pa
 
     if not malformed:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DEPTH = 50
-"""Maximum depth of types within each other."""
+"""Maximum nesting depth of types."""
 
 _TOKEN = re.compile(
     r"""\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")|([<>(),:])|([^\s<>(),:`'"]+))"""
@@ -44,14 +44,14 @@ def _simple() -> dict[str, Callable[[], pa.DataType]]:
 
 
 def list_of(element: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that Spark has for an array."""
+    """Return the Arrow type that Spark uses for an array."""
     import pyarrow as pa
 
     return pa.list_(pa.field("element", element))
 
 
 def map_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that Spark has for a map."""
+    """Return the Arrow type that Spark uses for a map."""
     import pyarrow as pa
 
     return pa.map_(key, value)
@@ -61,7 +61,7 @@ def decimal(precision: int, scale: int) -> pa.DataType:
     """Return a decimal type.
 
     Raises:
-        ValueError: Spark doesn't have it.
+        ValueError: Spark has no such type.
     """
     import pyarrow as pa
 
@@ -122,7 +122,7 @@ def checked_names(fields: list[tuple[str, pa.DataType]]) -> list[tuple[str, pa.D
     """Return the fields after a check of their names.
 
     Raises:
-        ValueError: There is no field, or a name is there twice, in any case, so Spark couldn't tell the fields apart.
+        ValueError: There is no field, or two names differ at most in case, so Spark couldn't tell the fields apart.
     """
     seen: set[str] = set()
     for name, _ in fields:

@@ -53,7 +53,7 @@ def _with_schema(get_worker: Callable[[], Worker], payload: Payload) -> Payload:
             found = get_worker().start(registry.of_subject(payload.subject, payload.version)).result()
         else:
             found = AvroSchema.from_text(payload.schema)
-            # Check it first, so that a schema that can't be written isn't registered.
+            # Check it first: a schema that can't be written must not be registered.
             _check(option, found)
             request = registry.id_of(payload.subject, found, register=payload.register)
             try:
@@ -98,7 +98,7 @@ class PayloadEncoder:
                 continue
             try:
                 values, encode = self._values(name, arrays[index])
-            # OverflowError means a year that Python's dates don't have.
+            # OverflowError means a year outside the range of Python's dates.
             except (pa.ArrowException, ConfigurationError, OverflowError) as error:
                 raise InvalidRecordError(f"rows from {first} on: column {name}: {error}") from None
             arrays[index] = pa.array(_encoded(payload, values, encode, first), pa.binary())
@@ -140,7 +140,7 @@ class _Avro:
         types = self._types
         found = arranged(column, types.column)
         if types.seen != types.column:
-            # Cut microseconds to milliseconds, as Spark does.
+            # Truncate microseconds to milliseconds, as Spark does.
             found = found.cast(types.seen, safe=False)
         if types.values != types.seen:
             found = found.view(types.values)
@@ -193,7 +193,7 @@ def _offsets(lengths: pa.Array) -> pa.Array:
 
 
 def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return a function that makes dicts of maps, which Arrow has as lists of pairs; None if there are no maps."""
+    """Return a function that turns maps, which are lists of pairs in Arrow, into dicts; None if there are no maps."""
     import pyarrow as pa
 
     def optional(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
@@ -259,7 +259,7 @@ def json_writer(kind: pa.DataType) -> Callable[[Any], str]:
 def _float32(value: float) -> str:
     import numpy as np
 
-    # Write as few digits as distinguish it from other floats of 32 bits. repr() would write the digits of 64 bits.
+    # Write only the digits that a 32-bit float needs. repr() would write as many as a 64-bit float needs.
     return str(np.float32(value)) if math.isfinite(value) else f'"{_NOT_FINITE[repr(value)]}"'
 
 

@@ -1,6 +1,6 @@
 """JSON rows to columns, for rows that Arrow's reader rejects. Python parses them, and converts column by column.
 
-The values of a column mostly have one form, and are converted as a whole. If a value has another form, the column is
+The values of a column usually have one form, and are converted as a whole. If a value has another form, the column is
 converted value by value (:mod:`.json_values`), with the same result.
 """
 
@@ -140,7 +140,7 @@ def _numbers(python: type[int] | type[float], kind: pa.DataType) -> Whole:
 
 
 def _timestamps(kind: pa.DataType) -> Whole:
-    """Convert texts of times, and, if the type has a zone, numbers, which are seconds since 1970."""
+    """Convert times that are written as text or, if the type has a zone, as numbers of seconds since 1970."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -2,12 +2,12 @@
 
 Arrow's reader takes lines and returns rows, but doesn't say which line a row is from. The two correspond if each line
 has exactly one document. If each line starts with ``{`` and ends with ``}``, no document can start in one line and end
-in the next, because ``}{`` is in no document, and JSON has no line breaks in strings. So each line has at least one
+in the next: no document contains ``}{``, and JSON has no line breaks in strings. So each line has at least one
 document, and exactly one if there are as many rows as lines.
 
 If the reader rejects a batch, the batch is first rewritten to forms that the reader accepts (:mod:`.json_forms`), and
-then divided into blocks. Python parses the blocks that the reader rejects again. Halving a block down to the rejected
-rows would cost more, because a call of the reader takes as long as Python takes for some tens of rows.
+then divided into blocks. Python parses the blocks that the reader rejects again. Bisecting a block down to the rejected
+rows would cost more, because one call of the reader takes as long as Python needs for a few dozen rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def json_decoder(kind: pa.DataType) -> Callable[[pa.Array], Decoded]:
         parts = []
         for first in range(0, len(values), BLOCK):
             found = _fast(rewritten[first : first + BLOCK], transit, kind)
-            # Python parses the original text, in which an object for a STRING field has numbers without quotes.
+            # Python parses the original text: the rewritten text has quotes around numbers, even in an object that
+            # becomes the text of a STRING field.
             parts.append(parsed(values[first : first + BLOCK], malformed, first) if found is None else found)
         return parts
 
@@ -91,7 +92,7 @@ def _spread(values: pa.Array, present: pa.Array) -> pa.Array:
 
 
 def _transit(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow's reader gets: text for dates and times. None if the reader can't read the type."""
+    """Return the type to pass to Arrow's reader: text for dates and times. None if the reader can't read the type."""
     import pyarrow as pa
 
     types = pa.types
@@ -115,7 +116,7 @@ def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array
     starts = compute.call_function("starts_with", [values], compute.MatchSubstringOptions("{"))
     if not (all_true(starts) and all_true(ends)):
         return None
-    # A line break in a value, which is white space there, divides the value; then the numbers of rows and lines differ.
+    # A line break between tokens splits a value into two lines, so the numbers of rows and lines differ.
     lines = compute.call_function(
         "binary_join", [pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values), b"\n"]
     )
@@ -137,7 +138,7 @@ def _fast(values: pa.Array, transit: pa.DataType, kind: pa.DataType) -> pa.Array
 
 
 def _joined(column: Any) -> pa.Array:
-    """Return the array of a column that was combined."""
+    """Return the array of a combined column."""
     import pyarrow as pa
 
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column

@@ -4,9 +4,9 @@ White space around a value is removed: Arrow's reader expects a document in each
 field get quotes: Arrow's reader doesn't accept a number as text. The text of a number stays as it was
 written, such as ``1.50``.
 
-Adding quotes is safe: in a well-formed document ``{`` or ``,``, white space and a quote always start a name. In
-a string the quote would end the string, and the text that follows here would make the document malformed, with the new
-quotes as well as without them.
+Adding quotes is safe: in a well-formed document ``{`` or ``,``, white space and a quote always start a name. If they
+were in a string, the quote would end the string, and the rest of the match would make the document malformed, with or
+without the new quotes.
 
 Times lose digits beyond microseconds, as in Spark, and get a zone if they lack one.
 """
@@ -70,12 +70,12 @@ def _fields(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def _within_microseconds(texts: pa.Array) -> pa.Array:
-    """Return texts of times without digits beyond microseconds."""
+    """Return times, as text, without digits beyond microseconds."""
     return _replaced(texts, pattern=_BEYOND_MICROSECONDS, by=r"\1")
 
 
 def _with_zone(texts: pa.Array) -> pa.Array:
-    """Return texts of times, and add UTC to the ones without a zone."""
+    """Return times, as text, with UTC added if they have no zone."""
     return _replaced(_replaced(texts, pattern=_DATE, by=r"\1T00:00:00Z"), pattern=_WITHOUT_ZONE, by=r"\1Z")
 
 
@@ -95,7 +95,7 @@ def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _as_written(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the times of texts. All must have a zone if the type has one, and none otherwise."""
+    """Parse times. All of them must have a zone if the type has one, and none of them otherwise."""
     import pyarrow as pa
     from pyarrow import compute
 

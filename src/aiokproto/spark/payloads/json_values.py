@@ -1,6 +1,6 @@
 """From parsed JSON to Python values of a type, as Spark's ``from_json`` converts them. Pure.
 
-This is the slow path, for values with an unusual form, and for types that Arrow's reader doesn't have. A value that
+This is the slow path, for values with an unusual form, and for types that Arrow's reader doesn't support. A value that
 doesn't have its type becomes null, the rest of the row stays, and the row counts as malformed: this is Spark's
 ``spark.sql.json.enablePartialResults``, which is on by default.
 """
@@ -73,7 +73,7 @@ _SHORT_ZONES = {
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
 }
-"""Java's ``ZoneId.SHORT_IDS``, with which Spark reads zones."""
+"""Java's ``ZoneId.SHORT_IDS``, which Spark uses to parse zones."""
 
 
 class Number(str):
@@ -104,7 +104,7 @@ def parse(data: bytes) -> Any:
     """Return the value of a row of JSON, with numbers as :class:`Number`; None if the row is blank.
 
     Raises:
-        ValueError, RecursionError: It isn't JSON, or it's the constant null, which makes no column.
+        ValueError, RecursionError: It isn't JSON, or it's the constant null, which has no columns.
     """
     text = data.decode().lstrip(WHITE_SPACE)
     if not text:
@@ -207,7 +207,8 @@ def _map(item: Converter) -> Converter:
 
 
 def _each(values: list[Any], convert: Converter) -> tuple[list[Any], bool]:
-    """Convert values. As in Spark, malformed structs stay in part; any other malformed value makes all of them null."""
+    """Convert values. As in Spark, malformed structs are kept in part; any other malformed value makes all the values
+    null."""
     found: list[Any] = []
     whole = True
     for value in values:
@@ -268,7 +269,7 @@ def _text(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """Return the JSON of a text, with the escapes that Spark writes."""
-    # Try Python's own function first, which is in C. Its result is right if there is no escape, as in most texts.
+    # Try Python's own function first, which is in C. Its result is right if it contains no escape, as for most texts.
     if "\\" not in (plain := encode_basestring_ascii(text)):
         return plain
     found = text.translate(_ESCAPES)
@@ -329,14 +330,15 @@ def _days(value: Any) -> int:
     if not isinstance(value, str) or isinstance(value, Number) or not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
         raise ValueError
     days = int(value)
-    # Reject earlier days, which Spark takes for days of the Julian calendar.
+    # Reject earlier days: Spark treats them as days of the Julian calendar.
     if not _GREGORIAN_DAY <= days < 1 << 31:
         raise OverflowError
     return days
 
 
 def _in_python_range(year: int) -> tuple[int, int]:
-    """Return a year that Python's dates have, and its distance in eras of 400 years. Each era has the same calendar."""
+    """Shift a year into Python's range by eras of 400 years, which repeat the calendar. Return the eras and the
+    year."""
     eras = max((year - 9600) // 400, 0) + min((year - 1) // 400, 0)
     return eras, year - 400 * eras
 
@@ -350,7 +352,8 @@ def _timestamp_ntz(value: Any) -> int:
 
 
 def _micros(value: Any, default: tzinfo | None) -> int:
-    """Return microseconds since the epoch. ``default`` is the zone of times without one; None if none may have one."""
+    """Return microseconds since the epoch. ``default`` is the zone for times without one; if it's None, times must not
+    have a zone."""
     if isinstance(value, Number) and default is not None:
         if len(value) > 30:
             raise OverflowError
@@ -384,7 +387,7 @@ def _zone(text: str) -> tzinfo:
         if minutes > 59 or offset > _MAX_OFFSET:
             raise ValueError
         return timezone(-offset if match[1] == "-" else offset)
-    # Check the text: the keys of ZoneInfo are names of files.
+    # Check the text: ZoneInfo uses its key as a file name.
     if not re.fullmatch(r"[A-Za-z]\w*(/[A-Za-z][\w+-]*){0,2}", text):
         raise ValueError
     return ZoneInfo(_SHORT_ZONES.get(text, text))

@@ -54,7 +54,7 @@ _COLUMN_OPTIONS: Mapping[str, Option] = {
 """The options of one column, without its name."""
 
 _REGISTRY: Mapping[str, Option] = {
-    # It's hidden because it may have a password; such a URL is refused once its references are resolved.
+    # It's hidden: a URL may contain a password. Such a URL is refused once its references are resolved.
     _URL: Option(Hidden, "The URLs of the schema registry, one or more, separated by commas."),
     "schema.registry.basic.auth.user.info": Option(Hidden, "``user:password``, for basic authentication."),
     "schema.registry.bearer.auth.token": Option(Hidden, "A bearer token."),
@@ -89,7 +89,7 @@ class RegistryOptions:
         cafile: A PEM file with the certificate authorities to trust instead of the system's.
         certfile: A PEM file with a client certificate.
         keyfile: A PEM file with the certificate's key.
-        timeout: Longest time for a request (s). Default 30.
+        timeout: Maximum time for a request (s). Default 30.
     """
 
     url: str
@@ -113,8 +113,8 @@ class Payload:
         corrupt: The name of the field for the text of malformed rows, if the schema has it (JSON).
         framing: The bytes before a value in Avro: ``"confluent"`` (a magic byte and the id of the schema), ``"none"``,
             or ``"single-object"``.
-        registry: The registry; None without one.
-        subject: The subject whose schema is the reader's, or the one that rows are written with.
+        registry: The registry, if any.
+        subject: The subject of the schema to read with, or to write with.
         version: The version of the subject's schema: ``"latest"``, or a number.
         register: Whether the sink registers a schema that its subject doesn't have.
     """
@@ -140,8 +140,8 @@ def parse_payloads(given: Mapping[str, Any], topics: Sequence[str] = ()) -> tupl
 
     Args:
         given: Options by name, with parsed values.
-        topics: The topics, if they're known by name. For a single topic the default subjects are ``<topic>-value`` and
-            ``<topic>-key``.
+        topics: The topics, if they're known by name. With exactly one topic the default subjects are ``<topic>-value``
+            and ``<topic>-key``.
 
     Raises:
         ConfigurationError: An option is missing, or has no effect.

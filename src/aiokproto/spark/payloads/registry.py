@@ -1,4 +1,4 @@
-"""A client of schema registries, with the HTTP API of Confluent's.
+"""A client for schema registries with Confluent's HTTP API.
 
 A process caches schemas by id or version, which never change. The driver alone requests the latest version of
 a subject, each time. A schema that isn't found isn't cached; it may be registered later.
@@ -30,7 +30,7 @@ from aiokproto.spark.permissions import check_url, steps_up
 ATTEMPTS = 4
 """Number of attempts at each URL, before a request fails."""
 BACKOFF = 0.2
-"""Wait before the second attempt (s). It doubles with each further one."""
+"""Wait before the second attempt (s). It doubles with each attempt."""
 MAX_REFERENCES = 200
 """Maximum number of schemas that a schema may refer to, directly or not."""
 MAX_CACHED = 1000
@@ -62,7 +62,7 @@ class AvroSchema:
     id: int | None = None
 
     def to_text(self) -> str:
-        """Return it as one text, which is the schema alone if it has neither references nor an id."""
+        """Return it as one text: just the schema if it has neither references nor an id."""
         if not self.references and self.id is None:
             return self.schema
         return json.dumps({"aiokproto": 1, "schema": self.schema, "references": self.references, "id": self.id})
@@ -73,7 +73,7 @@ class AvroSchema:
         try:
             found = json.loads(text)
         except ValueError:
-            # A bare name is a schema, too, as in {"type": "string"}.
+            # A bare name of a type is a schema, too: string is the same as {"type": "string"}.
             return cls(json.dumps(text))
         except RecursionError:
             return cls(text)
@@ -253,7 +253,7 @@ def _path(subject: str, version: object) -> str:
 
 
 def _subject(subject: str) -> str:
-    # It comes from an option or from the registry, and mustn't lead to another path of the server.
+    # The subject comes from an option or from the registry, and mustn't lead to another path of the server.
     if steps_up(subject):
         raise RegistryError(f"the subject {shown(repr(subject))} would be another path of the registry")
     return f"/subjects/{quote(subject, safe='')}"
@@ -281,7 +281,7 @@ def _version(reference: Any) -> _Version:
 
 def _id(found: Mapping[str, Any]) -> int | None:
     value = found.get("id")
-    # Don't use isinstance(), for which a bool is an int.
+    # Don't use isinstance(): a bool would pass as an int.
     return value if type(value) is int and 0 <= value < 1 << 32 else None
 
 
@@ -294,7 +294,7 @@ def _authorization(values: Mapping[str, Any]) -> str:
         data = (values["token"] or values["user_info"]).encode()
         found = f"Bearer {data.decode('ascii')}" if values["token"] else f"Basic {base64.b64encode(data).decode()}"
     except UnicodeError:
-        # Drop the error, which has the text.
+        # Drop the error: it contains the secret.
         found = ""
     if not (found and found.isprintable()):
         raise ConfigurationError(f"schema.registry.{option} has characters that HTTP cannot send")

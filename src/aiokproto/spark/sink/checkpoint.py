@@ -5,8 +5,9 @@ because two machines can have checkpoints with the same path, and a checkpoint t
 
 If this process can't open the file system, the path has to be enough. Spark has the id in its Java process, and in the
 properties of tasks (``writers``), but it sends only schema, options and mode to the process that plans a batch. That
-process needs the prefix before there are tasks, to fence the plan before. Packages that read some of these file systems
-(fsspec) would make the prefix depend on what is installed, and on access that Spark may have and they may lack.
+process needs the prefix before there are tasks, to fence the previous plan. With packages that read some of these file
+systems (fsspec), the prefix would depend on what is installed, and on permissions that Spark may have and they may
+lack.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _DIGITS = 16
 """Hexadecimal digits of the digest of offsets."""
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<authority>//[^/]*)?(?P<path>/.*)")
-"""A scheme has more than one letter: one letter is a drive of Windows."""
+"""A scheme has more than one letter; a single letter is a drive on Windows."""
 
 
 def query_id(location: str) -> str | None:
-    """Return the id of the query with this checkpoint; None if it's on no file system of this machine.
+    """Return the id of the query with this checkpoint; None if it isn't on a file system of this machine.
 
     Raises:
         ConfigurationError: The checkpoint's metadata can't be read, or has no id.
@@ -45,16 +46,16 @@ def query_id(location: str) -> str | None:
 
 
 def last_offsets(location: str) -> str | None:
-    """Return a digest of the offsets of a query's last batch; None if its checkpoint is on no local file system.
+    """Return a digest of the offsets of a query's last batch; None if its checkpoint isn't on a local file system.
 
-    Spark writes the offsets before it plans the batch, and plans the batch from them each time that it runs it. So a
-    batch with other offsets is another batch, even if it has the same number.
+    Spark writes the offsets before it plans the batch, and plans the batch from them every time it runs it. So a batch
+    with different offsets is a different batch, even if it has the same number.
     """
     if (path := _folder(location)) is None:
         return None
     try:
         numbers = [int(file.name) for file in (path / "offsets").iterdir() if file.name.isdecimal()]
-        # Each source has a line. Skip version and metadata, which have the time of the batch.
+        # Each source has a line. Skip version and metadata, which contain the time of the batch.
         sources = (path / "offsets" / str(max(numbers))).read_bytes().splitlines()[2:]
     except (OSError, ValueError):
         return None
@@ -71,7 +72,8 @@ def _folder(location: str) -> Path | None:
 def prefix_of(location: str, query: str | None) -> str:
     """Return the prefix of the transactional ids of a query.
 
-    Without the query's id it's computed from the location, which is the same for all machines on remote file systems.
+    If the query's id is unknown, the prefix is computed from the location. On remote file systems all machines have the
+    same location.
     """
     if query is not None:
         return f"spark-{query}"

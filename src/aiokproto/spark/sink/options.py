@@ -22,8 +22,8 @@ from aiokproto.spark.sink.checkpoint import OPTION as CHECKPOINT
 from aiokproto.spark.sink.checkpoint import last_offsets, prefix_of, query_id
 
 BATCH_SIZE = 512 * 1024
-"""Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches cost no latency, and brokers have
-fewer of them to check and to store."""
+"""Default of ``kafka.batch.size``. A task has all its rows at once, so larger batches don't add latency, and give
+brokers fewer batches to check and store."""
 
 BUFFER_MEMORY = 32 * 1024 * 1024
 """Default of ``kafka.buffer.memory``, as in Java."""
@@ -56,7 +56,7 @@ _integer = partial(integer, most=INT32_MAX)
 
 
 class _ProducerOption(NamedTuple):
-    """An option of the producer, and the producer's own name of it."""
+    """An option of the producer, and the producer's own name for it."""
 
     own: str
     option: Option
@@ -185,7 +185,7 @@ _HONOURED: Mapping[str, Option] = {
 _TRANSACTIONAL_ID = "each task has its own; with semantics=exactly_once they begin with transactionalIdPrefix"
 _SERIALIZER = "keys and values are written as the columns have them"
 
-# Reading refuses these because they say what is read, and how. Here they have no effect.
+# Reading refuses these because they define what is read, and how. Here they have no effect.
 _REFUSED_BY_READING_ALONE = (
     "kafka.auto.offset.reset",
     "kafka.enable.auto.commit",
@@ -216,7 +216,7 @@ _WITHOUT_EFFECT = {
 }
 
 WRITING = OptionTable(_HONOURED, _WITHOUT_EFFECT, _REFUSED, {CHECKPOINT: str})
-"""The options of writing, of batches and of streams."""
+"""The options for writing batches and streams."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class WriteOptions:
         producer: Options of the producer, under its own names.
         topic: The topic of all rows; None if the column ``topic`` names it.
         payloads: The formats of keys and values that aren't raw.
-        transactions: The options of ``semantics=exactly_once``; None at least once.
+        transactions: The options of ``semantics=exactly_once``; None for ``at_least_once``.
     """
 
     producer: Mapping[str, Any]
@@ -265,7 +265,7 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
-    """Parse and validate the options of a batch that is written, or of a ``stream``.
+    """Parse and validate the options for writing a batch, or a ``stream``.
 
     Raises:
         ConfigurationError: An option is unknown, refused, missing or contradicts another, or has an invalid value.
@@ -274,7 +274,7 @@ def parse_write_options(options: Mapping[str, str], *, stream: bool = False) -> 
     check_providers(given)
     producer: dict[str, Any] = {"batch_size": BATCH_SIZE, "buffer_memory": BUFFER_MEMORY}
     producer |= {entry.own: given[name] for name, entry in _PRODUCER.items() if name in given}
-    # Java takes 0 for one record in a batch, which is the smallest batch here, too.
+    # In Java 0 means one record per batch, which is the smallest batch here, too.
     producer["batch_size"] = max(producer["batch_size"], 1)
     connection = connection_options(given)
     producer |= connection
@@ -326,7 +326,7 @@ def _transactions(
 
 
 def _compression_level(given: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the level of the codec that is used. As in Java, the levels of other codecs don't count."""
+    """Return the level of the codec that is used. As in Java, the levels of other codecs are ignored."""
     codec = given.get("kafka.compression.type")
     level = given.get(f"kafka.compression.{codec}.level")
     # The level -1 means the default for gzip, but it's a real level for zstd.

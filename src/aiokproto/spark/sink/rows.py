@@ -1,4 +1,5 @@
-"""Rows of Spark as tables for the producer. Needs pyarrow. Rows are copied only if they go to several topics."""
+"""Converts Spark's rows to tables for the producer. Needs pyarrow. Rows are copied only if they go to several
+topics."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ TYPES: Mapping[str, tuple[str, ...]] = {
 """The columns and their valid types, as in Spark's own connector. Only ``value`` is required."""
 
 ROWS = 10_000
-"""The rows in a batch that is built from Python rows: as many as Spark's batches have by default."""
+"""The rows per batch when batches are built from Python rows: as many as Spark's own batches contain by default."""
 
 
 def check_schema(columns: Sequence[tuple[str, str]], topic: str | None, typed: Collection[str] = ()) -> None:
@@ -38,7 +39,7 @@ def check_schema(columns: Sequence[tuple[str, str]], topic: str | None, typed: C
         typed: Columns that have a format, and so may have any type.
 
     Raises:
-        ConfigurationError: A column is missing, has a wrong type, or is there twice.
+        ConfigurationError: A column is missing, has a wrong type, or appears twice.
     """
     names = [name for name, _ in columns]
     for required in ("value",) if topic is not None else ("value", "topic"):

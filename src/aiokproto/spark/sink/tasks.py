@@ -1,8 +1,8 @@
 """Produces the rows of a task.
 
-The task's thread reads batches from Spark, while the event loop of its process appends the batch before to the
-producer's buffer and sends it. Rows are appended strictly in order, one batch after the other, so the rows of a
-partition keep their order.
+The task's thread reads batches from Spark, while the event loop of its process appends the previous batch to the
+producer's buffer and sends it. Rows are appended strictly in order, one batch at a time, so the rows of a partition
+keep their order.
 
 Memory is bounded: it holds the batch being read, the one being appended, ``kafka.buffer.memory`` bytes of
 unacknowledged records in the producer, and 16 bytes for each of at most :data:`MAX_UNACKNOWLEDGED` rows. If the brokers
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_UNACKNOWLEDGED = 1_000_000
-"""Maximum number of rows whose outcome is unknown when further rows are appended. A slow partition holds back the
-outcomes of all rows that were appended after its own."""
+"""Maximum number of rows whose outcome is unknown when more rows are appended. A slow partition holds back the outcomes
+of all rows that were appended after its own."""
 
 
 class WriteError(KafkaError):
@@ -47,7 +47,7 @@ def write_rows(worker: Worker, options: WriteOptions, batches: Iterator[pa.Recor
         The number of rows, and the bytes of their keys and values.
 
     Raises:
-        WriteError: A row wasn't written. The text has its number in the task, its topic, and the reason.
+        WriteError: A row wasn't written. The message has its number in the task, its topic, and the reason.
         KafkaError: No broker can be reached, or the brokers reject this client.
     """
     producer = worker.producer(options.producer)

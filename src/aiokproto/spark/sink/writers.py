@@ -1,9 +1,9 @@
-"""The classes that Spark calls for writes at least once, of batches and of a stream's batches.
+"""The classes that Spark calls for at-least-once writes, of batches and of streams.
 
-Spark pickles writers, so they hold values only, no connections. For a stream Spark creates a writer on the driver for
+Spark pickles writers, so they hold only values, not connections. For a stream Spark creates a writer on the driver for
 every batch, and pickles it. If a batch is run again after a failure, all of it is written again.
 
-Before 4.1 Spark hands rows to streams as Python objects, which is several times slower.
+Spark before 4.1 passes a stream's rows as Python objects, which is several times slower.
 """
 
 from __future__ import annotations

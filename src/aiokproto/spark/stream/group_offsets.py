@@ -2,7 +2,7 @@
 
 The checkpoint decides where a query continues. The group's offsets are for monitors, and the query never reads them.
 The source itself doesn't commit because Spark reports the end of a batch to it only when it plans the next one, and
-never reports the end of the last batch. A listener hears of every batch as soon as it's done.
+never reports the end of the last batch. A listener is called for every batch as soon as it's done.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def commit_group_offsets(
         bootstrap_servers: Bootstrap servers, ``"host:port,host:port"`` or a list.
         query: The name of the query (``queryName``); by default all queries of the session, which then must read
             different topics.
-        options: Further options of the data source that start with ``kafka.``.
+        options: More options of the data source; they must start with ``kafka.``.
 
     Returns:
         The listener. ``spark.streams.removeListener`` ends the commits.

@@ -2,12 +2,12 @@
 
 Spark stores the end of each batch before it plans the batch. It stores nothing else for a Python source, not even the
 initial offset. If the first batch fails, a query that is started again requests the initial offset again, and would
-miss the records that were written in between. So the end of a batch also has the *start* of each partition that isn't
-in the offset before: of all partitions in the first batch, and later of new ones. A retried batch then reads the same
-records. For the same reason a query has a first batch even if there are no records yet.
+miss the records that were written in between. So the end of a batch also contains the *start* of each partition that
+isn't in the previous offset: in the first batch all partitions, later only new ones. A retried batch then reads the
+same records. For the same reason a query runs a first batch even if there are no records yet.
 
-Because of the topic ids and leader epochs, a query that is started again notices a topic that was created again, and a
-log that was truncated, instead of reading other records at the same offsets.
+The topic ids and leader epochs let a query that is started again notice that a topic was created again, or a log was
+truncated. It would otherwise read other records at the same offsets.
 
 ::
 
@@ -48,9 +48,9 @@ class StreamOffset:
 
     Attributes:
         offsets: For each partition, the offset after its last one.
-        starts: Where the batch starts in partitions that the offset before doesn't have.
-        moved: Where the batch starts in partitions that lost records, instead of at the offset before. Only with
-            ``failOnDataLoss`` off.
+        starts: Where the batch starts in partitions that the previous offset doesn't contain.
+        moved: Where the batch starts in partitions that lost records, instead of at the previous offset. Used only if
+            ``failOnDataLoss`` is off.
         epochs: The last leader epochs of the records before these offsets, each with its first offset, if known.
         topic_ids: The topics' ids, in hex, if known.
         initial: Whether it's where a query starts, not the end of a batch. Spark doesn't store such an offset, and
@@ -65,15 +65,15 @@ class StreamOffset:
     initial: bool = False
 
     def position(self, partition: TopicPartition) -> Position:
-        """Return the position in a partition that this offset has."""
+        """Return this offset's position in a partition."""
         return Position(self.offsets[partition], self.epochs.get(partition, ()))
 
     def start_of(self, partition: TopicPartition, before: StreamOffset) -> int | None:
-        """Return where a batch that ends here starts in a partition; None if neither offset has it.
+        """Return where a batch that ends here starts in a partition; None if neither offset says so.
 
         Args:
             partition: The partition.
-            before: The end of the batch before, or an initial offset.
+            before: The end of the previous batch, or an initial offset.
         """
         if partition in self.moved:
             return self.moved[partition]
@@ -82,7 +82,7 @@ class StreamOffset:
         return self.starts.get(partition)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as Spark takes it. Spark compares the texts, so equal offsets have equal ones."""
+        """Return it in the form that Spark takes. Spark compares the JSON texts, so equal offsets have equal texts."""
         parts: dict[str, Any] = {_KEY: VERSION, "topics": _by_topic(self.offsets)}
         for name, starts in (("begins", self.starts), ("moved", self.moved)):
             if starts:

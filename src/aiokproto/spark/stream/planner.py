@@ -1,4 +1,4 @@
-"""Planning of a stream's batches: where each starts and ends, and how many offsets it has.
+"""Planning of a stream's batches: where each starts and ends, and how many offsets it covers.
 
 The planner has one client for the life of a query, which runs in one process. Tasks get fixed ranges, as in a batch
 read.
@@ -69,7 +69,8 @@ class StreamPlanner:
         self._initial: StreamOffset | None = None
         self._target: Ends | None = None
         self._patience = Patience(options.min_offsets or 0, options.max_delay)
-        # The start of each partition that this process has seen, for a Spark that doesn't say where a batch starts.
+        # The start of each partition that this process has seen, for releases of Spark that don't say where a batch
+        # starts.
         self._starts: dict[TopicPartition, int] = {}
         self.latest: Mapping[TopicPartition, int] = {}
 
@@ -111,22 +112,22 @@ class StreamPlanner:
         return self._initial
 
     async def fix_end(self) -> None:
-        """Let the stream end where the partitions end now. Another run reads later records and partitions."""
+        """Let the stream end where the partitions end now. The next run reads later records and partitions."""
         self._target = await self._ends(await self._partitions())
 
     async def end(self, start: StreamOffset | None, *, most: int | None, waits: bool) -> StreamOffset | None:
         """Return the end of the next batch; None if there is nothing for one.
 
         Args:
-            start: The end of the batch before, or the initial offset. None if Spark doesn't say it; then there are no
-                limits, and nothing is compared with earlier batches.
+            start: The end of the previous batch, or the initial offset. None if Spark doesn't say it; if so, there are
+                no limits, and nothing is compared with earlier batches.
             most: The maximum number of offsets in the batch; None for no limit.
             waits: Whether the batch may wait for more offsets.
 
         Raises:
             DataLossError, TruncationError: Records between ``start`` and the ends are lost, and ``failOnDataLoss`` is
                 set.
-            TopicChangedError: A topic was deleted and created again since the batch before.
+            TopicChangedError: A topic was deleted and created again since the previous batch.
             KafkaError: The cluster doesn't respond, or responds with an error.
         """
         partitions = await self._partitions()
@@ -166,7 +167,7 @@ class StreamPlanner:
             KafkaError: The start of a partition had to be requested, and that failed.
         """
         starts = {one: end.start_of(one, start) for one in end.offsets}
-        # The checkpoint lacks them if another source, or another release of Spark, has written it.
+        # The checkpoint lacks them if another source, or another release of Spark, wrote it.
         if unknown := [one for one, first in starts.items() if first is None]:
             await self._partitions()
             found = await list_offsets(self._cluster, dict.fromkeys(unknown, EARLIEST), self._read)
@@ -319,10 +320,10 @@ def _now() -> float:
 def divide(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
 ) -> dict[TopicPartition, int]:
-    """Return the ends of a batch with about ``limit`` offsets, in proportion to how many each partition has.
+    """Return the ends of a batch with about ``limit`` offsets, divided in proportion to what each partition has.
 
-    A partition that has any gets at least one, so none starves. So the sum may exceed the limit, by at most one for
-    each partition.
+    A partition with new offsets gets at least one, so no partition starves. The sum may therefore exceed the limit, by
+    at most one for each partition.
 
     Args:
         starts: Where the batch starts in each partition of ``ends``.

@@ -1,10 +1,10 @@
 """The class that Spark calls for a stream.
 
 Spark creates a reader in a process that lives as long as the query, and calls all methods but ``read`` there. It
-creates another one in a short-lived process, pickles it, and calls ``read`` on its copies in tasks. It may never call
-``stop``.
+creates another reader in a short-lived process, pickles it, and calls ``read`` on its copies in tasks. It doesn't
+always call ``stop``.
 
-Before 4.2 Spark doesn't say where a batch starts when it requests an end, so limits can't work there, and are refused.
+Spark before 4.2 doesn't say where a batch starts when it requests an end, so limits can't work, and are refused.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KafkaStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[
         """Return the end of the next batch, or ``start`` if there is nothing for one."""
         planner = self._planning()
         before = None if start is None else parse_offset(start)
-        # Spark itself passes ReadAllAvailable, which has neither limit. The options' limits don't apply then.
+        # Spark itself passes ReadAllAvailable, which has neither limit. In that case the options' limits don't apply.
         kind = type(limit).__name__
         end = planner.end(
             before,
@@ -134,5 +134,5 @@ class FailedStreamReader(DataSourceStreamReader):
         raise ConfigurationError(self._problem)
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error. Spark never calls this: a query fails before."""
+        """Raise the error. Spark never calls this: a query fails earlier."""
         raise ConfigurationError(self._problem)

@@ -45,11 +45,11 @@ class Coordinator:
         self._on_loss = on_loss
 
     async def plan(self, two_phase: bool | None, run: str | None = None) -> Plan:
-        """Take over the prefix, finish what an earlier run has left, and return what the tasks need.
+        """Take over the prefix, finish what an earlier run left unfinished, and return what the tasks need.
 
         Args:
             two_phase: Whether transactions have no timeout; None for "if the brokers grant it".
-            run: The query or job that the tasks work for. None if it's unknown; then the plan has all of them.
+            run: The query or job that the tasks work for. None if it's unknown; if so, the plan covers all of them.
 
         Raises:
             TransactionLossError: A batch was decided, and is partly lost.
@@ -63,13 +63,13 @@ class Coordinator:
         state = await self._roll_forward(await self._state.read())
         kept = state.kept()
         forgotten = [no_batch_record(self._prefix, name) for name in state.batches if name not in kept.batches]
-        # Take the free ids out before any task can start, so that an id that a killed driver gave away is never free
-        # again.
+        # Remove the free ids from the state topic before any task can start: an id that a killed driver has given to a
+        # task must never become free again.
         if self._state.snapshot_due:
             await self._state.write_snapshot(State(kept.batches), *forgotten)
         elif state.free or forgotten:
             await self._state.write(*forgotten, free_record(self._prefix, ()))
-        # No intent is open now, so open transactions belong to no batch.
+        # No intent is open now, so open transactions don't belong to any batch.
         await self._abort_orphans()
         done = {name: number for name, number in kept.done().items() if run in (None, name)}
         offsets = {name: digest for name, digest in kept.offsets().items() if name in done}
@@ -115,7 +115,7 @@ class Coordinator:
 
         Raises:
             FencedError: Another driver has taken over the prefix. Nothing is committed.
-            TransactionLossError: Transactions were aborted meanwhile.
+            TransactionLossError: Transactions have been aborted since the tasks ended.
             KafkaError: Brokers don't respond, or refuse a request.
         """
         try:
@@ -147,16 +147,16 @@ class Coordinator:
             log.warning("%s: orphaned transactions stay open until the next batch: %s", self._prefix, error)
 
     async def abort(self, token: ProducerId) -> None:
-        """Abort what the tasks of a failed batch have left, unless another driver has taken over the prefix.
+        """Abort the transactions that a failed batch has left open, unless another driver has taken over the prefix.
 
         Raises:
             KafkaError: Brokers don't respond, or refuse a request. The next plan aborts the transactions.
         """
         try:
             await self._state.acquire(token)
-            # Spark may call this while a commit() that it has given up still runs, with the same token. The coordinator
-            # takes the second request for a repeat of the first, and gives both the same epoch. The commit() can get
-            # the next epoch, too, but the one after that belongs to this call alone.
+            # Spark may call this while a commit() that it gave up on is still running with the same token. The
+            # coordinator treats the second request as a retry of the first, and gives both the same epoch. The commit()
+            # can get the next epoch, too, but the one after that belongs to this call alone.
             for _ in range(2):
                 await self._state.acquire(self._state.token)
         except FencedError as error:
@@ -173,8 +173,8 @@ class Coordinator:
             KafkaError: The coordinators don't list the transactions.
         """
         orphans = await self._transactions.list_open(self._prefix)
-        # Check the driver's id after the list was made. Then the list can't have transactions of a later plan's tasks,
-        # which may have been decided, however late this continues.
+        # Check the driver's id after making the list. If the id is current, the list can't contain transactions of a
+        # later plan's tasks, which may have been decided, no matter how late this continues.
         if orphans and await self._transactions.is_current(driver_id(self._prefix), self._state.token):
             await self._transactions.abort(orphans)
 

@@ -24,7 +24,7 @@ ID_LENGTH = 16
 
 
 class TransactionLossError(KafkaError):
-    """Transactions of a batch that was decided are aborted, or the coordinator doesn't know them."""
+    """Transactions of a batch that was decided were aborted, or the coordinator doesn't know them."""
 
 
 class StateError(KafkaError):
@@ -68,7 +68,7 @@ class Batch:
     Attributes:
         run: The id of the query or job.
         number: Its number; -1 before the first.
-        done: Whether all its transactions are committed; otherwise they have to be.
+        done: Whether all its transactions are committed; otherwise they still have to be.
         transactions: The transactions of an intent.
         offsets: A digest that identifies its records, from :func:`aiokproto.spark.sink.checkpoint.last_offsets`; None
             if unknown.
@@ -85,13 +85,13 @@ class Batch:
         return replace(self, done=True, transactions=())
 
     def taken_back(self) -> Batch:
-        """Return the batch before, which is the last one that is done."""
+        """Return the previous batch, which is the last one that is done."""
         return Batch(self.run, self.number - 1, done=True)
 
 
 @dataclass(frozen=True)
 class State:
-    """What the state topic has about a prefix.
+    """What the state topic records about a prefix.
 
     Attributes:
         batches: The last batch of each query or job, the newest one last.
@@ -129,7 +129,7 @@ class Plan:
 
     Attributes:
         prefix: The prefix of the transactional ids.
-        token: The driver's producer id and epoch, with which the commit continues.
+        token: The driver's producer id and epoch; the commit continues with them.
         free: The free ids, for first attempts, in the order of partitions.
         done: The number of the last batch that is done, by query or job.
         two_phase: Whether transactions have no timeout (KIP-939).
@@ -152,8 +152,8 @@ class Plan:
             offsets: The digest of its offsets; None if unknown.
 
         Raises:
-            StateError: A later batch is committed, or one with this number and other records. The second happens with a
-                checkpoint that lacks only the last batch: Spark plans a batch with the same number, with the records
+            StateError: A later batch is committed, or one with this number but different records. The latter happens if
+                a checkpoint lacks only the last batch: Spark plans another batch with the same number, and the records
                 that are there now.
         """
         done = self.done.get(run, -1)
@@ -209,7 +209,7 @@ class StateReader:
     """Computes the state of a prefix from the records of the state topic, in order. The last record of a key counts.
 
     Attributes:
-        has_snapshot: Whether one of the records has the whole state.
+        has_snapshot: Whether one of the records is a snapshot of the whole state.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -264,7 +264,7 @@ class StateReader:
         """Return the state.
 
         Raises:
-            StateError: A record isn't one of this sink.
+            StateError: A record wasn't written by this sink.
         """
         for error in self._damaged.values():
             raise error
@@ -329,13 +329,13 @@ class OnLoss(Enum):
 
     FAIL = "fail"
     REWRITE = "rewrite"
-    """Take the intent back. Spark writes the batch again, so the rows that were committed are there twice."""
+    """Take the intent back. Spark writes the batch again, so the rows that were committed appear twice."""
     SKIP = "skip"
     """Continue. The rows of the lost transactions are missing."""
 
 
 def resolve(batch: Batch, outcomes: Sequence[Outcome], on_loss: OnLoss) -> Batch:
-    """Return what a batch with an intent has become.
+    """Return what becomes of a batch with an intent.
 
     Raises:
         TransactionLossError: Some transactions are lost, others aren't, and the options don't say what to do.
@@ -344,7 +344,7 @@ def resolve(batch: Batch, outcomes: Sequence[Outcome], on_loss: OnLoss) -> Batch
     lost = [transaction for transaction, outcome in ended if outcome is not Outcome.COMMITTED]
     if not lost:
         return batch.finished()
-    # If all are aborted, no row is or will be visible. An unknown one may have been committed long ago.
+    # If all are aborted, no row is or will be visible. An unknown transaction may have been committed long ago.
     if all(outcome is Outcome.ABORTED for outcome in outcomes) or on_loss is OnLoss.REWRITE:
         return batch.taken_back()
     if on_loss is OnLoss.SKIP:

@@ -56,19 +56,20 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 log = logging.getLogger("aiokproto.spark")
 
 TIMEOUT_MS = 15_000
-"""The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, others wait this long."""
+"""The timeout of the driver's transactions, which take milliseconds. If a driver dies in one, other drivers wait this
+long."""
 
 SNAPSHOT_AFTER = 100
-"""A new snapshot is written if more records than this were read, of all prefixes: some 30 batches."""
+"""A new snapshot is written once a read covers more records than this, of all prefixes: about 30 batches."""
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-"""``max.message.bytes`` of a new state topic: an intent with some 200,000 transactions."""
+"""``max.message.bytes`` of a new state topic: an intent with about 200,000 transactions."""
 
 CONFIGS = {
     "cleanup.policy": "compact",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
     # Keep segments small: the newest one isn't compacted, and a driver without a snapshot reads all of it. With Kafka's
-    # defaults it would have a gigabyte.
+    # defaults it could grow to a gigabyte.
     "segment.bytes": str(2 * MAX_MESSAGE_BYTES),
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "3600000",
@@ -89,7 +90,7 @@ class StateTopic:
     """
 
     def __init__(self, cluster: ClusterClient, connection: Mapping[str, Any], topic: str, prefix: str) -> None:
-        """``connection`` has the options of a client, for a consumer."""
+        """``connection`` contains the options of a client, for a consumer."""
         self._cluster = cluster
         self._connection = connection
         self._topic = topic
@@ -99,7 +100,7 @@ class StateTopic:
         self._v2 = False
         self._snapshot = SnapshotOffset(cluster, topic, prefix)
         self._records_read = 0
-        # The sequence number of the next record. It counts with transactions V1 only, where the epoch stays.
+        # The sequence number of the next record. It only advances with transactions V1, where the epoch stays the same.
         self._sequence = 0
 
     @property
@@ -108,7 +109,7 @@ class StateTopic:
         return self._id.identity.producer
 
     async def grants_two_phase(self) -> bool:
-        """Return whether the brokers grant two-phase commit to this prefix (KIP-939). It fences the driver before.
+        """Return whether the brokers grant two-phase commit to this prefix (KIP-939). This fences the previous driver.
 
         Raises:
             KafkaError: The coordinator doesn't respond.
@@ -252,14 +253,14 @@ class StateTopic:
     # -- writing
 
     async def write_snapshot(self, state: State, *records: Record) -> None:
-        """Write records and then a snapshot, all or none, as :meth:`write`. The next driver starts reading there.
+        """Write records and then a snapshot, all or none, like :meth:`write`. The next driver starts reading there.
 
         Raises:
             FencedError: Another driver has acquired the id.
             KafkaError: The records were refused, or there is no response.
         """
         base = await self.write(*records, snapshot_record(self._prefix, state))
-        # The offset is unknown if the leader had the records already, from an attempt whose response was lost.
+        # The offset is unknown if the leader already had the records, from an attempt whose response was lost.
         if base >= 0:
             await self._snapshot.store(base + len(records))
 
@@ -345,12 +346,12 @@ class StateTopic:
 
 
 class SnapshotOffset:
-    """Where the state topic has the newest snapshot of a prefix, as far as it's known.
+    """The offset of a prefix's newest snapshot in the state topic, if it's known.
 
-    It's the committed offset of a group that has no members: it needs no other topic, the next driver finds it wherever
-    that runs, and it goes with the state topic. It's a hint. Any snapshot at or after it is the whole state at its
-    time, so an old offset only means that more is read, and without one everything is read. So it's committed after the
-    transaction, outside of it, and no failure here fails a batch.
+    It's the committed offset of a group that has no members: it doesn't need another topic, the next driver finds it
+    wherever it runs, and it's deleted with the state topic. It's only a hint. Any snapshot at or after it is the whole
+    state at its time, so with an old offset more is read, and if there is none, everything is read. So it's committed
+    after the transaction, outside of it, and no failure here fails a batch.
     """
 
     def __init__(self, cluster: ClusterClient, topic: str, prefix: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOSE_MS = 5000
-"""The longest time to abort the transaction of a task that fails (ms). After that the driver aborts it."""
+"""Maximum time (ms) to abort the transaction of a failed task. After that the driver aborts it."""
 
 
 def new_name() -> str:
@@ -49,7 +49,7 @@ async def start_producer(
     Args:
         cluster: The client that requests the state of the free id.
         options: The options of the producer.
-        transactions: They have the timeout of its transactions.
+        transactions: The options with the transaction timeout.
         plan: The plan of the batch.
         free: The free id, for a first attempt.
 
@@ -62,8 +62,8 @@ async def start_producer(
     if not await states.is_current(name, ProducerId(free.producer_id, free.epoch)):
         return await _start(options, transactions, plan, new_name())
     producer = await _start(options, transactions, plan, free.name)
-    # If the epoch is another one, another attempt came in between. If its transaction is committed, the id must not get
-    # another one: the driver would take the new one's outcome for it.
+    # If the epoch differs, another attempt has used the id in between. If that attempt's transaction is going to be
+    # committed, the id must not get another transaction: the driver would mistake its outcome for the first one's.
     if await states.is_current(name, ProducerId(free.producer_id, free.epoch + 1)):
         return producer
     await producer.close()
@@ -96,11 +96,11 @@ def write_transaction(
         The number of rows, the bytes of their keys and values, and the transaction, which is None if there are no rows.
 
     Raises:
-        WriteError: A row wasn't written. The text has its number in the task, its topic, and the reason.
+        WriteError: A row wasn't written. The message has its number in the task, its topic, and the reason.
         KafkaError: No broker can be reached, or the brokers reject this client or the transactional id.
     """
     first = next((batch for batch in batches if len(batch)), None)
-    # Don't start a transaction without rows, which the coordinator wouldn't know.
+    # Don't start a transaction if there are no rows: the coordinator wouldn't know about it.
     if first is None:
         return 0, 0, None
     cluster = worker.cluster(transactions.connection)

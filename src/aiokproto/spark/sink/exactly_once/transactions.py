@@ -66,7 +66,7 @@ class Transactions:
             producer = await end_handed_over(self._cluster, transaction, commit=True)
         except AuthorizationError:
             raise
-        # The coordinator refused it. Ask for the state that forbids it.
+        # The coordinator refused. Find out which state made it refuse.
         except BrokerError as error:
             (state,) = await self._describe([transaction.transactional_id])
             outcome = Outcome.UNKNOWN
@@ -142,7 +142,8 @@ class Transactions:
 
 
 async def _each(call: Callable[[A], Awaitable[T]], arguments: Iterable[A]) -> list[T]:
-    """Call a function with each argument, some at a time. Once all calls have ended, raise the first failure."""
+    """Call a function with each argument, :data:`MAX_CONCURRENT` at a time. Once all calls have ended, raise the first
+    failure."""
     limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def limited(argument: A) -> T:

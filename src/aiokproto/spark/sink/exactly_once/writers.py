@@ -1,6 +1,6 @@
 """The classes that Spark calls for writes with ``semantics=exactly_once``.
 
-For a batch of a stream Spark creates a writer on the driver, pickles it into the tasks, and creates another one, in
+For a batch of a stream Spark creates a writer on the driver, pickles it into the tasks, and creates another writer, in
 another process, to commit. For a ``df.write`` it pickles the same writer for both. In either case a writer is pickled
 before the first task starts, and only then, so that is when a batch is planned.
 """
@@ -111,8 +111,8 @@ def _write(
     assert transactions is not None, "the sink is transactional"
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
-    # Send the free ids in one message only. If all messages had them, the driver would get as many ids as the square of
-    # the number of partitions.
+    # Send the free ids in one message only. If every message contained them, the driver would receive n² ids for n
+    # partitions.
     others = plan.free if context.partitionId() == 0 else ()
     report = partial(WrittenTransaction, token=plan.token, run=run, others=others)
     if plan.is_done(run, number, transactions.offsets):
