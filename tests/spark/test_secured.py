@@ -100,7 +100,9 @@ def test_a_password_in_the_options_is_in_no_file_and_no_output(done: Done) -> No
 
 def test_a_secret_in_a_statement_is_redacted_as_the_documentation_says(done: Done) -> None:
     """Spark shows the options of ``CREATE … OPTIONS (…)`` that its setting doesn't match."""
-    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert f"spark.redaction.regex  {REDACTION}\n" in (ROOT / "docs" / "spark" / "security.md").read_text(
+        encoding="utf-8"
+    )
     assert IN_STATEMENTS not in done.output
     assert done.places(IN_STATEMENTS) == []
     assert all(option in done.output for option in IN_SQL)
