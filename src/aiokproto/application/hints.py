@@ -115,7 +115,7 @@ Only gated methods can have hints: it's the gate that catches Python's ``TypeErr
 
 
 class _HintsMeta(ABCMeta):
-    """Hides methods that only raise a hint from ``dir()`` of the class.
+    """Leaves methods that only raise a hint out of the class's ``dir()``.
 
     It's an ABCMeta so that applications can derive from both a client and an abstract class.
     """

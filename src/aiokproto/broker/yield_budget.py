@@ -52,8 +52,8 @@ class YieldBudget:
             await self.pause()
 
     def each(self, items: Iterable[T]) -> _Each[T]:
-        """Iterate over items, each of which counts as :data:`ITEM` bytes. Anything checked before an item may have
-        changed.
+        """Iterate over items, each of which counts as :data:`ITEM` bytes. Other tasks may run between two items,
+        so check again what you checked before.
 
         This takes two microseconds, plus one for each item. The loops for the most frequent requests call
         :meth:`uses_up` instead.

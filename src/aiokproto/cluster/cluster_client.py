@@ -179,7 +179,7 @@ class ClusterClient(AsyncContext):
             if self._close_error is not None and self._close_error is not self._unstarted:
                 # The client was closed in the same loop iteration in which the first metadata arrived.
                 raise copied(self._close_error)
-        # This includes a cancellation: nothing else would close the connections that were opened.
+        # BaseException includes a cancellation, after which nothing else would close the open connections.
         except BaseException:
             await self.close(0)
             raise

@@ -110,8 +110,8 @@ class MetadataUpdater:
         self.versions = BrokerVersions({}, "no broker yet")
         self._client = client
         self._config = config = client.config
-        # Successful refreshes have their own, shorter pause: a new topic gets its leaders in less than the default 100
-        # ms.
+        # The pause after a successful refresh is shorter than retry_backoff_ms (100 ms by default), so that the leaders
+        # of a new topic are found sooner.
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
         # How many calls are waiting for each topic. A call subtracts only what it has added.
         self._wanted: Counter[str] = Counter()

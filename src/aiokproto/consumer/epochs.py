@@ -102,7 +102,7 @@ class EpochHistory:
         end = fetched
         for epoch, first in reversed(self._entries):
             if epoch <= min(asked, found.epoch):
-                # If no record of the leader's epoch was fetched, its end doesn't say where this epoch ends.
+                # found.offset is the end of found.epoch. If none of its records was fetched, ask for `epoch` itself.
                 return min(found.offset, end) if epoch == found.epoch else AskOlder(epoch)
             end = first
         return min(found.offset, end)

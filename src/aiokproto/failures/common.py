@@ -107,7 +107,8 @@ METADATA = Table(
         ),
     ),
 )
-"""For the response as a whole, and for each topic in it. A topic is unknown only if several responses say so."""
+"""Errors of a Metadata response as a whole, and of each topic in it. A topic counts as unknown only if several
+responses say so."""
 
 API_VERSIONS = Table(
     {

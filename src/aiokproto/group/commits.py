@@ -194,8 +194,8 @@ class Commits:
 
     async def _catch_up(self, generation: int, at: float, attempts: int) -> None:
         async with deadline_at(at, lambda: f"{self._context}: the rebalance did not end in time"):
-            # So far the loop has only a note to rejoin, and clears `join_ended` when it runs. Without the pause, the
-            # event could still be set.
+            # The membership loop has to rejoin, but clears `join_ended` only when it next runs. Without this pause,
+            # catch_up() could find the event still set, and return too early.
             await asyncio.sleep(self._cluster.backoff.delay(attempts))
             await self._member.catch_up(generation)
 

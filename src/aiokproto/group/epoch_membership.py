@@ -206,7 +206,7 @@ class EpochMembership(Generic[Item]):
         self.owned -= items
 
     def reconciled(self) -> None:
-        """Note that the target is carried out, as far as currently possible. It will be acknowledged."""
+        """Record that the target is reached as far as currently possible. The next heartbeat acknowledges it."""
         if self.state is not MemberState.RECONCILING:
             return
         for name in self._reports:

@@ -137,7 +137,7 @@ async def _attempt(endpoint: Endpoint) -> socket.socket:
     try:
         opened.setblocking(False)
         await asyncio.get_running_loop().sock_connect(opened, endpoint.sockaddr)
-    # This includes a cancellation: nothing else closes the socket.
+    # BaseException includes a cancellation, after which nothing else closes the socket.
     except BaseException:
         opened.close()
         raise

@@ -105,7 +105,7 @@ async def open_connection(
         try:
             async with deadline_at(until, authentication.overdue):
                 await authentication.run()
-        # This includes a cancellation: no other code knows the socket yet.
+        # BaseException includes a cancellation. No other code knows the socket yet.
         except BaseException:
             connection.abort()
             raise
@@ -189,7 +189,7 @@ async def _unless_closed(connection: Connection, exchange: Coroutine[Any, Any, T
     it."""
     try:
         return await exchange
-    # This includes a cancellation: no other code knows the socket yet.
+    # BaseException includes a cancellation. No other code knows the socket yet.
     except BaseException as error:
         connection.abort()
         if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):

@@ -299,7 +299,7 @@ class _Dial(Generic[P]):
                 protocol = self._make()
                 check_certificate(self._peer, await line.hand_over(protocol, self._context, self._server_hostname))
                 return protocol
-        # This includes a cancellation: no other code knows the socket.
+        # BaseException includes a cancellation, after which no other code knows the socket.
         except BaseException as error:
             found[0].close()
             line.abort()

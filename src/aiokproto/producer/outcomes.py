@@ -150,7 +150,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
     def __repr__(self) -> str:
         return f"<Outcomes of {counted(len(self), 'record')}, {len(self.errors)} of them not written>"
 
-    # The batch's outcome reports failures of buffered records. These records never had a batch.
+    # Records that were never buffered have no batch that reports their failure, so report it here.
     def __del__(self) -> None:
         # True means that __init__ failed, and there's nothing to report.
         if getattr(self, "_observed", True):

@@ -427,7 +427,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
         loop = asyncio.get_running_loop()
         started = loop.time()
-        # Read this before it's replaced. A producer that has failed has nothing left to wait for.
+        # Read it now, because close() below replaces it.
         failure = self._buffer.close_error
         close_error = ClientClosedError("the producer is closed")
         close_error.__cause__ = failure
@@ -436,6 +436,7 @@ class Producer(AsyncContext, Hints, RecordSender[K, V], hints=METHODS["Producer"
         batches = self._buffer.send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
+            # A producer that has failed has no transaction left to wait for.
             if self._transactions is not None and failure is None:
                 # The manager waits for its own batches: if a transaction is aborted, its unsent batches fail at once.
                 await self._transactions.close(self._outcome_timeout if timeout_ms is None else timeout_ms / 1000)

@@ -110,8 +110,7 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         name, content = header
         if not isinstance(name, str):
             raise InvalidRecordError(f"a header's key must be str, got {type(name).__name__}")
-        # If this were found only when the record is written, an empty batch would remain, and that would end the
-        # producer.
+        # Reject a bad key here. If encoding failed later, it would leave an empty batch, which would end the producer.
         if not name.isascii() and not is_unicode(name):
             raise InvalidRecordError(f"header {name!r}: UTF-8 cannot have the key, which has a lone surrogate")
         checked.append((name, as_bytes(f"header {name!r}", content)))

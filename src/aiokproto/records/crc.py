@@ -33,9 +33,9 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def _load() -> Compute:
-    """Return the library's compiled function without importing its package, which would load a command line.
+    """Return the library's compiled function without importing its package, which also imports its command line.
 
-    Importing the package takes tens of milliseconds, and the first produced batch would spend them in the event loop.
+    That takes tens of milliseconds, for which the first produced batch would block the event loop.
     """
     package = PathFinder.find_spec("crc32c")
     if package is not None:

@@ -101,7 +101,7 @@ class LegacyBatch(RecordBatch):
             raise self.damage(f"by its length field it has {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self.damage(f"length {length} is too small for magic {magic}")
-        # The next offset has to be valid too. The checksum doesn't cover the offset.
+        # The next offset must fit into an int64, too. The checksum doesn't cover the offset.
         if offset == INT64_MAX:
             raise self.damage("there is no offset behind it in 64 bits")
         # These eight bytes are the key's size and other data in magic 0.

@@ -323,7 +323,7 @@ def _checked(make: Make[T], append_time: int | None) -> Make[T]:
     """
 
     def checked(offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> T:
-        # The next offset has to be valid too.
+        # Strictly less than the maximum: the next offset must fit into an int64, too.
         if not (-INT64_MAX - 1 <= offset < INT64_MAX and -INT64_MAX - 1 <= timestamp <= INT64_MAX):
             raise CorruptRecordError(f"offset {offset} or timestamp {timestamp} does not fit 64 bits")
         return make(offset, timestamp if append_time is None else append_time, key, value, headers)

@@ -470,7 +470,7 @@ class Runner(ABC):
         )
 
     def problem(self) -> str:
-        """Return which call hangs or doesn't end after its cancellation, even after the run; empty if there is none."""
+        """Describe a call that hangs or has ignored its cancellation; empty if none does. Works after a run, too."""
         return problem_of(self._running(), self._stuck_after())
 
     def _stuck_after(self) -> float:

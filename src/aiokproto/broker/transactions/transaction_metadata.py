@@ -153,8 +153,8 @@ class TransactionMetadata:
         Raises:
             BrokerError: PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
-        # As in Kafka, where an ending transaction has a pending transition, this is checked before the ids: even a
-        # producer that will be fenced has to retry first.
+        # Check this before the ids, like Kafka, where an ending transaction has a pending transition: even a producer
+        # that will be fenced gets CONCURRENT_TRANSACTIONS first.
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)

@@ -49,10 +49,10 @@ _FLAGS = {"isTransactional": TRANSACTIONAL, "isControl": CONTROL, "hasDeleteHori
 
 
 def pack_batch(data: object, path: str) -> bytes:
-    """Encode one batch from its JSON at ``path``.
+    """Encode one batch from parsed JSON. ``path`` is its position in the document, for errors.
 
     Raises:
-        DecodeError: A member is unknown or doesn't fit. The message names it.
+        DecodeError: A JSON member is unknown or has an invalid value. The message names it.
         UnsupportedCompressionError: The codec's library isn't installed.
     """
     magic = Fields(data, path).number("magic", 8, 2)

@@ -198,7 +198,7 @@ def rerun(
     if allow_fewer_rows:
         given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
-    # Look for deleted records now. If a task found them, the error would be Spark's.
+    # Look for deleted records now: from a task, the error would arrive wrapped in one of Spark's.
     try:
         plan_now(pinned)
     except DataLossError as error:

@@ -3,11 +3,11 @@
 The identity is the query's id, which Spark writes into a new checkpoint before the first batch. The path isn't enough,
 because two machines can have checkpoints with the same path, and a checkpoint that is moved still belongs to its query.
 
-If this process can't open the file system, the path has to be enough. Spark has the id in its Java process, and in the
-properties of tasks (``writers``), but it sends only schema, options and mode to the process that plans a batch. That
-process needs the prefix before there are tasks, to fence the previous plan. With packages that read some of these file
-systems (fsspec), the prefix would depend on what is installed, and on permissions that Spark may have and they may
-lack.
+If this process can't open the file system, the prefix is made from the path. Spark has the id in its Java process, and
+in the properties of tasks (``writers``), but it sends only schema, options and mode to the process that plans a batch.
+That process needs the prefix before there are tasks, to fence the previous plan. fsspec could read some of these file
+systems, but then the prefix would depend on the installed packages and on their permissions, which can differ from
+Spark's.
 """
 
 from __future__ import annotations
