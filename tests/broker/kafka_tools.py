@@ -81,7 +81,7 @@ class Tools:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the process's input, at the end of which it ends."""
+        """Close the process's input; the process ends at its end."""
         self._process.communicate(timeout=SECONDS)
 
     def call(self, tool: str, *arguments: str, typed: str = "") -> Written:

@@ -33,7 +33,7 @@ def uniform(specs: Specs, sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartit
 
 
 def range_(specs: Specs, sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
-    """Assign each topic in contiguous ranges, of which the first ones are longer by one."""
+    """Assign each topic in contiguous ranges; the first ones are longer by one."""
     order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
     targets: Targets = {member_id: set() for member_id in order}
     for topic_id, size in sizes.items():

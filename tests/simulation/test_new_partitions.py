@@ -121,7 +121,7 @@ def test_a_group_that_has_committed_nothing_starts_by_auto_offset_reset() -> Non
 
 
 def test_a_group_that_commits_single_records_does_not_go_back_to_the_first_ones() -> None:
-    """The group has no offset for a partition of which it has processed no record. A gap shows that the partition isn't
+    """The group has no offset for a partition before it has processed a record. A gap shows that the partition isn't
     new."""
 
     async def program(environment: Environment, options: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ METHODS: Mapping[str, Mapping[str, str]] = {
         "getmany": _POLL,
         "consume": _POLL,
         "stop": _CLOSE.format("consumer"),
-        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing should wait for it",
         "store_offsets": "leave it out: processed records are committed automatically, and commit() commits them now",
         "get_watermark_offsets": "call `await consumer.beginning_offsets(partition)` and end_offsets(partition)",
         "highwater": "call `await consumer.end_offsets(partition)`, or lag(partition), which sends no request",
@@ -73,7 +73,7 @@ METHODS: Mapping[str, Mapping[str, str]] = {
     },
     "ShareConsumer": {
         "acknowledge": _ACKNOWLEDGE,
-        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing shall wait for it",
+        "commit_async": "call `await consumer.commit()`, in a task of its own if nothing should wait for it",
         "commit_sync": "call `await consumer.commit()`",
         "stop": _CLOSE.format("consumer"),
     },

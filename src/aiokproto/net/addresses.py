@@ -77,7 +77,7 @@ async def resolve(
 
 
 def by_turns(endpoints: list[Endpoint]) -> list[Endpoint]:
-    """Alternate between the address families, starting with that of the first address (RFC 8305, section 4)."""
+    """Alternate between the address families, starting with the first address's (RFC 8305, section 4)."""
     families = dict.fromkeys(endpoint.family for endpoint in endpoints)
     columns = ([one for one in endpoints if one.family == family] for family in families)
     return [one for one in chain.from_iterable(zip_longest(*columns)) if one is not None]

@@ -45,7 +45,7 @@ class Scram:
         username: The user name, or the id of a delegation token.
         password: The password, or a delegation token's HMAC in base64. User name and password can each be a file or a
             function: see :class:`~aiokproto.security.Secret`.
-        delegation_token: Whether user name and password are those of a delegation token (KIP-48). Default False.
+        delegation_token: Whether user name and password belong to a delegation token (KIP-48). Default False.
     """
 
     def __init__(

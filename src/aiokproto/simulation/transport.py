@@ -1,4 +1,4 @@
-"""An in-memory asyncio transport, with buffers that fill up like those of sockets."""
+"""An in-memory asyncio transport, with buffers that fill up like a socket's."""
 
 from __future__ import annotations
 
